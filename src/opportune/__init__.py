@@ -1,0 +1,77 @@
+"""Opportune decides when a limited number of costly nudges is worth spending, and what to recommend in between.
+
+    import opportune as op
+
+    world = op.synthetic_worlds(1, seed=1)[0]
+    data = op.simulate(world, [op.pd2_ucb(10), op.naive_ucb(10)], horizon=300, replicates=50, seed=1)
+    op.plot_regret(data)
+
+Names are loaded when first used, so that importing the package is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from opportune._version import __version__
+
+if TYPE_CHECKING:
+    from opportune.agent import Agent, Decision
+    from opportune.errors import DataError, InputError, OpportuneError, StateError
+    from opportune.metrics import decomposition, mean_interval, realised_regret, regret
+    from opportune.plots import plot_regret, plot_reveals
+    from opportune.policy import (
+        Always,
+        Budget,
+        FixedAction,
+        FixedRate,
+        LearningPrimalDual,
+        LinUCB,
+        Never,
+        Periodic,
+        Policy,
+        PrimalDual,
+        RandomAction,
+        naive_ucb,
+        pd1_ucb,
+        pd2_ucb,
+    )
+    from opportune.problem import Problem
+    from opportune.results import load, save
+    from opportune.simulate.api import simulate
+    from opportune.worlds.linear import LinearWorld, synthetic_worlds
+
+_HOMES = {
+    "agent": ("Agent", "Decision"),
+    "errors": ("DataError", "InputError", "OpportuneError", "StateError"),
+    "metrics": ("decomposition", "mean_interval", "realised_regret", "regret"),
+    "plots": ("plot_regret", "plot_reveals"),
+    "policy": (
+        "Always", "Budget", "FixedAction", "FixedRate", "LearningPrimalDual", "LinUCB", "Never", "Periodic",
+        "Policy", "PrimalDual", "RandomAction", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    ),
+    "problem": ("Problem",),
+    "results": ("load", "save"),
+    "simulate.api": ("simulate",),
+    "worlds.linear": ("LinearWorld", "synthetic_worlds"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022  (in the order people meet them)
+    "Problem", "LinearWorld", "synthetic_worlds", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
+    "save", "load", "Agent", "Decision", "LinUCB", "FixedAction", "RandomAction", "FixedRate", "PrimalDual",
+    "LearningPrimalDual", "Never", "Always", "Periodic", "OpportuneError", "InputError", "DataError", "StateError",
+    "__version__",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'opportune' has no attribute {name!r}")
+    value = getattr(import_module(f"opportune.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

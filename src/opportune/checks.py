@@ -1,0 +1,93 @@
+"""Refusing bad input at the door: each check returns the clean value or says what was given and expected."""
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import InputError
+
+
+def real(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf,
+         most: float = math.inf, below: float = math.inf) -> float:  # fmt: skip
+    """A finite number within bounds."""
+    bounds = []
+    if least > -math.inf:
+        bounds.append(f">= {least:g}")
+    if above > -math.inf:
+        bounds.append(f"> {above:g}")
+    if most < math.inf:
+        bounds.append(f"<= {most:g}")
+    if below < math.inf:
+        bounds.append(f"< {below:g}")
+    expected = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{name} is {value!r}; expected {expected}")
+    number = float(value)
+    good = math.isfinite(number) and least <= number <= most and above < number < below
+    if not good:
+        raise InputError(f"{name} is {value!r}; expected {expected}")
+    return number
+
+
+def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """A whole number within bounds."""
+    expected = f"a whole number from {least} to {most}" if most is not None else f"a whole number >= {least}"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} is {value!r}; expected {expected}")
+    if value < least or (most is not None and value > most):
+        raise InputError(f"{name} is {value}; expected {expected}")
+    return int(value)
+
+
+def choice(name: str, value: Any, options: Iterable[str]) -> str:
+    """One of a few words; a near miss is named."""
+    known = list(options)
+    if value in known:
+        return str(value)
+    near = difflib.get_close_matches(str(value), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}{hint}")
+
+
+def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
+    """A finite float array of a given rank; numbers in `shape` are required sizes, words only name an axis."""
+    wanted = "[" + ", ".join(map(str, shape)) + "]"
+    try:
+        result = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not an array of numbers; expected shape {wanted}") from None
+    if result.ndim != len(shape):
+        raise InputError(f"{name} has shape {list(result.shape)}; expected {len(shape)} axes {wanted}")
+    for axis, (got, want) in enumerate(zip(result.shape, shape, strict=True)):
+        if isinstance(want, int) and got != want:
+            raise InputError(f"{name} has {got} entries on axis {axis}; expected {want} (shape {wanted})")
+        if got == 0:
+            raise InputError(f"{name} is empty on axis {axis}; expected shape {wanted}")
+    if not np.isfinite(result).all():
+        where = [int(i) for i in np.argwhere(~np.isfinite(result))[0]]
+        raise InputError(f"{name} has {result[tuple(where)]} at {where}; expected finite numbers")
+    return np.ascontiguousarray(result)
+
+
+def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
+    """A probability vector."""
+    try:
+        p = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not an array of numbers; expected {size} probabilities") from None
+    if p.shape != (size,):
+        raise InputError(f"{name} has shape {list(p.shape)}; expected one probability for each of {size} contexts")
+    if not np.isfinite(p).all():
+        where = int(np.flatnonzero(~np.isfinite(p))[0])
+        raise InputError(f"{name} has {p[where]} at {where}; expected numbers from 0 to 1")
+    if (p < 0).any():
+        where = int(np.flatnonzero(p < 0)[0])
+        raise InputError(f"{name} has {p[where]:g} at {where}; expected no negative probability")
+    total = float(p.sum())
+    if abs(total - 1.0) > 1e-9:
+        raise InputError(f"{name} sums to {total:.10g}; expected 1 within 1e-9")
+    return p

@@ -1,0 +1,177 @@
+"""What the best revealer could have done: the clairvoyant, the auxiliary problem and the competitive ratio.
+
+Gaps are `u*_{s_t} - v*`, time is the last axis, and the leading axes hold one sequence each. A budget may be
+one number or an array, one number for each sequence. The equations stand in SPEC section 6 and in Section 3
+and Appendices C and D of the paper.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from opportune.core.reveal import growth, learning_primal_dual, next_price, primal_dual
+from opportune.errors import InputError
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9  # lower bounds may exceed the budget by this much of it before they count as infeasible
+
+
+def clairvoyant(gaps: ArrayLike, budget: ArrayLike) -> Floats:
+    """The revealer who knows every arrival (CLV): o = 1 on the `budget` largest positive gaps.
+
+        max_o sum_t o_t gap_t   subject to   sum_t o_t <= B,   0 <= o_t <= 1.
+
+    The last gap served may get a fraction; of equal gaps the earlier one is served first.
+    """
+    gap, limit = _sequences(gaps, budget)
+    return _fill(gap, limit, np.zeros_like(gap))
+
+
+def modified_clairvoyant(
+    gaps: ArrayLike, budget: ArrayLike, disagreement: ArrayLike, tolerance: ArrayLike
+) -> Floats:
+    """The clairvoyant under the learning constraint (Modified CLV, Appendix D.1).
+
+        max_o sum_t o_t gap_t   subject to   sum_t o_t <= B,   0 <= o_t <= 1,   n_t (1 - o_t) <= beta_t.
+
+    The constraint is a lower bound, o_t >= max(0, 1 - beta_t / n_t) where n_t > 0. It binds steps with a
+    negative gap too: they get their lower bound and no more. What is left fills the largest positive gaps.
+    Raises `InputError` where the lower bounds alone exceed the budget: no o satisfies them then.
+    """
+    n = _steps("disagreement", disagreement)
+    beta = _steps("tolerance", tolerance, largest=np.inf)
+    gap, limit = _sequences(gaps, budget, n.shape, beta.shape)
+    with np.errstate(over="ignore"):  # a tolerance that dwarfs the disagreement binds nothing
+        share = np.divide(beta, n, out=np.ones_like(gap), where=np.broadcast_to(n > 0.0, gap.shape))
+    least = np.maximum(0.0, 1.0 - share)
+    needed = least.sum(axis=-1)
+    short = needed > limit + _ROUNDING * np.maximum(1.0, limit)
+    if short.any():
+        where = tuple(int(i) for i in np.argwhere(short)[0])
+        place = f" in sequence {where}" if where else ""
+        raise InputError(
+            f"infeasible: the learning constraint asks for {needed[where]:.6g} reveals{place}, the budget is "
+            f"{limit[where]:.6g}; expected a larger budget or tolerance"
+        )
+    return _fill(gap, limit, least)
+
+
+def auxiliary(
+    gaps: ArrayLike,
+    budget: ArrayLike,
+    *,
+    disagreement: ArrayLike | None = None,
+    tolerance: ArrayLike | None = None,
+) -> Floats:
+    """The revealer's own rule with theta known and arrivals unknown (AUX): one online pass over the gaps.
+
+    Algorithm C.1 (PD1) without `disagreement`; with it Algorithm 1 (PD2), `disagreement` the sequence n_t and
+    `tolerance` the initial beta_t. The rules are those that run live, from `opportune.core.reveal`. They are
+    made for gaps of at most 1 (SPEC section 5).
+    """
+    if (disagreement is None) != (tolerance is None):
+        given = "disagreement" if tolerance is None else "tolerance"
+        raise InputError(f"{given} was given alone; expected disagreement and tolerance together, or neither")
+    n = _steps("disagreement", 0.0 if disagreement is None else disagreement)
+    beta = _steps("tolerance", 0.0 if tolerance is None else tolerance, largest=np.inf)
+    gap, limit = _sequences(gaps, budget, n.shape, beta.shape)
+    wrong = ~(np.isfinite(limit) & (limit > 0.0))
+    if wrong.any():
+        raise InputError(f"budget holds the value {limit[wrong][0]:.6g}; expected finite numbers above 0")
+    rows = (limit.size, gap.shape[-1])
+    out = np.empty(rows)
+    _run_rule(
+        gap.reshape(rows),
+        np.array(np.broadcast_to(n, gap.shape)).reshape(rows),
+        np.array(np.broadcast_to(beta, gap.shape)).reshape(rows),
+        limit.reshape(-1),
+        disagreement is not None,
+        out,
+    )
+    return out.reshape(gap.shape)
+
+
+def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Floats:
+    """How much of the clairvoyant's gain a revealer got: sum_t o_t gap_t / sum_t o^CLV_t gap_t.
+
+    The baseline v* is out of both sums (SPEC section 6). Where nothing was to be gained the ratio is 1.
+    """
+    probability = _steps("o", o)
+    gap, limit = _sequences(gaps, budget, probability.shape)
+    got = (probability * gap).sum(axis=-1)
+    best = (_fill(gap, limit, np.zeros_like(gap)) * gap).sum(axis=-1)
+    return np.asarray(np.divide(got, best, out=np.ones_like(best), where=best > 0.0), dtype=np.float64)
+
+
+def minimum_gap(gaps: ArrayLike) -> Floats:
+    """The least positive gap of each sequence, pi_min; 0 where none is positive, and nothing guaranteed."""
+    gap = _gaps(gaps)
+    least = np.min(gap, axis=-1, where=gap > 0.0, initial=np.inf)
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
+    """Raise o from `least` towards 1 at the largest positive gaps, as far as the budget goes."""
+    order = np.argsort(-gap, axis=-1, kind="stable")
+    wanted = np.take_along_axis(np.where(gap > 0.0, 1.0 - least, 0.0), order, axis=-1)
+    before = np.cumsum(wanted, axis=-1) - wanted
+    left = (budget - least.sum(axis=-1))[..., np.newaxis] - before
+    out = np.empty_like(gap)
+    np.put_along_axis(out, order, np.clip(left, 0.0, wanted), axis=-1)
+    return np.asarray(out + least, dtype=np.float64)
+
+
+@njit(cache=True)
+def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: ignore[no-untyped-def]
+    """Run PD1, or PD2 where `learning`, over each row of gaps; writes the probabilities to `out`."""
+    for row in range(gaps.shape[0]):
+        budget = budgets[row]
+        c = growth(budget)
+        price = 0.0
+        spent = 0.0
+        for t in range(gaps.shape[1]):
+            if learning:
+                o, _, _, _ = learning_primal_dual(
+                    gaps[row, t], disagreement[row, t], tolerance[row, t], price, spent, budget
+                )
+            else:
+                o, _ = primal_dual(gaps[row, t], price, spent, budget)
+            price = next_price(price, o, budget, c)
+            spent += o
+            out[row, t] = o
+
+
+def _gaps(gaps: ArrayLike) -> Floats:
+    gap = np.asarray(gaps, dtype=np.float64)
+    if gap.ndim == 0:
+        raise InputError(f"gaps is the single number {gap:.6g}; expected an array whose last axis is time")
+    if not np.isfinite(gap).all():
+        raise InputError("gaps holds NaN or infinite values; expected finite numbers")
+    return gap
+
+
+def _steps(name: str, values: ArrayLike, largest: float = np.finfo(np.float64).max) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    wrong = ~((array >= 0.0) & (array <= largest))  # NaN fails both
+    if wrong.any():
+        kind = "finite numbers" if largest < np.inf else "numbers"
+        raise InputError(f"{name} holds the value {array[wrong][0]:.6g}; expected {kind} of at least 0")
+    return array
+
+
+def _sequences(gaps: ArrayLike, budget: ArrayLike, *others: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Gaps and budgets brought to one shape: (..., time) and (...)."""
+    gap = _gaps(gaps)
+    limit = _steps("budget", budget, largest=np.inf)
+    try:
+        shape = np.broadcast_shapes(gap.shape, (*limit.shape, 1), *others)
+    except ValueError:
+        shape = ()
+    if not shape or shape[-1] != gap.shape[-1]:
+        given = "".join(f", {other}" for other in others)
+        raise InputError(
+            f"the shapes {gap.shape} of gaps, {limit.shape} of budget{given} do not fit together; expected "
+            "shapes that broadcast, with time the last axis of all but budget"
+        )
+    return np.array(np.broadcast_to(gap, shape)), np.array(np.broadcast_to(limit, shape[:-1]))

@@ -1,0 +1,76 @@
+"""What an experiment is: pieces of work that can be resumed one by one, and what is read off their results.
+
+An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data; its pieces are
+independent of each other, named, and each gives a Dataset; everything that people see is computed from those.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of the paper turned into a check. `held` is None where the runs do not decide it."""
+
+    claim: str
+    held: bool | None
+    evidence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure, its file name without ending, a caption that says what to see, and a text for who cannot see it."""
+
+    name: str
+    figure: Figure
+    caption: str
+    alt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table for people."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What an experiment found."""
+
+    numbers: dict[str, Any]
+    claims: list[Claim]
+    pictures: list[Picture]
+    tables: list[Table] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        name: on the command line.
+        title: a heading.
+        about: one to three sentences for the report.
+        config: the configuration, given quick or not: plain JSON values.
+        pieces: the names of the pieces of work of a configuration, in order.
+        run_piece: (config, piece, seed) -> the piece's results, as small as the findings allow.
+        findings: (config, {piece: results}) -> what was found.
+
+    """
+
+    name: str
+    title: str
+    about: str
+    config: Callable[[bool], Config]
+    pieces: Callable[[Config], list[str]]
+    run_piece: Callable[[Config, str, int], xr.Dataset]
+    findings: Callable[[Config, Mapping[str, xr.Dataset]], Findings]

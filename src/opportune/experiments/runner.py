@@ -1,0 +1,189 @@
+"""Running experiments: pieces in order, finished ones kept, then findings, files and the report."""
+
+import hashlib
+import importlib
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numba
+import xarray as xr
+from rich.console import Console
+
+from opportune import checks
+from opportune._version import __version__
+from opportune.errors import DataError, InputError
+from opportune.experiments.base import Experiment, Findings
+from opportune.plots import save_figure
+from opportune.progress import bar
+from opportune.report import write_report
+from opportune.results import load, save
+
+NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name."""
+    checks.choice("experiment", name, NAMES)
+    module = importlib.import_module(f"opportune.experiments.{name.replace('-', '_')}")
+    experiment: Experiment = module.EXPERIMENT
+    return experiment
+
+
+def reproduce(
+    names: Sequence[str],
+    *,
+    out: Path,
+    quick: bool = False,
+    seed: int = 1,
+    jobs: int | None = None,
+    force: bool = False,
+    cluster: str | None = None,
+) -> Path:
+    """Run experiments (or "all"), write their files and the report; returns the report's path.
+
+    A finished experiment with the same configuration is not run again unless `force`; an interrupted one goes on
+    with its first unfinished piece.
+    """
+    chosen = [find(name) for name in (NAMES if "all" in names else names)]
+    seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+    if jobs is not None:
+        numba.set_num_threads(checks.whole("jobs", jobs, least=1, most=numba.config.NUMBA_NUM_THREADS))
+    out.mkdir(parents=True, exist_ok=True)
+    plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
+    console = Console(stderr=True)
+    if cluster is not None:
+        from opportune.simulate.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
+
+        with connect(cluster):
+            _run_all(plan, out, force, console)
+    else:
+        _run_all(plan, out, force, console)
+    return write_report(out)
+
+
+def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bool, console: Console) -> None:
+    total = sum(len(e.pieces(config)) for e, config in plan)
+    with bar(console) as progress:
+        task = progress.add_task("reproducing", total=total)
+        for experiment, config in plan:
+            progress.update(task, description=experiment.name)
+            count = len(experiment.pieces(config))
+            done = None if force else _finished(experiment, config, out)
+            if done is not None:
+                progress.advance(task, count)
+                progress.console.print(f"{experiment.name}: finished before, kept ({_score(done)})")
+                continue
+            began = time.perf_counter()
+            parts = {}
+            for piece in experiment.pieces(config):
+                progress.update(task, description=f"{experiment.name}: {piece}")
+                parts[piece] = _piece(experiment, config, piece, out, force)
+                progress.advance(task)
+            result = _write(experiment, config, parts, out, time.perf_counter() - began)
+            progress.console.print(f"{experiment.name}: done in {result['seconds']:.1f} s ({_score(result)})")
+
+
+def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path, force: bool) -> xr.Dataset:
+    """A piece's results: from disk if an interrupted run with this configuration left them, else run now."""
+    path = _parts(experiment, config, out) / f"{piece}.nc"
+    if path.is_file() and not force:
+        try:
+            return load(path)
+        except DataError:
+            path.unlink()
+    data = experiment.run_piece(config, piece, config["seed"])
+    data.attrs.setdefault("opportune_version", __version__)
+    data.attrs.setdefault("opportune_format", 1)
+    save(data, path)
+    return data
+
+
+def _parts(experiment: Experiment, config: dict[str, Any], out: Path) -> Path:
+    """The folder of an unfinished experiment's pieces; another configuration or version has another."""
+    text = json.dumps([experiment.name, config, __version__], sort_keys=True)
+    return out / ".parts" / f"{experiment.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> dict[str, Any] | None:
+    """The result file of a finished run with this configuration and version, if it and its files are there."""
+    try:
+        result: dict[str, Any] = json.loads((out / f"{experiment.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    same = result.get("config") == json.loads(json.dumps(config)) and result.get("versions", {}).get("opportune") == __version__
+    files = [f[kind] for f in result.get("figures", []) for kind in ("png", "svg")]
+    complete = all((out / name).is_file() for name in [*files, f"{experiment.name}.nc"])
+    return result if same and complete else None
+
+
+def _write(
+    experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset], out: Path, seconds: float
+) -> dict[str, Any]:
+    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces."""
+    findings: Findings = experiment.findings(config, parts)
+    save(_combine(experiment, config, parts), out / f"{experiment.name}.nc")
+    figures = []
+    for picture in findings.pictures:
+        png, svg = save_figure(picture.figure, out, picture.name)
+        figures.append({"name": picture.name, "caption": picture.caption, "alt": picture.alt, "png": png, "svg": svg})
+    result = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "about": experiment.about,
+        "config": config,
+        "numbers": findings.numbers,
+        "claims": [vars(claim) for claim in findings.claims],
+        "figures": figures,
+        "tables": [vars(table) for table in findings.tables],
+        "seconds": round(seconds, 2),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "opportune": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("numpy", "numba", "scipy", "xarray")},
+        },
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "command": f"opportune reproduce {experiment.name} --seed {config['seed']}"
+        + (" --quick" if config["quick"] else ""),
+    }
+    path = out / f"{experiment.name}.json"
+    part = path.with_suffix(".json.part")
+    try:
+        part.write_text(json.dumps(result, indent=1, allow_nan=False), encoding="utf-8")
+    except ValueError as error:
+        raise InputError(f"{experiment.name} found a number that is not finite: {error}") from None
+    part.replace(path)
+    folder = _parts(experiment, config, out)
+    for piece in parts:
+        (folder / f"{piece}.nc").unlink(missing_ok=True)
+    for empty in (folder, folder.parent):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
+    return result
+
+
+def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
+    """All pieces in one file: each piece's variables under its name."""
+    merged: dict[str, xr.DataArray] = {}
+    for piece, data in parts.items():
+        renamed = data.rename({str(d): f"{piece}/{d}".replace("/", ".") for d in data.dims})
+        for name, values in renamed.data_vars.items():
+            merged[f"{piece}.{name}"] = values.reset_coords(drop=True)
+    combined = xr.Dataset(merged)
+    combined.attrs = {
+        "opportune_version": __version__, "opportune_format": 1, "seed": str(config["seed"]),
+        "experiment": experiment.name, "config": json.dumps(config),
+    }  # fmt: skip
+    return combined
+
+
+def _score(result: dict[str, Any]) -> str:
+    held = sum(c["held"] is True for c in result["claims"])
+    return f"{held} of {len(result['claims'])} claims held"

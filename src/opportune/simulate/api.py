@@ -1,0 +1,275 @@
+"""`simulate`: policies in worlds, many runs, one Dataset."""
+
+import json
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.core.state import Layout
+from opportune.errors import InputError
+from opportune.policy import Policy, rule_for
+from opportune.results import label_dataset
+from opportune.simulate.cpu import run_batch
+from opportune.simulate.loop import MARKS, NUMBERS, TOTALS, Batch
+from opportune.worlds import LinearWorld, SimulatedWorld
+
+DEVICES = ("cpu", "cuda", "auto")
+CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
+TOTAL_NAMES = (
+    "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
+)  # fmt: skip
+
+
+def simulate(
+    worlds: SimulatedWorld | Sequence[SimulatedWorld],
+    policies: Policy | Sequence[Policy],
+    *,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    trace: bool = True,
+    progress: bool = True,
+    device: str = "cpu",
+) -> xr.Dataset:
+    """Run every policy in every world, `replicates` times, over `horizon` steps.
+
+    Every policy meets the same arrivals, noise and openings. The numbers do not depend on threads, chunks or what
+    else is in the call: a run is a function of (world, policy, seed, its number in `worlds`, its replicate).
+
+    Args:
+        worlds: one or more worlds of the same kind and sizes; with a shared budget, the participants of a study.
+        policies: one or more policies, told apart by name (or by budget and scale where names repeat).
+        horizon: steps in a run, T.
+        replicates: runs of each policy in each world.
+        seed: of every draw.
+        trace: keep every step; without it only totals are kept, and memory does not grow with the horizon.
+        progress: show a progress bar if it takes more than a moment.
+        device: "cpu", "cuda", or "auto", which takes a GPU where there is one.
+
+    Returns:
+        A Dataset with dims policy, world, replicate and, with `trace`, step. If interrupted (Ctrl-C), the finished
+        replicates, with attribute `interrupted` = 1.
+
+    """
+    world_list = [worlds] if isinstance(worlds, SimulatedWorld) else list(worlds)
+    policy_list = [policies] if isinstance(policies, Policy) else list(policies)
+    horizon = checks.whole("horizon", horizon, least=1)
+    replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
+    seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+    checks.choice("device", device, DEVICES)
+    labels = policy_labels(policy_list)
+    batch = pack(world_list, policy_list, horizon)
+    device = pick_device(device)
+    began = time.perf_counter()
+    output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
+    finished = _run(batch, world_list[0].informed_problem(), policy_list, output, horizon=horizon, seed=seed, progress=progress, device=device)
+    attrs = {
+        "seed": str(seed),
+        "horizon": horizon,
+        "device": device,
+        "seconds": time.perf_counter() - began,
+        "interrupted": int(finished < replicates),
+        "config": json.dumps(
+            {"horizon": horizon, "replicates": replicates, "seed": seed, "worlds": len(world_list),
+             "policies": [p.describe() for p in policy_list]}
+        ),
+    }  # fmt: skip
+    return _dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+
+
+class Output:
+    """Where runs leave their results: axes replicate, policy, world first."""
+
+    def __init__(self, replicates: int, policies: int, worlds: int, traced: int) -> None:
+        lead = (replicates, policies, worlds)
+        self.totals: NDArray[np.float64] = np.zeros((*lead, TOTALS))
+        self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
+        self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
+
+
+def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
+    """The stream of each run: the world's number in the high 32 bits, the replicate's in the low ones."""
+    world = np.arange(worlds, dtype=np.uint64) << np.uint64(32)
+    return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
+
+
+def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int) -> Batch:
+    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
+    if not worlds:
+        raise InputError("worlds is empty; expected at least one world")
+    if not policies:
+        raise InputError("policies is empty; expected at least one policy")
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise InputError(f"policies holds {type(policy).__name__}; expected Policy, such as pd2_ucb(budget=10)")
+    for world in worlds:
+        if not isinstance(world, SimulatedWorld):
+            raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
+    problems = [w.informed_problem() for w in worlds]
+    layouts = [p.layout() for p in problems]
+    if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
+        raise InputError(
+            "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
+            "expected alike ones in one call of simulate"
+        )
+    rules = [
+        [tuple(map(float, rule_for(p, problem, horizon=horizon, participants=len(worlds)))) for problem in problems]
+        for p in policies
+    ]
+    return Batch(
+        facts=np.stack([p.facts(at, horizon) for p, at in zip(problems, layouts, strict=True)]),
+        worlds=np.stack([w.numbers() for w in worlds]),
+        rules=np.array(rules),
+        kind=worlds[0].kind,
+        history=worlds[0].history,
+    )
+
+
+def policy_labels(policies: Sequence[Policy]) -> list[str]:
+    """Each policy's name, with budget, kind of budget or scale added where names repeat."""
+    labels = [p.name for p in policies]
+    extras = [
+        lambda p: f" B={p.budget.amount:g}" if p.budget else "",
+        lambda p: f" {p.scale}",
+        lambda p: " hard" if p.budget and p.budget.hard else "",
+        lambda p: " shared" if p.shared else "",
+        lambda p: f" {p.recommender.unknown}" if hasattr(p.recommender, "unknown") else "",
+    ]
+    for extra in extras:
+        if len(set(labels)) == len(labels):
+            break
+        repeated = {label for label in labels if labels.count(label) > 1}
+        for label in repeated:
+            same = [i for i, other in enumerate(labels) if other == label]
+            if len({extra(policies[i]) for i in same}) > 1:
+                for i in same:
+                    labels[i] += extra(policies[i])
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InputError(f"two policies are called {twice!r}; expected names that tell them apart (name=...)")
+    return labels
+
+
+def pick_device(device: str) -> str:
+    """The device to run on: "auto" is resolved, "cuda" is checked."""
+    if device == "cpu":
+        return "cpu"
+    raise InputError("device 'cuda' is not available in this version")
+
+
+def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output, *, horizon: int, seed: int,
+         progress: bool, device: str) -> int:  # fmt: skip
+    """Run everything in chunks of replicates; returns how many replicates are finished."""
+    replicates, n_policies, n_worlds = output.totals.shape[:3]
+    per_replicate = n_policies * n_worlds * horizon
+    chunk = max(1, CHUNK_STEPS // per_replicate)
+    groups = _groups(policies, problem)
+    done = 0
+    try:
+        for first, last in _chunks(replicates, chunk, progress):
+            streams = streams_of(first, last, n_worlds)
+            for at, chosen, shared in groups:
+                _run_group(batch, at, chosen, shared, seed, streams, horizon, output, first, last)
+            done = last
+    except KeyboardInterrupt:
+        if done == 0:
+            raise
+        warnings.warn(
+            f"interrupted: {done} of {replicates} replicates are finished and returned", RuntimeWarning, stacklevel=4
+        )
+    return done
+
+
+def _groups(policies: Sequence[Policy], problem: Any) -> list[tuple[Layout, NDArray[np.int64], bool]]:
+    """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
+    groups: dict[tuple[bool, bool], list[int]] = {}
+    for i, policy in enumerate(policies):
+        groups.setdefault((policy.optimistic, policy.shared), []).append(i)
+    return [
+        (problem.layout(optimistic=optimistic), np.array(chosen, dtype=np.int64), shared)
+        for (optimistic, shared), chosen in groups.items()
+    ]
+
+
+def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int, streams: NDArray[np.uint64],
+               horizon: int, output: Output, first: int, last: int) -> None:  # fmt: skip
+    """Run some policies for the replicates first..last and put the results in their places."""
+    everything = chosen.size == output.totals.shape[1]
+    part = Output(0, 0, 0, 0)
+    traced = output.numbers.shape[-1]
+    if everything:
+        part.totals, part.numbers, part.marks = (
+            x[first:last] for x in (output.totals, output.numbers, output.marks)
+        )
+    else:
+        part = Output(last - first, chosen.size, output.totals.shape[2], traced)
+    run_batch(batch, np.array(at), chosen, shared, seed, streams, horizon, part.totals, part.numbers, part.marks, numba.get_num_threads())
+    if not everything:
+        output.totals[first:last, chosen] = part.totals
+        output.numbers[first:last, chosen] = part.numbers
+        output.marks[first:last, chosen] = part.marks
+
+
+def _chunks(replicates: int, chunk: int, progress: bool) -> Iterator[tuple[int, int]]:
+    """Pieces of the replicates, with a progress bar where there is more than one."""
+    pieces = [(first, min(first + chunk, replicates)) for first in range(0, replicates, chunk)]
+    if not progress or len(pieces) < 4:
+        yield from pieces
+        return
+    from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
+
+    with bar() as show:
+        task = show.add_task("simulating", total=replicates)
+        for first, last in pieces:
+            yield first, last
+            show.update(task, completed=last)
+
+
+def _dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
+             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+    """The results as labelled arrays, axes policy, world, replicate, (step)."""
+    axes = ("policy", "world", "replicate")
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
+    for i, name in enumerate(TOTAL_NAMES):
+        values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
+        variables[name] = (axes, values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values)
+    coords: dict[str, Any] = {
+        "policy": labels,
+        "world": np.arange(len(worlds)),
+        "replicate": np.arange(finished),
+        "world_name": ("world", [w.name or f"world {i}" for i, w in enumerate(worlds)]),
+        "budget": ("policy", [p.budget.amount if p.budget else np.inf for p in policies]),
+    }
+    if output.numbers.shape[-1]:
+        coords["step"] = np.arange(1, horizon + 1)
+        for i, name in enumerate(NUMBERS):
+            variables[name] = ((*axes, "step"), output.numbers[:finished, :, :, i].transpose(1, 2, 0, 3))
+        for i, name in enumerate(MARKS):
+            values = output.marks[:finished, :, :, i].transpose(1, 2, 0, 3)
+            if name in {"revealed", "nudged", "opened"}:
+                values = values.astype(bool)
+            variables[name] = ((*axes, "step"), values)
+    tables = [w.truth_table() for w in worlds]
+    for name, (truth_axes, _) in tables[0].items():
+        variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
+    if isinstance(worlds[0], LinearWorld):
+        variables["context_count"] = (
+            ("world", "replicate", "k"),
+            count_contexts(worlds, finished, horizon, seed),
+        )
+    return label_dataset(variables, coords, attrs)
+
+
+def count_contexts(worlds: Sequence[SimulatedWorld], replicates: int, horizon: int, seed: int) -> NDArray[np.int64]:
+    """How often each context arrives in each run: [W, R, K]. Arrivals are the same for every policy."""
+    from opportune.worlds.arrivals import context_counts  # noqa: PLC0415
+
+    cumulative = np.stack([np.cumsum(w.context_probs) for w in worlds if isinstance(w, LinearWorld)])
+    return context_counts(np.uint64(seed), streams_of(0, replicates, len(worlds)).T.copy(), cumulative, horizon)

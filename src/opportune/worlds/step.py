@@ -1,0 +1,91 @@
+"""The truth as step functions: who arrives, what comes of an action. One branch a kind of world.
+
+A world is one flat array, `world`: a few numbers that every kind has, then what its kind says. Its draws come from
+`core.rng`, so that every policy meets the same arrivals, noise and openings. `history` is the world's own state.
+"""
+
+from opportune.core import state as L  # noqa: N812  (at[L.X]: where the moment's features lie)
+from opportune.core.compiled import inner_function, step_function
+from opportune.core.rng import ANSWER, ARRIVAL, NOISE, OPEN, ZERO, draw, normal
+from opportune.worlds import brushing_step
+
+LINEAR = 0
+BRUSHING = 1
+
+# The numbers that every world begins with.
+NOISE_SD = 0
+OPEN_RATE = 1
+OPENS_DAILY = 2  # 1: an opening is drawn each morning and holds for the evening
+RESPONSE_RATE = 3
+MESSAGE_COST = 4
+WORLD_HEAD = 5
+# LINEAR goes on with cumulative context probabilities [K], <theta, phi[k, a]> [K, A], <theta, bar(z, a)> [Z, A];
+# BRUSHING goes on with the parameters of worlds.brushing_step.
+
+
+@step_function
+def block_at(at, s, place):  # type: ignore[no-untyped-def]
+    """The feature vectors of one moment, an action each, that lie in the state at s[place:]."""
+    return s[place : place + at[L.ACTIONS] * at[L.D]].reshape((at[L.ACTIONS], at[L.D]))
+
+
+@step_function
+def start(kind, world, history):  # type: ignore[no-untyped-def]
+    """Begin a run of the world."""
+    if kind == BRUSHING:
+        brushing_step.reset(world[WORLD_HEAD:], history)
+
+
+@inner_function
+def find_context(world, contexts, u):  # type: ignore[no-untyped-def]
+    """The first context whose cumulative probability exceeds u."""
+    for k in range(contexts - 1):
+        if u < world[WORLD_HEAD + k]:
+            return k
+    return contexts - 1
+
+
+@inner_function
+def arrive(kind, world, at, facts, s, history, seed, stream, step):  # type: ignore[no-untyped-def]
+    """The moment of `step` (from 1): (context, public cell); features go into the state if not finite."""
+    if kind == BRUSHING:
+        for i in range(at[L.CORNERS] // at[L.ACTIONS]):
+            place = at[L.CORNER] + i * at[L.ACTIONS] * at[L.D]
+            brushing_step.corner(world[WORLD_HEAD:], step - 1, i, block_at(at, s, place))
+        return 0, brushing_step.arrive(world[WORLD_HEAD:], history, step - 1, block_at(at, s, at[L.X]))
+    context = find_context(world, at[L.CONTEXTS], draw(seed, stream, step, ARRIVAL))
+    return context, int(facts[at[L.CELL_OF] + context])
+
+
+@inner_function
+def opens(world, seed, stream, step):  # type: ignore[no-untyped-def]
+    """Whether the patient opens the app unasked."""
+    if world[OPEN_RATE] <= 0.0:
+        return False
+    when = step - 1 + step % 2 if world[OPENS_DAILY] > 0.0 else step  # step, or its morning's
+    return draw(seed, stream, when, OPEN) < world[OPEN_RATE]
+
+
+@inner_function
+def answers(world, seed, stream, step):  # type: ignore[no-untyped-def]
+    """Whether the patient answers a nudge."""
+    return world[RESPONSE_RATE] >= 1.0 or draw(seed, stream, step, ANSWER) < world[RESPONSE_RATE]
+
+
+@inner_function
+def respond(kind, world, at, s, history, seed, stream, step, context, action):  # type: ignore[no-untyped-def]
+    """What comes of an action: (reward to learn from, outcome in the world's own unit)."""
+    if kind == BRUSHING:
+        zero = draw(seed, stream, step, ZERO)
+        count = draw(seed, stream, step, NOISE)
+        outcome = brushing_step.outcome(world[WORLD_HEAD:], block_at(at, s, at[L.X]), action, zero, count)
+        brushing_step.advance(world[WORLD_HEAD:], history, step - 1, outcome)
+        return (outcome - world[MESSAGE_COST] * action) / brushing_step.CAP, outcome
+    mean = world[WORLD_HEAD + at[L.CONTEXTS] + context * at[L.ACTIONS] + action]
+    return mean + world[NOISE_SD] * normal(draw(seed, stream, step, NOISE)), mean
+
+
+@inner_function
+def blind_value(world, at, cell, action):  # type: ignore[no-untyped-def]
+    """<theta, bar(z, a)> of a linear world."""
+    return world[WORLD_HEAD + at[L.CONTEXTS] + (at[L.CONTEXTS] + cell) * at[L.ACTIONS] + action]
