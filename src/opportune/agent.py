@@ -90,6 +90,7 @@ class Agent:
         self.horizon = checks.whole("horizon", horizon, least=1)
         self.seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
         self.stream = checks.whole("stream", stream, least=0, most=2**64 - 1)
+        self._key = np.uint64(self.seed), np.uint64(self.stream)  # as compiled code takes them, above 2^63 too
         self.step = 0
         rule = rule_for(policy, problem, horizon=self.horizon)
         self._at = problem.layout(optimistic=policy.optimistic)
@@ -134,7 +135,7 @@ class Agent:
         k = self.problem.index(context)
         step = self.step + 1
         if coin is None:
-            coin = draw(self.seed, self.stream, step, COIN)
+            coin = draw(*self._key, step, COIN)
         else:
             coin = checks.real("coin", coin, least=0.0, below=1.0)
         out = self._out
@@ -143,7 +144,7 @@ class Agent:
         )
         gap, price, probability, tolerance, disagreement, fresh, stale, nudged = out[:8].tolist()
         revealed = bool(opened or (nudged and answered))
-        chance = draw(self.seed, self.stream, step, TREATMENT) if self._treats_at_random else 0.0
+        chance = draw(*self._key, step, TREATMENT) if self._treats_at_random else 0.0
         live.settle_live(self._places, self._facts, self._rule, self._s, k, revealed, chance, out)
         action = int(out[live.ACTION])
         self.step = step

@@ -194,9 +194,11 @@ class Policy:
         )
 
 
-def naive_ucb(budget: float | Budget, *, name: str = "") -> Policy:
+def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
-    return Policy(revealer=FixedRate(), budget=_budget(budget), name=name)
+    return Policy(
+        recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name
+    )
 
 
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:

@@ -84,10 +84,10 @@ def categorical(u, cumulative):  # type: ignore[no-untyped-def]
 def normal(u):  # type: ignore[no-untyped-def]
     """The standard normal quantile of u in [0, 1), to about 1e-15 relative (Wichura 1988, AS 241, PPND16).
 
-    u is a multiple of 2^-53; half a unit is added so that 0 is never asked for.
+    u is a multiple of 2^-53; half a unit is added so that 0 is never asked for. The distance to the nearer end is
+    taken from u itself, exactly: u plus half a unit may round up to 1.
     """
-    u += 0.5 * _UNIT
-    q = u - 0.5
+    q = (u - 0.5) + 0.5 * _UNIT
     if abs(q) <= 0.425:
         r = 0.180625 - q * q
         num = r * 2509.0809287301226727 + 33430.575583588128105
@@ -105,7 +105,7 @@ def normal(u):  # type: ignore[no-untyped-def]
         den = den * r + 42.313330701600911252
         den = den * r + 1.0
         return q * num / den
-    r = math.sqrt(-math.log(u if q < 0 else 1.0 - u))
+    r = math.sqrt(-math.log(u + 0.5 * _UNIT if q < 0 else (1.0 - u) - 0.5 * _UNIT))
     if r <= 5.0:
         r -= 1.6
         num = r * 7.7454501427834140764e-4 + 0.0227238449892691845833

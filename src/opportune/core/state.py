@@ -198,7 +198,7 @@ def layout(
         kept_size=s.at,
         x=s.take(old * block),
         corner=s.take(corners * d),
-        blind=s.take(block),
+        blind=s.take(0 if known and finite else block),
         w=s.take(stride),
         cross=s.take(tabled),
         ucb=s.take(actions),

@@ -3,25 +3,29 @@
 import json
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune._version import __version__
 from opportune.core.state import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy, rule_for
 from opportune.results import label_dataset
+from opportune.simulate.cluster import Workers, chosen_workers, spread
 from opportune.simulate.cpu import run_batch
 from opportune.simulate.loop import MARKS, NUMBERS, TOTALS, Batch
 from opportune.worlds import LinearWorld, SimulatedWorld
 
 DEVICES = ("cpu", "cuda", "auto")
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
+SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
+SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
 TOTAL_NAMES = (
     "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
 )  # fmt: skip
@@ -40,6 +44,7 @@ def simulate(
 ) -> xr.Dataset:
     """Run every policy in every world, `replicates` times, over `horizon` steps.
 
+    All cores of this machine take part or, under `joblib.parallel_config(...)`, the workers of that backend.
     Every policy meets the same arrivals, noise and openings. The numbers do not depend on threads, chunks or what
     else is in the call: a run is a function of (world, policy, seed, its number in `worlds`, its replicate).
 
@@ -84,6 +89,9 @@ def simulate(
     return _dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
 
 
+Group = tuple[Layout, NDArray[np.int64], bool]  # policies that run together; whether their budget is shared
+
+
 class Output:
     """Where runs leave their results: axes replicate, policy, world first."""
 
@@ -92,6 +100,52 @@ class Output:
         self.totals: NDArray[np.float64] = np.zeros((*lead, TOTALS))
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
+
+    def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
+        """Take in the results of some policies for the replicates first..last."""
+        self.totals[first:last, chosen] = part.totals
+        self.numbers[first:last, chosen] = part.numbers
+        self.marks[first:last, chosen] = part.marks
+
+
+class Job(NamedTuple):
+    """What all chunks of a simulation have in common, for workers elsewhere."""
+
+    batch: Batch
+    seed: int
+    horizon: int
+    traced: int
+    threads: int
+    version: str
+
+
+class Chunk(NamedTuple):
+    """Some policies, alike in layout and in whether the budget is shared, for the replicates first..last."""
+
+    at: Layout
+    chosen: NDArray[np.int64]
+    shared: bool
+    first: int
+    last: int
+
+
+def run_chunk(job: Job, chunk: Chunk) -> Output:
+    """Run a chunk; this is what workers elsewhere do."""
+    if job.version != __version__:
+        raise InputError(f"a worker has opportune {__version__}; expected {job.version}, as its caller has")
+    # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
+    facts, worlds, rules, chosen = (
+        np.require(x, requirements=["C", "A", "W", "E"])
+        for x in (job.batch.facts, job.batch.worlds, job.batch.rules, chunk.chosen)
+    )
+    batch = Batch(facts, worlds, rules, job.batch.kind, job.batch.history)
+    streams = streams_of(chunk.first, chunk.last, worlds.shape[0])
+    part = Output(streams.shape[0], chosen.size, streams.shape[1], job.traced)
+    run_batch(
+        batch, np.array(chunk.at), chosen, chunk.shared, job.seed, streams, job.horizon,
+        part.totals, part.numbers, part.marks, job.threads,
+    )  # fmt: skip
+    return part
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
@@ -167,17 +221,19 @@ def pick_device(device: str) -> str:
 def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output, *, horizon: int, seed: int,
          progress: bool, device: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
-    replicates, n_policies, n_worlds = output.totals.shape[:3]
-    per_replicate = n_policies * n_worlds * horizon
-    chunk = max(1, CHUNK_STEPS // per_replicate)
+    replicates = output.totals.shape[0]
     groups = _groups(policies, problem)
+    workers = chosen_workers()
+    run = _run_here if workers.backend is None else _run_elsewhere
+    pieces = _pieces(output, horizon, sent=workers.backend is not None)
     done = 0
     try:
-        for first, last in _chunks(replicates, chunk, progress):
-            streams = streams_of(first, last, n_worlds)
-            for at, chosen, shared in groups:
-                _run_group(batch, at, chosen, shared, seed, streams, horizon, output, first, last)
-            done = last
+        with (
+            _progress(progress and len(pieces) >= 4, replicates) as show,
+            closing(run(batch, groups, output, pieces, workers, seed, horizon)) as counts,
+        ):
+            for done in counts:
+                show(done)
     except KeyboardInterrupt:
         if done == 0:
             raise
@@ -187,7 +243,46 @@ def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output,
     return done
 
 
-def _groups(policies: Sequence[Policy], problem: Any) -> list[tuple[Layout, NDArray[np.int64], bool]]:
+def _run_here(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+              workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run by threads of this process; yields, as it goes, how many replicates are finished."""
+    for first, last in pieces:
+        streams = streams_of(first, last, output.totals.shape[2])
+        for group in groups:
+            _run_group(batch, *group, seed, streams, horizon, output, first, last, workers.threads)
+        yield last
+
+
+def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+                   workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run by other processes; yields, as results come, up to which replicate all of them are there."""
+    traced = output.numbers.shape[-1]
+    most = SENT_TRACE_STEPS if traced else CHUNK_STEPS
+    chunks = [
+        Chunk(at, some, shared, first, last)
+        for first, last in pieces
+        for at, chosen, shared in groups
+        for some in _split(chosen, (last - first) * output.totals.shape[2] * horizon, most)
+    ]
+    missing = [True] * len(chunks)
+    complete = 0  # chunks, in the order of replicates
+    job = Job(batch, seed, horizon, traced, workers.threads, __version__)
+    with closing(spread(workers, run_chunk, job, chunks)) as results:
+        for number, part in results:
+            chunk = chunks[number]
+            output.put(part, chunk.chosen, chunk.first, chunk.last)
+            missing[number] = False
+            while complete < len(chunks) and not missing[complete]:
+                complete += 1
+            yield chunks[complete].first if complete < len(chunks) else pieces[-1][1]
+
+
+def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.int64]]:
+    """Policies in as many parts as keep each near `most` steps, where one policy takes `steps`."""
+    return np.array_split(chosen, min(chosen.size, -(-chosen.size * steps // most)))
+
+
+def _groups(policies: Sequence[Policy], problem: Any) -> list[Group]:
     """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
     groups: dict[tuple[bool, bool], list[int]] = {}
     for i, policy in enumerate(policies):
@@ -199,7 +294,7 @@ def _groups(policies: Sequence[Policy], problem: Any) -> list[tuple[Layout, NDAr
 
 
 def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int, streams: NDArray[np.uint64],
-               horizon: int, output: Output, first: int, last: int) -> None:  # fmt: skip
+               horizon: int, output: Output, first: int, last: int, threads: int) -> None:  # fmt: skip
     """Run some policies for the replicates first..last and put the results in their places."""
     everything = chosen.size == output.totals.shape[1]
     part = Output(0, 0, 0, 0)
@@ -210,26 +305,37 @@ def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool
         )
     else:
         part = Output(last - first, chosen.size, output.totals.shape[2], traced)
-    run_batch(batch, np.array(at), chosen, shared, seed, streams, horizon, part.totals, part.numbers, part.marks, numba.get_num_threads())
+    run_batch(
+        batch, np.array(at), chosen, shared, seed, streams, horizon,
+        part.totals, part.numbers, part.marks, threads,
+    )  # fmt: skip
     if not everything:
-        output.totals[first:last, chosen] = part.totals
-        output.numbers[first:last, chosen] = part.numbers
-        output.marks[first:last, chosen] = part.marks
+        output.put(part, chosen, first, last)
 
 
-def _chunks(replicates: int, chunk: int, progress: bool) -> Iterator[tuple[int, int]]:
-    """Pieces of the replicates, with a progress bar where there is more than one."""
-    pieces = [(first, min(first + chunk, replicates)) for first in range(0, replicates, chunk)]
-    if not progress or len(pieces) < 4:
-        yield from pieces
+def _pieces(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
+    """The replicates in pieces, each a chunk of work; smaller ones if they are sent elsewhere."""
+    replicates, n_policies, n_worlds = output.totals.shape[:3]
+    per_replicate = n_policies * n_worlds * horizon
+    chunk = CHUNK_STEPS // per_replicate
+    if sent:
+        most = SENT_TRACE_STEPS if output.numbers.shape[-1] else CHUNK_STEPS
+        chunk = min(most // per_replicate, -(-replicates // SENT_CHUNKS))
+    chunk = max(1, chunk)
+    return [(first, min(first + chunk, replicates)) for first in range(0, replicates, chunk)]
+
+
+@contextmanager
+def _progress(shown: bool, replicates: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar, if it is to be shown; gives a function that takes the number of finished replicates."""
+    if not shown:
+        yield lambda done: None
         return
     from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
 
     with bar() as show:
         task = show.add_task("simulating", total=replicates)
-        for first, last in pieces:
-            yield first, last
-            show.update(task, completed=last)
+        yield lambda done: show.update(task, completed=done)
 
 
 def _dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,

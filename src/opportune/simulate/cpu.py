@@ -4,52 +4,63 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import njit
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from opportune.core.compiled import step_function
 from opportune.core.state import PRICE, PURSE_SIZE, SIZE
 from opportune.core.step import begin
-from opportune.simulate.loop import FINAL_PRICE, RECORD, Batch, record, run_step
+from opportune.simulate.loop import FINAL_PRICE, RECORD, Batch, add_up, run_step, write_down
 from opportune.worlds.step import start
 
 
+@intrinsic
+def borrow(typing_context, array):  # type: ignore[no-untyped-def]
+    """The same array without its reference count, which every function call would otherwise move up and down.
+
+    Counting is atomic and costs more than a step's arithmetic. Whoever holds the array must keep it for as long as
+    the borrowed one is used.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        view = context.make_array(signature.args[0])(context, builder, arguments[0])
+        view.meminfo = view.meminfo.type(None)
+        view.parent = view.parent.type(None)
+        return view._getvalue()
+
+    return array(array), generate
+
+
 @step_function
-def run_alone(batch, at, policy, w, seed, stream, horizon, totals, numbers, marks):  # type: ignore[no-untyped-def]
+def run_alone(batch, at, policy, w, seed, stream, horizon, s, history, purse, out, totals, numbers, marks):  # type: ignore[no-untyped-def]
     """One participant with a budget of its own, from the first step to the last."""
-    facts = batch.facts[w]
-    world = batch.worlds[w]
-    rule = batch.rules[policy, w]
-    s = np.empty(at[SIZE])
-    history = np.empty(batch.history)
-    purse = np.empty(PURSE_SIZE)
+    facts = borrow(batch.facts[w])
+    world = borrow(batch.worlds[w])
+    rule = borrow(batch.rules[policy, w])
     begin(at, facts, s, purse)
     start(batch.kind, world, history)
-    out = np.empty(RECORD)
     for t in range(horizon):
         run_step(batch.kind, world, at, facts, rule, s, history, purse, seed, stream, t + 1, out)
-        record(out, t, totals, numbers, marks)
+        add_up(out, totals)
+        write_down(out, t, numbers, marks)
     totals[FINAL_PRICE] = purse[PRICE]
 
 
 @step_function
-def run_together(batch, at, policy, seed, streams, horizon, totals, numbers, marks):  # type: ignore[no-untyped-def]
+def run_together(batch, at, policy, seed, streams, horizon, states, histories, purse, out, totals, numbers, marks):  # type: ignore[no-untyped-def]
     """All worlds as participants of one study with one purse: at each step, decisions in participant order."""
     participants = streams.shape[0]
-    states = np.empty((participants, at[SIZE]))
-    histories = np.empty((participants, batch.history))
-    purse = np.empty(PURSE_SIZE)
-    out = np.empty(RECORD)
     for w in range(participants):
-        begin(at, batch.facts[w], states[w], purse)
-        start(batch.kind, batch.worlds[w], histories[w])
+        begin(at, borrow(batch.facts[w]), borrow(states[w]), purse)
+        start(batch.kind, borrow(batch.worlds[w]), borrow(histories[w]))
     for t in range(horizon):
         for w in range(participants):
-            rule = batch.rules[policy, w]
             run_step(
-                batch.kind, batch.worlds[w], at, batch.facts[w], rule, states[w], histories[w], purse,
-                seed, streams[w], t + 1, out,
+                batch.kind, borrow(batch.worlds[w]), at, borrow(batch.facts[w]), borrow(batch.rules[policy, w]),
+                borrow(states[w]), borrow(histories[w]), purse, seed, streams[w], t + 1, out,
             )  # fmt: skip
-            record(out, t, totals[w], numbers[w], marks[w])
+            add_up(out, borrow(totals[w]))
+            write_down(out, t, borrow(numbers[w]), borrow(marks[w]))
     for w in range(participants):
         totals[w, FINAL_PRICE] = purse[PRICE]
 
@@ -61,20 +72,30 @@ def run_some(batch, at, policies, shared, seed, streams, horizon, begin_at, end_
     streams[R, W]; outputs [R, Q, W, ...]. A run is one participant; with `shared`, one study whose participants are
     the worlds. Holds no lock, so that threads can share the work.
     """
-    replicates, worlds = streams.shape
+    worlds = streams.shape[1]
     chosen = policies.shape[0]
+    participants = worlds if shared else 1
+    states = np.empty((participants, at[SIZE]))
+    histories = np.empty((participants, batch.history))
+    purse = np.empty(PURSE_SIZE)
+    out = np.empty(RECORD)
     for i in range(begin_at, end_at):
         if shared:
             r, q = i // chosen, i % chosen
             run_together(
-                batch, at, policies[q], seed, streams[r], horizon, totals[r, q], numbers[r, q], marks[r, q]
-            )
+                batch, borrow(at), policies[q], seed, streams[r], horizon, states, histories, borrow(purse),
+                borrow(out), totals[r, q], numbers[r, q], marks[r, q],
+            )  # fmt: skip
         else:
             r, q, w = i // (chosen * worlds), i // worlds % chosen, i % worlds
             run_alone(
-                batch, at, policies[q], w, seed, streams[r, w], horizon,
-                totals[r, q, w], numbers[r, q, w], marks[r, q, w],
+                batch, borrow(at), policies[q], w, seed, streams[r, w], horizon, borrow(states[0]),
+                borrow(histories[0]), borrow(purse), borrow(out), borrow(totals[r, q, w]), borrow(numbers[r, q, w]),
+                borrow(marks[r, q, w]),
             )  # fmt: skip
+    states[0, 0] = purse[0] = out[0] = 0.0  # what was borrowed must live until here
+    if batch.history > 0:
+        histories[0, 0] = 0.0
 
 
 def run_batch(batch: Batch, at: NDArray[np.int64], policies: NDArray[np.int64], shared: bool, seed: int,

@@ -1,7 +1,7 @@
 """A run, step by step: the world, the two agents and the draws put together. Every batch driver calls this.
 
-A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step, `record`
-adds it to the run's totals and trace.
+A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step,
+`add_up` and `write_down` keep what it left.
 """
 
 from typing import NamedTuple
@@ -75,8 +75,8 @@ def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step
 
 
 @inner_function
-def record(out, t, totals, numbers, marks):  # type: ignore[no-untyped-def]
-    """Add a step to the run's totals and, where there is room, to its trace."""
+def add_up(out, totals):  # type: ignore[no-untyped-def]
+    """Add a step to the run's totals."""
     totals[REWARD] += out[5]
     totals[VALUE] += out[6]
     totals[OUTCOME] += out[7]
@@ -84,6 +84,11 @@ def record(out, t, totals, numbers, marks):  # type: ignore[no-untyped-def]
     totals[NUDGES] += out[13]
     totals[REVEALS] += out[12]
     totals[OPENS] += out[14]
+
+
+@inner_function
+def write_down(out, t, numbers, marks):  # type: ignore[no-untyped-def]
+    """Write a step into the run's trace, where there is one."""
     if t < numbers.shape[1]:
         for i in range(numbers.shape[0]):
             numbers[i, t] = out[i]

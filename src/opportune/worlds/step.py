@@ -24,12 +24,6 @@ WORLD_HEAD = 5
 
 
 @step_function
-def block_at(at, s, place):  # type: ignore[no-untyped-def]
-    """The feature vectors of one moment, an action each, that lie in the state at s[place:]."""
-    return s[place : place + at[L.ACTIONS] * at[L.D]].reshape((at[L.ACTIONS], at[L.D]))
-
-
-@step_function
 def start(kind, world, history):  # type: ignore[no-untyped-def]
     """Begin a run of the world."""
     if kind == BRUSHING:
@@ -49,10 +43,13 @@ def find_context(world, contexts, u):  # type: ignore[no-untyped-def]
 def arrive(kind, world, at, facts, s, history, seed, stream, step):  # type: ignore[no-untyped-def]
     """The moment of `step` (from 1): (context, public cell); features go into the state if not finite."""
     if kind == BRUSHING:
+        params = world[WORLD_HEAD:]
+        shape = (at[L.ACTIONS], at[L.D])
+        block = at[L.ACTIONS] * at[L.D]
         for i in range(at[L.CORNERS] // at[L.ACTIONS]):
-            place = at[L.CORNER] + i * at[L.ACTIONS] * at[L.D]
-            brushing_step.corner(world[WORLD_HEAD:], step - 1, i, block_at(at, s, place))
-        return 0, brushing_step.arrive(world[WORLD_HEAD:], history, step - 1, block_at(at, s, at[L.X]))
+            place = at[L.CORNER] + i * block
+            brushing_step.corner(params, step - 1, i, s[place : place + block].reshape(shape))
+        return 0, brushing_step.arrive(params, history, step - 1, s[at[L.X] : at[L.X] + block].reshape(shape))
     context = find_context(world, at[L.CONTEXTS], draw(seed, stream, step, ARRIVAL))
     return context, int(facts[at[L.CELL_OF] + context])
 
@@ -78,7 +75,8 @@ def respond(kind, world, at, s, history, seed, stream, step, context, action):  
     if kind == BRUSHING:
         zero = draw(seed, stream, step, ZERO)
         count = draw(seed, stream, step, NOISE)
-        outcome = brushing_step.outcome(world[WORLD_HEAD:], block_at(at, s, at[L.X]), action, zero, count)
+        x = s[at[L.X] : at[L.X] + at[L.ACTIONS] * at[L.D]].reshape((at[L.ACTIONS], at[L.D]))
+        outcome = brushing_step.outcome(world[WORLD_HEAD:], x, action, zero, count)
         brushing_step.advance(world[WORLD_HEAD:], history, step - 1, outcome)
         return (outcome - world[MESSAGE_COST] * action) / brushing_step.CAP, outcome
     mean = world[WORLD_HEAD + at[L.CONTEXTS] + context * at[L.ACTIONS] + action]

@@ -1,0 +1,116 @@
+"""What several experiments share: running a study and keeping only what figures and claims need."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.experiments.base import Claim
+from opportune.metrics import Z95, realised_regret, regret, spend
+from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.simulate.api import simulate
+from opportune.worlds import SimulatedWorld
+
+SCALES = ("range", "adaptive")
+
+
+def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str = "plugin") -> list[Policy]:
+    """Naive, and PD1 and PD2 for each scale; named with the scale where there are several."""
+    policies = [naive_ucb(budget, unknown=unknown)]
+    for scale in scales:
+        tail = f" {scale}" if len(scales) > 1 else ""
+        policies.append(pd1_ucb(budget, scale=scale, unknown=unknown, name="PD1" + tail))
+        policies.append(pd2_ucb(budget, scale=scale, unknown=unknown, name="PD2" + tail))
+    return policies
+
+
+def run_study(
+    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], *, horizon: int, replicates: int, seed: int
+) -> xr.Dataset:
+    """Simulate and reduce: curves averaged over replicates for each world, and totals of every run.
+
+    Policies run one after another, so that only one policy's trace is in memory at a time.
+    """
+    return xr.concat(
+        [reduce_trace(simulate(worlds, p, horizon=horizon, replicates=replicates, seed=seed, progress=False))
+         for p in policies],
+        dim="policy", coords="different", compat="equals",
+    )  # fmt: skip
+
+
+def reduce_trace(data: xr.Dataset) -> xr.Dataset:
+    """Curves averaged over replicates for each world, and totals of every run."""
+    curves = regret(data)
+    realised = realised_regret(data)
+    return xr.Dataset(
+        {
+            "regret": curves.mean("replicate"),
+            "realised_regret": realised.mean("replicate"),
+            "probability": data["probability"].mean("replicate"),
+            "price": data["price"].mean("replicate"),
+            "spend": spend(data).mean("replicate"),
+            "final_regret": curves.isel(step=-1, drop=True),
+            "final_realised": realised.isel(step=-1, drop=True),
+            "spent": data["spent"],
+            "nudges": data["nudges"],
+            "reveals": data["reveals"],
+            "budget_of": data["budget"],
+        }
+    ).drop_vars(["budget", "world_name"], errors="ignore")
+
+
+def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray:
+    """A total's mean over replicates, for each policy and world."""
+    return data[name].mean("replicate")
+
+
+def summary(data: xr.Dataset, name: str = "final_regret") -> dict[str, dict[str, float]]:
+    """Mean over all runs and the half width of its 95% interval over instances, for each policy."""
+    means = instance_means(data, name)
+    half = Z95 * means.std("world", ddof=1) / np.sqrt(means.sizes["world"])
+    return {
+        str(p): {"mean": float(means.sel(policy=p).mean()), "half_width": float(half.sel(policy=p))}
+        for p in data["policy"].values
+    }
+
+
+def compare(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> dict[str, float]:
+    """How much lower `better` is than `worse`: mean difference, its 95% half width, share of instances."""
+    means = instance_means(data, name)
+    difference: NDArray[np.float64] = (means.sel(policy=worse) - means.sel(policy=better)).values
+    half = Z95 * difference.std(ddof=1) / np.sqrt(difference.size)
+    return {
+        "difference": float(difference.mean()),
+        "half_width": float(half),
+        "share": float((difference > 0).mean()),
+    }
+
+
+def ordering_claim(sentence: str, comparisons: dict[str, dict[str, float]]) -> Claim:
+    """Held if every comparison's mean difference is positive; the evidence has each with its interval."""
+    evidence = "; ".join(
+        f"{name}: lower by {c['difference']:.1f} ± {c['half_width']:.1f}" for name, c in comparisons.items()
+    )
+    return Claim(claim=sentence, held=all(c["difference"] > 0 for c in comparisons.values()), evidence=evidence)
+
+
+def share_claim(sentence: str, comparisons: dict[str, dict[str, float]], least: float) -> Claim:
+    """Held if at least this share of instances agrees in every comparison."""
+    evidence = "; ".join(f"{name}: {100 * c['share']:.0f}% of instances" for name, c in comparisons.items())
+    return Claim(
+        claim=sentence,
+        held=all(c["share"] >= least for c in comparisons.values()),
+        evidence=f"{evidence} (called almost all from {100 * least:.0f}%)",
+    )
+
+
+def plus_minus(entry: dict[str, float]) -> str:
+    """A mean with its interval, for tables."""
+    return f"{entry['mean']:.1f} ± {entry['half_width']:.1f}"
+
+
+def plain(values: Any) -> list[float]:
+    """Numbers as plain floats."""
+    return [float(v) for v in np.asarray(values).ravel()]

@@ -1,0 +1,193 @@
+"""The brushing experiment on a few trials: its numbers, claims, files, and the formulas behind them."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import opportune as op
+from opportune.experiments import oralytics
+from opportune.experiments.base import Config, Findings
+from opportune.experiments.runner import find, reproduce
+from opportune.simulate import simulate
+from opportune.worlds.brushing import brushing_world
+
+TRIALS = 4
+COSTS = [10, 200]
+
+
+def small(quick: bool) -> Config:
+    return oralytics.config(quick) | {"trials": TRIALS, "costs": COSTS}
+
+
+@pytest.fixture(scope="module")
+def parts() -> dict[str, xr.Dataset]:
+    config = small(True)
+    return {piece: oralytics.run_piece(config, piece, 1) for piece in oralytics.pieces(config)}
+
+
+@pytest.fixture(scope="module")
+def found(parts: dict[str, xr.Dataset]) -> Findings:
+    return oralytics.findings(small(True), parts)
+
+
+def numbers_in(value: Any) -> Iterator[float]:
+    if isinstance(value, dict | list):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from numbers_in(entry)
+    else:
+        yield value
+
+
+def test_the_paper_s_setting() -> None:
+    """Ten users, 140 decisions, B = 30, 50 trials or 10 if quick, seven times to look."""
+    config = oralytics.config(False)
+    assert (config["users"], config["horizon"], config["budget"], config["trials"]) == (10, 140, 30, 50)
+    assert config["times"] == [20, 40, 60, 80, 100, 120, 140]
+    assert oralytics.config(True)["trials"] == 10
+    assert find("oralytics") is oralytics.EXPERIMENT
+    assert json.loads(json.dumps(config)) == config
+
+
+def test_pieces_are_small_and_whole(parts: dict[str, xr.Dataset]) -> None:
+    """Every piece has means at each time for every user and trial, all finite, outcomes from 0 to 180."""
+    for piece, data in parts.items():
+        assert data["outcome"].dims == ("policy", "world", "replicate", "time"), piece
+        assert data["outcome"].shape[1:] == (10, TRIALS, 7), piece
+        assert data["time"].values.tolist() == list(range(20, 141, 20))
+        for name in data.data_vars:
+            assert np.isfinite(data[name]).all(), (piece, name)
+        assert ((data["outcome"] >= 0) & (data["outcome"] <= 180)).all()
+        assert data.nbytes < 2_000_000 * TRIALS / 50
+        assert "step" not in data.dims
+
+
+def test_the_metric_is_the_mean_so_far(parts: dict[str, xr.Dataset]) -> None:
+    """At t0 it is the mean of the first t0 outcomes of a user's course."""
+    data = simulate(
+        brushing_world(),
+        op.pd2_ucb(30, scale="range"),
+        horizon=140,
+        replicates=TRIALS,
+        seed=1,
+        progress=False,
+    )
+    outcome = data["outcome"].isel(policy=0)
+    for time in (20, 140):
+        expected = outcome.isel(step=slice(0, time)).mean("step")
+        kept = parts["base"]["outcome"].sel(policy="PD2", time=time)
+        np.testing.assert_allclose(kept, expected, rtol=1e-12)
+
+
+def test_net_is_the_outcome_less_the_cost_of_messages(parts: dict[str, xr.Dataset]) -> None:
+    """Without a cost net and outcome are the same; with one they differ by cost times messages."""
+    base, dear = parts["base"], parts["cost-10"]
+    np.testing.assert_allclose(base["net"], base["outcome"], rtol=1e-9)
+    lost = (dear["outcome"] - dear["net"]).isel(time=-1)
+    np.testing.assert_allclose(lost, 10 * dear["sent"], rtol=1e-9, atol=1e-9)
+    assert (lost.sel(policy="always send") > 9.99).all()
+
+
+def test_standard_errors() -> None:
+    """By the paper's formula users' errors add up; as independent ones they add up in squares."""
+    values = xr.DataArray([[1.0, 3.0, 5.0], [10.0, 10.0, 10.0], [0.0, 6.0, 0.0]], dims=("world", "replicate"))
+    found = oralytics.summarise(values)
+    sds = [2.0, 0.0, math.sqrt(12)]
+    assert found["mean"] == pytest.approx(5.0)
+    assert found["se_paper"] == pytest.approx(sum(sds) / (3 * math.sqrt(3)))
+    assert found["se"] == pytest.approx(math.sqrt(4 + 12) / (3 * math.sqrt(3)))
+
+
+def test_paired_differences() -> None:
+    """Differences are taken trial by trial, so what both policies share drops out."""
+    shared = np.array([[100.0, 0.0, 50.0], [7.0, 8.0, 9.0]])
+    gain = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 6.0]])
+    values = xr.DataArray(
+        np.stack([shared + gain, shared]),
+        dims=("policy", "world", "replicate"),
+        coords={"policy": ["a", "b"]},
+    )
+    found = oralytics.paired(values, "a", "b")
+    per_trial = np.array([1.0, 2.0, 4.5])
+    assert found["mean"] == pytest.approx(per_trial.mean())
+    assert found["se"] == pytest.approx(per_trial.std(ddof=1) / math.sqrt(3))
+
+
+def test_nothing_revealed_is_always_sending(parts: dict[str, xr.Dataset]) -> None:
+    """The recommender to whom nothing is revealed never stops sending."""
+    base = parts["base"]
+    np.testing.assert_array_equal(
+        base["outcome"].sel(policy=oralytics.UNREVEALED), base["outcome"].sel(policy="always send")
+    )
+
+
+def test_the_informed_sender(parts: dict[str, xr.Dataset]) -> None:
+    """It meets the policies' draws: free messages are always worth sending, those that cost 200 s never."""
+    free, dear = parts["base"]["outcome"], parts["cost-200"]["net"]
+    np.testing.assert_allclose(free.sel(policy=oralytics.INFORMED), free.sel(policy="always send"))
+    np.testing.assert_allclose(dear.sel(policy=oralytics.INFORMED), dear.sel(policy="never send"))
+    some = parts["cost-10"]["sent"].sel(policy=oralytics.INFORMED)
+    assert 0.0 < float(some.mean()) < 1.0
+
+
+def test_budgets_are_kept(parts: dict[str, xr.Dataset], found: Findings) -> None:
+    """No run spends more than its budget, and the claim about it says so."""
+    for piece, data in parts.items():
+        if piece != "pooled":
+            three = data["spent"].sel(policy=list(oralytics.THREE))
+            assert (three <= 30 + 1e-9).all(), piece
+    pooled = parts["pooled"]
+    for policy in oralytics.THREE:
+        assert (pooled["spent"].sel(policy=f"{policy} 300 shared").sum("world") <= 300 + 1e-9).all()
+        assert (pooled["nudges"].sel(policy=f"{policy} 300 shared, hard").sum("world") <= 300).all()
+        assert (pooled["nudges"].sel(policy=f"{policy} 30 each, hard") <= 30).all()
+    assert next(c for c in found.claims if c.claim.startswith("No budget is exceeded")).held
+
+
+def test_findings(found: Findings) -> None:
+    """Numbers are finite; every claim is decided and has evidence; pictures and tables are complete."""
+    values = list(numbers_in(found.numbers))
+    assert len(values) > 500
+    assert all(math.isfinite(v) for v in values)
+    assert set(oralytics.PLACES) <= set(found.numbers["base"])
+    assert len(found.claims) == 11
+    assert all(c.held in {True, False} and len(c.evidence) > 20 for c in found.claims)
+    assert all("nan" not in c.evidence for c in found.claims)
+    assert len({p.name for p in found.pictures}) == len(found.pictures) == 5
+    assert all(len(row) == len(t.columns) for t in found.tables for row in t.rows)
+
+
+def test_claims_follow_the_numbers(parts: dict[str, xr.Dataset]) -> None:
+    """Where PD2 is put behind, the claims that it is ahead no longer hold."""
+    ahead, behind = dict(parts), dict(parts)
+    for piece in oralytics.CHOICES:
+        for changed, shift in ((ahead, 60.0), (behind, -60.0)):
+            is_pd2 = parts[piece]["policy"] == "PD2"
+            changed[piece] = parts[piece].assign(net=parts[piece]["net"] + shift * is_pd2)
+    for changed, held in ((ahead, True), (behind, False)):
+        claims = oralytics.findings(small(True), changed).claims
+        assert [c.held for c in claims[:4]] == [held, False, held, held]
+
+
+def test_files_of_the_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The runner writes JSON of the usual shape, figures, data and a report; a second run keeps them."""
+    monkeypatch.setattr(oralytics, "EXPERIMENT", replace(oralytics.EXPERIMENT, config=small))
+    report = reproduce(["oralytics"], out=tmp_path, quick=True, seed=2)
+    result = json.loads((tmp_path / "oralytics.json").read_text())
+    assert set(result) >= {"experiment", "title", "about", "config", "numbers", "claims", "figures", "tables"}
+    assert result["config"]["trials"] == TRIALS
+    assert {"claim", "held", "evidence"} == set(result["claims"][0])
+    for figure in result["figures"]:
+        assert (tmp_path / figure["png"]).stat().st_size > 10_000
+        assert (tmp_path / figure["svg"]).is_file()
+    assert op.load(tmp_path / "oralytics.nc")["base.outcome"].shape == (9, 10, TRIALS, 7)
+    assert "Tooth brushing" in report.read_text()
+    written = (tmp_path / "oralytics.json").stat().st_mtime_ns
+    reproduce(["oralytics"], out=tmp_path, quick=True, seed=2)
+    assert (tmp_path / "oralytics.json").stat().st_mtime_ns == written
