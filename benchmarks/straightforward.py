@@ -1,7 +1,7 @@
-"""What one would write first: a compiled loop that recomputes every quadratic form. The yardstick of `make bench`.
+"""What one would write first: a compiled loop that recomputes every quadratic form; a yardstick of `make bench`.
 
-Known probabilities, finite contexts, PD2 or naive, scale `range` (or `adaptive`, which scores every context).
-It makes the same decisions as the package on the synthetic study; a test holds it to that.
+Known probabilities, finite contexts, PD2 or naive, scale `range` (or `adaptive`, which scores every context); PD1 is
+PD2 of infinite tolerance. It makes the same decisions as the package on the synthetic study; a test holds it to that.
 """
 
 import math
@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
+from benchmarks.study import BUDGET, Floats, Study
 from opportune.core.rng import ARRIVAL, COIN, NOISE, draw, normal
 
 
@@ -48,8 +49,8 @@ def best(rows, theta, cov, radius, values):  # type: ignore[no-untyped-def]
     return top, 0
 
 
-@njit(parallel=True)
-def run(phi, bar, probs, theta_true, budget, learning, adaptive, scale, tolerance, seed, streams, horizon):  # type: ignore[no-untyped-def]
+@njit(parallel=True, cache=True)
+def run(phi, bar, probs, theta_true, budget, learning, adaptive, scale, tolerance, seed, streams, horizon):  # type: ignore[no-untyped-def]  # noqa: PLR0912, PLR0915
     """Total paper value of every run; phi[K, A, d], bar[W, A, d], probs[W, K], streams[W, R]."""
     worlds, replicates = streams.shape
     contexts, actions, d = phi.shape
@@ -124,3 +125,15 @@ def run(phi, bar, probs, theta_true, budget, learning, adaptive, scale, toleranc
             log_det += math.log1p(q)
             radius = 0.1 * math.sqrt(2 * math.log(20.0) + log_det) + 1.0
     return total
+
+
+def total_values(study: Study) -> Floats:
+    """The total paper value of every run of the study."""
+    parts = [
+        run(
+            study.phi, study.bar, study.probs, study.theta, BUDGET, np.isnan(rate), study.adaptive, study.ranges,
+            tolerance, np.uint64(study.seed), study.streams, study.horizon,
+        )
+        for rate, tolerance in study.rules
+    ]  # fmt: skip
+    return np.concatenate([part.ravel() for part in parts])

@@ -267,9 +267,7 @@ class Reference:
 
     # Section 3: one decision.
 
-    def decide(
-        self, context: int, coin: float, opened: bool = False, answered: bool = True
-    ) -> SimpleNamespace:
+    def decide(self, context: int, coin: float, opened: bool = False, answered: bool = True) -> SimpleNamespace:
         """The decision on `context`, given the coin and what the patient would do."""
         if self.awaiting is not None:
             raise RuntimeError("the last decision still waits for learn or skip")
@@ -289,6 +287,8 @@ class Reference:
         used_up = self.hard and self.nudges >= self.B
         if not opened and not used_up:
             o, tolerance = self._consult(gap, n)
+        elif used_up and not opened and self.rule == "learning_primal_dual":
+            tolerance = n
         self.spent += o
         nudged = not opened and coin < o
         if nudged:

@@ -191,14 +191,10 @@ def compare(got: Any, expected: SimpleNamespace) -> None:
     """One decision against the reference's: the same choices, numbers within 1e-9."""
     for name in ("revealed", "action", "fresh_action", "stale_action"):
         if getattr(got, name) != getattr(expected, name):
-            raise DifferenceError(
-                f"{name} is {getattr(got, name)}; the reference has {getattr(expected, name)}"
-            )
+            raise DifferenceError(f"{name} is {getattr(got, name)}; the reference has {getattr(expected, name)}")
     for name in ("probability", "price", "gap", "disagreement", "tolerance", "budget_left"):
         if not math.isclose(getattr(got, name), getattr(expected, name), rel_tol=CLOSE, abs_tol=CLOSE):
-            raise DifferenceError(
-                f"{name} is {getattr(got, name)}; the reference has {getattr(expected, name)}"
-            )
+            raise DifferenceError(f"{name} is {getattr(got, name)}; the reference has {getattr(expected, name)}")
 
 
 def agrees(run: Run, moments: list[Moment]) -> bool:
@@ -275,9 +271,7 @@ def simulated(run: Run, seed: int) -> list[Moment]:
         left = np.minimum(left, budget - np.cumsum(trace["nudged"]))
     moments = []
     for t in range(run.horizon):
-        got = SimpleNamespace(
-            **{name: values[t] for name, values in trace.items()}, budget_left=float(left[t])
-        )
+        got = SimpleNamespace(**{name: values[t] for name, values in trace.items()}, budget_left=float(left[t]))
         context = categorical(draw(seed, 0, t + 1, ARRIVAL), np.cumsum(run.context_probs))
         mean = float(run.problem.features[context, got.action] @ run.theta)
         reward = mean + run.problem.noise_sd * normal(draw(seed, 0, t + 1, NOISE))

@@ -26,9 +26,7 @@ def test_confidence_radius_by_hand() -> None:
 def test_confidence_radius_without_data() -> None:
     """Before any observation, with noise scale 1, the radius is sqrt(2 ln(1/delta)) + sqrt(lam) W."""
     lam = 1.0 / 9.0
-    radius = bounds.confidence_radius(
-        9 * math.log(lam), dimension=9, regularisation=lam, norm_bound=3.0, delta=0.05
-    )
+    radius = bounds.confidence_radius(9 * math.log(lam), dimension=9, regularisation=lam, norm_bound=3.0, delta=0.05)
     assert radius == pytest.approx(math.sqrt(2.0 * math.log(20.0)) + 1.0, rel=1e-12)
 
 
@@ -130,9 +128,7 @@ def test_unknown_context_loss_by_hand() -> None:
 
 def test_tolerance_by_hand() -> None:
     """At B = 10 and t = 10 the constants cancel to 1.2 Dmin, and beta_t falls as 1/sqrt(t)."""
-    np.testing.assert_allclose(
-        bounds.tolerance([10, 40], budget=10, least_distance=2.0), [2.4, 1.2], rtol=1e-12
-    )
+    np.testing.assert_allclose(bounds.tolerance([10, 40], budget=10, least_distance=2.0), [2.4, 1.2], rtol=1e-12)
 
 
 def test_tolerance_small_budget() -> None:

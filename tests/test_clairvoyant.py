@@ -52,9 +52,7 @@ def test_clairvoyant_is_the_linear_program(sequence: list[float], budget: float)
 
 @often
 @given(st.data(), gaps, budget)
-def test_modified_clairvoyant_is_the_linear_program(
-    data: st.DataObject, sequence: list[float], budget: float
-) -> None:
+def test_modified_clairvoyant_is_the_linear_program(data: st.DataObject, sequence: list[float], budget: float) -> None:
     """The closed form of Modified CLV is feasible, keeps the learning constraint and is the optimum."""
     size = len(sequence)
     gap = np.array(sequence)
@@ -76,9 +74,7 @@ def test_modified_clairvoyant_is_the_linear_program(
 
 def test_clairvoyant_ties_go_to_the_earlier_time() -> None:
     """Of equal gaps the earlier is served first, and the last one served gets what is left."""
-    np.testing.assert_array_equal(
-        clairvoyant([0.5, 0.9, 0.5, 0.5, -0.5], 2.5), np.array([1.0, 1.0, 0.5, 0.0, 0.0])
-    )
+    np.testing.assert_array_equal(clairvoyant([0.5, 0.9, 0.5, 0.5, -0.5], 2.5), np.array([1.0, 1.0, 0.5, 0.0, 0.0]))
 
 
 def test_clairvoyant_leaves_budget_unspent() -> None:
@@ -152,9 +148,7 @@ def test_auxiliary_by_hand() -> None:
 
 def test_auxiliary_with_disagreement_by_hand() -> None:
     """PD2 adds 1 - beta/n where the stale action is further off than the tolerance, within the budget."""
-    o = auxiliary(
-        [0.2, 0.3, -0.1, 0.9], 2.0, disagreement=[4.0, 1.0, 9.0, 4.0], tolerance=[1.0, 2.0, 0.0, 1.0]
-    )
+    o = auxiliary([0.2, 0.3, -0.1, 0.9], 2.0, disagreement=[4.0, 1.0, 9.0, 4.0], tolerance=[1.0, 2.0, 0.0, 1.0])
     # 0.2 + 3/4; then y = 0.38 beats a gap of 0.3; then no gain; then min(0.9 + 3/4, 2 - 0.95, 1)
     np.testing.assert_allclose(o, [0.95, 0.0, 0.0, 1.0], atol=1e-12)
 

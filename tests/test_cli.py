@@ -85,9 +85,7 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The help names every command, explains the words, gives examples, and fits into 80 columns."""
     assert cli.run(arguments) == 0
     text = capsys.readouterr().out
-    assert all(
-        word in text for word in ("reproduce", "simulate", "fit-brushing", "nudge", "Examples", "Exit codes")
-    )
+    assert all(word in text for word in ("reproduce", "simulate", "fit-brushing", "nudge", "Examples", "Exit codes"))
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -162,9 +160,7 @@ def test_too_many_cores(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_mistakes_in_a_study_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every mistake in a study file is a line of its own, with the file's line, and nothing is written."""
-    (in_folder / "bad.toml").write_text(
-        STUDY.replace("budgets", "budgts").replace("0.2", "0"), encoding="utf-8"
-    )
+    (in_folder / "bad.toml").write_text(STUDY.replace("budgets", "budgts").replace("0.2", "0"), encoding="utf-8")
     assert cli.run(["simulate", "bad.toml"]) == 2
     assert errors(capsys) == [
         "opportune: error: bad.toml, line 6: unknown key 'budgts' in [study]; did you mean 'budgets'?",
@@ -184,9 +180,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
         assert lines[-1].startswith("opportune: error: nix.toml does not exist")
 
 
-def test_failures(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What goes wrong in the run, in the data or on the disk ends with code 1 and one line."""
     faults = {
         "opportune: error: row 3 is broken": DataError("row 3 is broken"),
@@ -290,9 +284,7 @@ def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.Capt
 
 def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With trace = false there are a table and data, and a line that says why there are no figures."""
-    (in_folder / "tiny.toml").write_text(
-        STUDY.replace("replicates", "trace = false\nreplicates"), encoding="utf-8"
-    )
+    (in_folder / "tiny.toml").write_text(STUDY.replace("replicates", "trace = false\nreplicates"), encoding="utf-8")
     assert cli.run(["simulate", "tiny.toml"]) == 0
     assert "no figures" in errors(capsys)[-1]
     assert [path.name for path in (in_folder / "out").iterdir()] == ["tiny.nc"]
@@ -383,9 +375,7 @@ def test_fit_brushing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_fit_brushing_broken_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that breaks the format ends with code 1 and the row, and no table is written."""
-    (in_folder / "data.csv").write_text(
-        brushing_file(users=1, days=8).replace(",60,", ",-60,", 1), encoding="utf-8"
-    )
+    (in_folder / "data.csv").write_text(brushing_file(users=1, days=8).replace(",60,", ",-60,", 1), encoding="utf-8")
     assert cli.run(["fit-brushing", "data.csv", "--study", "robas3", "--out", "users.json"]) == 1
     (line,) = errors(capsys)
     assert line.startswith("opportune: error: data.csv, line ")

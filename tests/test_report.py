@@ -243,9 +243,7 @@ def test_tables_have_headers_and_numbers_line_up(tmp_path: Path) -> None:
     assert '<th scope="col" class="figures">ratio</th>' in page
     assert '<th scope="col" class="figures">paper</th>' in page
     assert '<th scope="col">remark</th>' in page
-    row = (
-        '<tr><th scope="row">PD1</th><td class="figures">0.770</td><td class="figures">0.8 ± 0.1</td><td>fast'
-    )
+    row = '<tr><th scope="row">PD1</th><td class="figures">0.770</td><td class="figures">0.8 ± 0.1</td><td>fast'
     assert row in page
 
 
@@ -336,9 +334,7 @@ def test_broken_json_names_the_file(tmp_path: Path, content: bytes) -> None:
         ),
     ],
 )
-def test_result_of_the_wrong_shape_names_file_and_field(
-    tmp_path: Path, changes: dict[str, Any], where: str
-) -> None:
+def test_result_of_the_wrong_shape_names_file_and_field(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
     """What does not fit is refused with the file and the field."""
     put(tmp_path, "regret", **changes)
     with pytest.raises(DataError, match=rf"regret\.json: .*{where}"):
@@ -362,9 +358,7 @@ def test_missing_figure_names_the_file(tmp_path: Path, kind: str) -> None:
         write_report(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "<svg", "<svg/>", '<svg viewBox="0 0 0 5"/>', '<a viewBox="0 0 5 5"/>']
-)
+@pytest.mark.parametrize("content", ["", "<svg", "<svg/>", '<svg viewBox="0 0 0 5"/>', '<a viewBox="0 0 5 5"/>'])
 def test_broken_svg_names_the_file(tmp_path: Path, content: str) -> None:
     """A drawing that no browser would show is named."""
     put(tmp_path, "regret")

@@ -72,8 +72,7 @@ def test_every_figure_is_drawn(page: Page) -> None:
     assert images.count() == 3
     for image in images.all():
         drawn, natural = (
-            image.evaluate(f"i => [i.complete, i.{size}Width, i.{size}Height]")
-            for size in ("client", "natural")
+            image.evaluate(f"i => [i.complete, i.{size}Width, i.{size}Height]") for size in ("client", "natural")
         )
         assert natural[0] is True
         assert natural[1] > 0
@@ -92,9 +91,7 @@ def test_every_claim_can_be_seen(page: Page) -> None:
         for part in (".mark", ".said", ".evidence"):
             assert claim.locator(part).is_visible()
         assert re.match(r"(Held|Not held|Not decided)\b", claim.locator(".mark").inner_text().strip())
-        sizes.add(
-            claim.locator(".mark, .said").evaluate_all("all => '' + all.map(e => getComputedStyle(e).font)")
-        )
+        sizes.add(claim.locator(".mark, .said").evaluate_all("all => '' + all.map(e => getComputedStyle(e).font)"))
     assert len(sizes) == 1
 
 
@@ -159,10 +156,7 @@ def test_page_prints(chromium: Browser, report: Path) -> None:
         assert pdf.startswith(b"%PDF-")
         assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 3
         page.emulate_media(media="print")
-        assert (
-            page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-            == "rgb(255, 255, 255)"
-        )
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate("getComputedStyle(document.body).color") == "rgb(29, 39, 48)"
         assert page.get_by_text("noise sd").first.is_visible()
         for figure in page.locator("figure").all():

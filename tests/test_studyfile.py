@@ -383,8 +383,7 @@ def test_all_mistakes_are_listed() -> None:
 def test_missing_section() -> None:
     """A section that is not there has no line; the complaint says what belongs in it."""
     assert complaints(BASE[: BASE.index("[[policies]]")]) == [
-        "study.toml: [[policies]] is missing; "
-        "expected a table [[policies]] for each policy, with double brackets"
+        "study.toml: [[policies]] is missing; expected a table [[policies]] for each policy, with double brackets"
     ]
     assert len(complaints("")) == 5
 
@@ -439,9 +438,7 @@ n = "\\\\"
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in parsed TOML."""
-    pairs: Any = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
+    pairs: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, inner in pairs for place in [(*at, key), *places(inner, (*at, key))]]
 
 
@@ -502,9 +499,7 @@ def test_bounds_follow_from_the_effects() -> None:
     assert problem.theta_bound == pytest.approx(np.linalg.norm(world.theta))
     best = world.values.max(axis=1)
     assert problem.value_range == pytest.approx((best.min(), best.max()))
-    given_text = edit(
-        ("noise_sd = 0.2", "noise_sd = 0.2\ntheta_bound = 7\nvalue_range = [-9, 9]\ndelta = 0.2")
-    )
+    given_text = edit(("noise_sd = 0.2", "noise_sd = 0.2\ntheta_bound = 7\nvalue_range = [-9, 9]\ndelta = 0.2"))
     given_problem = parse_study(given_text).worlds()[0].problem
     assert (given_problem.theta_bound, given_problem.value_range, given_problem.delta) == (
         7.0,
@@ -585,9 +580,7 @@ def test_policies_meet_every_budget() -> None:
     ]  # fmt: skip
     assert policies[6].revealer == Periodic(every=7)
     assert (policies[7].name, policies[7].scale) == ("mine", "gap")
-    assert all(
-        p.budget.hard for p in parse_study(edit(("seed = 3", 'budget_kind = "hard"'))).policies() if p.budget
-    )
+    assert all(p.budget.hard for p in parse_study(edit(("seed = 3", 'budget_kind = "hard"'))).policies() if p.budget)
 
 
 @pytest.mark.parametrize(
@@ -670,9 +663,7 @@ def test_the_example_runs() -> None:
 
 def blocks(kind: str) -> list[str]:
     """The fenced blocks of one kind in the documentation."""
-    return re.findall(
-        rf"^```{kind}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
-    )
+    return re.findall(rf"^```{kind}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
 def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

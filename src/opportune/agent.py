@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +89,7 @@ class Agent:
         self.horizon = checks.whole("horizon", horizon, least=1)
         self.seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
         self.stream = checks.whole("stream", stream, least=0, most=2**64 - 1)
-        self._key = np.uint64(self.seed), np.uint64(self.stream)  # as compiled code takes them, above 2^63 too
+        self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
         self.step = 0
         rule = rule_for(policy, problem, horizon=self.horizon)
         self._at = problem.layout(optimistic=policy.optimistic)
@@ -134,13 +133,20 @@ class Agent:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
         k = self.problem.index(context)
         step = self.step + 1
-        if coin is None:
-            coin = draw(*self._key, step, COIN)
-        else:
-            coin = checks.real("coin", coin, least=0.0, below=1.0)
+        coin = draw(*self._key, step, COIN) if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
         out = self._out
         live.propose_live(
-            self._places, self._facts, self._rule, self._s, self._purse, step, k, self._cells[k], opened, coin, out
+            self._places,
+            self._facts,
+            self._rule,
+            self._s,
+            self._purse,
+            step,
+            k,
+            self._cells[k],
+            opened,
+            coin,
+            out,
         )
         gap, price, probability, tolerance, disagreement, fresh, stale, nudged = out[:8].tolist()
         revealed = bool(opened or (nudged and answered))

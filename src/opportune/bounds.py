@@ -22,7 +22,7 @@ def confidence_radius(
     delta: ArrayLike,
     noise_scale: ArrayLike = 1.0,
 ) -> Floats:
-    """Concentration (Proposition 1, Appendix E): how far theta is from its estimate, but for chance delta.
+    """Concentration (the proposition of Appendix E): how far theta is from its estimate, but for chance delta.
 
         ||theta - theta_bar||_V <= R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W
 
@@ -135,9 +135,7 @@ def unknown_context_loss_bound(
     contexts.
     """
     factor = _at_least_0("norm_bound", norm_bound) * _at_least_0("feature_bound", feature_bound) + 1.0
-    return np.asarray(
-        _at_least_0("learning_loss", learning_loss) + factor * _at_least_0("width_sum", width_sum)
-    )
+    return np.asarray(_at_least_0("learning_loss", learning_loss) + factor * _at_least_0("width_sum", width_sum))
 
 
 def tolerance(step: ArrayLike, budget: ArrayLike, least_distance: ArrayLike) -> Floats:

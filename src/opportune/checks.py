@@ -48,7 +48,7 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
     known = list(options)
     if value in known:
         return str(value)
-    near = difflib.get_close_matches(str(value), known, n=1)
+    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.7)  # 'gpu' is not nearly 'cpu'
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}{hint}")
 

@@ -28,9 +28,7 @@ def clairvoyant(gaps: ArrayLike, budget: ArrayLike) -> Floats:
     return _fill(gap, limit, np.zeros_like(gap))
 
 
-def modified_clairvoyant(
-    gaps: ArrayLike, budget: ArrayLike, disagreement: ArrayLike, tolerance: ArrayLike
-) -> Floats:
+def modified_clairvoyant(gaps: ArrayLike, budget: ArrayLike, disagreement: ArrayLike, tolerance: ArrayLike) -> Floats:
     """The clairvoyant under the learning constraint (Modified CLV, Appendix D.1).
 
         max_o sum_t o_t gap_t   subject to   sum_t o_t <= B,   0 <= o_t <= 1,   n_t (1 - o_t) <= beta_t.

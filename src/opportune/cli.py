@@ -88,9 +88,7 @@ class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
 Out = Annotated[Path, typer.Option(help="Folder for results; made if need be.", metavar="DIR")]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        help="Cores to use on this machine; all of them unless given.", metavar="N", show_default=False
-    ),
+    typer.Option(help="Cores to use on this machine; all of them unless given.", metavar="N", show_default=False),
 ]
 Cluster = Annotated[
     str | None,
@@ -184,9 +182,7 @@ def reproduce(
     chosen = _experiments(names or [], list(NAMES))
     _use_cores(jobs)
     with _kept(f"what is finished is kept in {out}; the same command goes on from there"):
-        report = run_experiments(
-            chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, cluster=cluster
-        )
+        report = run_experiments(chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, cluster=cluster)
     typer.echo(str(report))
 
 
@@ -204,9 +200,7 @@ def _experiments(given: list[str], known: list[str]) -> list[str]:
 @app.command(help=SIMULATE_HELP)
 def simulate(
     study: Annotated[Path | None, typer.Argument(metavar="STUDY.toml", hidden=True)] = None,
-    example: Annotated[
-        bool, typer.Option("--example", help="Print a study file that runs as it is.")
-    ] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print a study file that runs as it is.")] = False,
     out: Out = Path("out"),
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -332,9 +326,7 @@ def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
         for kind in ("png", "svg"):
             path = stem.with_name(f"{stem.name}-{name}.{kind}")
             with mpl.rc_context({"svg.hashsalt": "opportune"}):  # the same data give the same file
-                figure.savefig(
-                    path, dpi=200, bbox_inches="tight", metadata={"Date": None} if kind == "svg" else None
-                )
+                figure.savefig(path, dpi=200, bbox_inches="tight", metadata={"Date": None} if kind == "svg" else None)
             yield path
 
 
@@ -342,9 +334,7 @@ def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
 def fit_brushing(
     file: Annotated[Path, typer.Argument(metavar="FILE", hidden=True)],
     study: Annotated[str, typer.Option(help="Which study the file is from.", metavar="robas3|robas2")],
-    out: Annotated[
-        Path, typer.Option(help="The table to write (JSON).", metavar="TABLE", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help="The table to write (JSON).", metavar="TABLE", show_default=False)],
 ) -> None:
     """Fit the brushing world to a file."""
     from opportune import checks  # noqa: PLC0415
@@ -392,9 +382,7 @@ def _use_cores(jobs: int | None) -> None:
 
     most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # set when numba reads its settings
     if not 1 <= jobs <= most:
-        raise InputError(
-            f"--jobs is {jobs}; expected a whole number from 1 to {most}, the cores of this machine"
-        )
+        raise InputError(f"--jobs is {jobs}; expected a whole number from 1 to {most}, the cores of this machine")
     numba.set_num_threads(jobs)
 
 

@@ -1,6 +1,6 @@
 """What results mean: regret, realised regret, its decomposition, spending, intervals. Dataset in, labelled out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from opportune.clairvoyant import auxiliary, clairvoyant
 from opportune.errors import InputError
+from opportune.policy import Policy
 from opportune.results import config
 
 RUN_AXES = ("policy", "world", "replicate")
@@ -21,6 +22,8 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run.
     """
     _needs_truth(data, "regret")
+    if any(map(_shared, _policies(data))):
+        _needs_trace(data, "regret under a shared budget")
     if "step" not in data.dims:
         best = _clairvoyant_totals(data)
         return (best - data["total_value"]).transpose(*RUN_AXES).rename("regret")
@@ -45,8 +48,9 @@ def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     _needs_trace(data, "the clairvoyant's value at every step")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
-    for i, budget in enumerate(data["budget"].values):
-        chosen[i] = clairvoyant(gaps[i].values, float(budget))
+    for i, policy in enumerate(_policies(data)):
+        budget = float(data["budget"].values[i])
+        chosen[i] = _together(clairvoyant, gaps[i].values, budget, shared=_shared(policy))
     return (_by_context(data, "true_blind") + chosen * gaps).rename("clairvoyant_value")
 
 
@@ -58,12 +62,14 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
     _needs_trace(data, "the auxiliary problem's value")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
-    for i, policy in enumerate(config(data)["policies"]):
+    for i, policy in enumerate(_policies(data)):
         kind, budget = policy["revealer"]["kind"], float(data["budget"].values[i])
         if kind == "FixedRate":
-            chosen[i] = budget / data.sizes["step"]
+            participants = data.sizes["world"] if _shared(policy) else 1
+            chosen[i] = budget / (config(data)["horizon"] * participants)
         elif kind in {"PrimalDual", "LearningPrimalDual"}:
-            chosen[i] = auxiliary(gaps[i].values / _scale(data, policy), budget)
+            scaled = gaps[i].values / _scale(data, policy)
+            chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
         else:
             raise InputError(f"the auxiliary problem is defined for naive, PD1 and PD2; got {kind}")
     return (_by_context(data, "true_blind") + chosen * gaps).rename("auxiliary_value")
@@ -74,7 +80,11 @@ def decomposition(data: xr.Dataset) -> xr.Dataset:
     best = clairvoyant_value(data).cumsum("step")
     known = auxiliary_value(data).cumsum("step")
     got = data["value"].cumsum("step")
-    parts = {"information_reveal_loss": best - known, "bandit_learning_loss": known - got, "regret": best - got}
+    parts = {
+        "information_reveal_loss": best - known,
+        "bandit_learning_loss": known - got,
+        "regret": best - got,
+    }
     return xr.Dataset(parts).assign_coords(step=data["step"])
 
 
@@ -103,6 +113,25 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = ("world", "replica
     return xr.Dataset({"mean": mean, "low": mean - half, "high": mean + half})
 
 
+def _shared(policy: dict[str, Any]) -> bool:
+    return policy["budget"] is not None and bool(policy["budget"]["shared"])
+
+
+def _together(
+    rule: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+    gaps: NDArray[np.float64],
+    budget: float,
+    *,
+    shared: bool,
+) -> NDArray[np.float64]:
+    """Reveals a rule chooses from gaps[W, R, T]: for each run, or for all participants of a replicate in turn."""
+    if not shared:
+        return rule(gaps, budget)
+    worlds, replicates, steps = gaps.shape
+    in_turn = gaps.transpose(1, 2, 0).reshape(replicates, steps * worlds)
+    return rule(in_turn, budget).reshape(replicates, steps, worlds).transpose(2, 0, 1)
+
+
 def _by_context(data: xr.Dataset, name: str) -> xr.DataArray:
     """A property of contexts, looked up for the context of every step."""
     table: NDArray[Any] = data[name].values
@@ -124,10 +153,21 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     for budget in data["budget"].values:
         used = np.clip(budget - before, 0.0, sorted_counts)
         gains.append((used * sorted_gaps).sum(axis=2))
-    gain = xr.DataArray(
-        np.stack(gains), dims=("policy", "world", "replicate"), coords={"policy": data["policy"]}
-    )
+    gain = xr.DataArray(np.stack(gains), dims=("policy", "world", "replicate"), coords={"policy": data["policy"]})
     return blind + gain
+
+
+def _policies(data: xr.Dataset) -> list[dict[str, Any]]:
+    """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
+    from opportune.simulate.api import policy_labels  # noqa: PLC0415  (only this needs it)
+
+    described = config(data)["policies"]
+    labels = policy_labels([Policy.from_dict(policy) for policy in described])
+    found = dict(zip(labels, described, strict=True))
+    for label in data["policy"].values.tolist():
+        if label not in found:
+            raise InputError(f"policy {label!r} is not one the Dataset was made with; expected some of {labels}")
+    return [found[label] for label in data["policy"].values.tolist()]
 
 
 def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:

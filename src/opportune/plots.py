@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -17,7 +18,7 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0,
 # The paper's policies look the same in every figure.
 FIXED = {"PD2": 0, "PD1": 1, "naive": 2}
 
-RC = {
+RC: dict[Any, Any] = {
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -30,7 +31,9 @@ RC = {
 }
 
 
-def new_figure(rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
+) -> tuple[Figure, list[Axes]]:
     """A figure with its panels, in the package's look, without a window or global state."""
     with mpl.rc_context(RC):
         figure = Figure(figsize=(width, height), layout="constrained")
@@ -38,7 +41,7 @@ def new_figure(rows: int = 1, columns: int = 1, *, width: float = 6.4, height: f
     return figure, panels
 
 
-def style(label: str, index: int) -> dict[str, object]:
+def style(label: str, index: int) -> dict[str, Any]:
     """Colour and line style of a policy: by name for the paper's three, else by place."""
     place = next((i for name, i in FIXED.items() if label == name or label.startswith(name + " ")), index)
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)]}
@@ -56,11 +59,12 @@ def draw_bands(axes: Axes, values: xr.DataArray, *, over: Sequence[str] = ("worl
 
 
 def legend_outside(axes: Axes) -> None:
-    """A legend above the panel, where it covers no line."""
+    """A legend above the whole figure, where it covers no line."""
     handles, labels = axes.get_legend_handles_labels()
-    axes.legend(
-        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(len(labels), 3), borderaxespad=0.2
-    )
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        columns = max(1, min(len(labels), int(figure.get_figwidth() / 1.8)))
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, frameon=False)
 
 
 def plot_regret(data: xr.Dataset) -> Figure:
@@ -94,7 +98,13 @@ def plot_scatter(axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label
     top = float(max(x.max(), y.max())) * 1.05
     axes.plot([0, top], [0, top], color="0.5", linewidth=1)
     axes.scatter(x, y, s=18, color=COLOURS[0], alpha=0.75, linewidths=0)
-    axes.set(xlim=(0, top), ylim=(0, top), xlabel=x_label, ylabel=y_label, aspect="equal")
+    axes.set(
+        xlim=(0, top),
+        ylim=(0, top),
+        xlabel=f"regret of {x_label}",
+        ylabel=f"regret of {y_label}",
+        aspect="equal",
+    )
 
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:

@@ -148,10 +148,12 @@ class Policy:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.budget, int | float):
-            object.__setattr__(self, "budget", Budget(self.budget))
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise InputError(f"budget is {self.budget!r}; expected a number or Budget(...)")
+        if not isinstance(self.recommender, Recommender):
+            raise InputError(f"recommender is {self.recommender!r}; expected a recommender, such as LinUCB()")
+        if not isinstance(self.revealer, Revealer):
+            raise InputError(f"revealer is {self.revealer!r}; expected a revealer, such as LearningPrimalDual()")
+        if self.budget is not None:
+            object.__setattr__(self, "budget", _budget(self.budget))
         if self.budget is None and isinstance(self.revealer, NEEDS_BUDGET):
             kind = type(self.revealer).__name__
             raise InputError(f"{kind} has no budget; expected budget=... with the number of reveals")
@@ -160,8 +162,8 @@ class Policy:
 
     @property
     def scale(self) -> str:
-        """How gaps are scaled."""
-        return str(getattr(self.revealer, "scale", "adaptive"))
+        """How gaps are scaled; "" where the revealer does not go by them."""
+        return str(getattr(self.revealer, "scale", ""))
 
     @property
     def shared(self) -> bool:
@@ -196,15 +198,16 @@ class Policy:
 
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
-    return Policy(
-        recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name
-    )
+    return Policy(recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name)
 
 
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
     return Policy(
-        recommender=LinUCB(unknown=unknown), revealer=PrimalDual(scale=scale), budget=_budget(budget), name=name
+        recommender=LinUCB(unknown=unknown),
+        revealer=PrimalDual(scale=scale),
+        budget=_budget(budget),
+        name=name,
     )
 
 
@@ -244,8 +247,8 @@ def rule_for(policy: Policy, problem: Problem, *, horizon: int, participants: in
         tolerance=tolerance,
         every=getattr(revealer, "every", 1),
         growth=reveal.growth.py_func(budget) if math.isfinite(budget) else math.e,
-        scaling=ADAPTIVE if policy.scale == "adaptive" else CONSTANT,
-        scale=_scale(policy, problem),
+        scaling=ADAPTIVE if _scale(policy, problem) is None else CONSTANT,
+        scale=_scale(policy, problem) or 1.0,
         treatment=treatment,
     )
 
@@ -257,16 +260,20 @@ def paper_tolerance(problem: Problem, budget: float) -> float:
     return 1.2 * problem.least_distance * math.log(10.0) * math.sqrt(10.0) / math.log(budget)
 
 
-def _scale(policy: Policy, problem: Problem) -> float:
-    if policy.scale == "range":
-        if problem.value_range is None:
-            raise InputError("scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'")
-        return problem.value_range[1] - problem.value_range[0]
+def _scale(policy: Policy, problem: Problem) -> float | None:
+    """What gaps are divided by; None where that is the present largest gap.
+
+    A revealer that does not go by gaps reports them on the scale that costs least: by the range where it is known.
+    """
     if policy.scale == "gap":
         if problem.largest_gap is None:
             raise InputError("scale 'gap' needs the truth: largest_gap=... in the problem; or use scale='adaptive'")
         return problem.largest_gap
-    return 1.0
+    if policy.scale == "adaptive" or (policy.scale == "" and problem.value_range is None):
+        return None
+    if problem.value_range is None:
+        raise InputError("scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'")
+    return problem.value_range[1] - problem.value_range[0]
 
 
 def _budget(budget: float | Budget) -> Budget:

@@ -66,7 +66,7 @@ class Problem:
         self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
         self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
-        lam = 1.0 / self.theta_bound**2 if regularisation is None else regularisation
+        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
         self.regularisation = checks.real("regularisation", lam, above=0.0)
         self.value_range = _value_range(value_range)
         self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
@@ -95,15 +95,16 @@ class Problem:
         from opportune.formula import design  # noqa: PLC0415  (formulaic is slow to import)
 
         levels = _variables(contexts, None)
-        names = [str(a) for a in range(actions)] if isinstance(actions, int) else [str(a) for a in actions]
-        return cls(
-            design(formula, levels, names), context_probs, variables=levels, action_names=names, **settings
-        )
+        if isinstance(actions, Iterable):
+            names = _action_names(list(actions), None)
+        else:
+            names = _action_names(None, checks.whole("actions", actions, least=2))
+        return cls(design(formula, levels, names), context_probs, variables=levels, action_names=names, **settings)
 
     @property
     def reported(self) -> bool:
         """Whether some variable is seen by nobody until a reveal."""
-        return self.senses < self.contexts
+        return bool(self.senses < self.contexts)
 
     @cached_property
     def least_distance(self) -> float:
@@ -164,7 +165,15 @@ class Problem:
         columns = np.zeros((self.d, at.table))
         if at.table:
             columns[:, : len(rows)] = rows.T
-        parts = [head, rows.ravel(), columns.ravel(), self.cell_of, self.sense_of, means.ravel(), np.ones(self.d)]
+        parts = [
+            head,
+            rows.ravel(),
+            columns.ravel(),
+            self.cell_of,
+            self.sense_of,
+            means.ravel(),
+            np.ones(self.d),
+        ]
         return np.concatenate(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -187,8 +196,6 @@ class Problem:
     def from_dict(cls, saved: Mapping[str, Any]) -> "Problem":
         """The problem that `to_dict` described."""
         settings = dict(saved)
-        if settings.get("value_range") is not None:
-            settings["value_range"] = tuple(settings["value_range"])
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
@@ -241,19 +248,33 @@ def _value_range(value: Any) -> tuple[float, float] | None:
 def _variables(value: Mapping[str, Iterable[Any]] | None, contexts: int | None) -> dict[str, tuple[Any, ...]]:
     if value is None:
         return {"context": tuple(range(contexts or 0))}
+    if not isinstance(value, Mapping):
+        raise InputError(f"variables is {value!r}; expected {{name: levels}}")
     if not value:
         raise InputError("variables is empty; expected at least one variable with its levels")
-    variables = {str(name): tuple(_plain(level) for level in levels) for name, levels in value.items()}
-    for name, levels in variables.items():
-        if not levels:
-            raise InputError(f"variable {name!r} has no levels; expected at least one")
-        if len(set(levels)) < len(levels):
-            raise InputError(f"variable {name!r} has a level twice: {list(levels)}")
+    variables = {str(name): _levels(name, levels) for name, levels in value.items()}
     product = math.prod(len(levels) for levels in variables.values())
     if contexts is not None and product != contexts:
         sizes = " x ".join(str(len(levels)) for levels in variables.values())
-        raise InputError(f"variables have {sizes} = {product} combinations; expected {contexts}, as features has")
+        number = f"{sizes} = {product}" if len(variables) > 1 else str(product)
+        raise InputError(f"variables have {number} combinations; expected {contexts}, as features has contexts")
     return variables
+
+
+def _levels(name: str, value: Iterable[Any]) -> tuple[Any, ...]:
+    """A variable's levels: different plain values, none of them NaN, which nothing equals."""
+    try:
+        levels = tuple(_plain(level) for level in value)
+        different = len(set(levels))
+    except TypeError:
+        raise InputError(f"variable {name!r} is {value!r}; expected its levels, numbers or text") from None
+    if not levels:
+        raise InputError(f"variable {name!r} has no levels; expected at least one")
+    if different < len(levels):
+        raise InputError(f"variable {name!r} has a level twice: {list(levels)}")
+    if any(isinstance(level, float) and math.isnan(level) for level in levels):
+        raise InputError(f"variable {name!r} has NaN among its levels {list(levels)}; expected numbers or text")
+    return levels
 
 
 def _plain(level: Any) -> Any:
@@ -261,10 +282,10 @@ def _plain(level: Any) -> Any:
     return level.item() if isinstance(level, np.generic) else level
 
 
-def _visibility(
-    value: Mapping[str, Visibility] | None, variables: Mapping[str, Any]
-) -> dict[str, Visibility]:
+def _visibility(value: Mapping[str, Visibility] | None, variables: Mapping[str, Any]) -> dict[str, Visibility]:
     visibility: dict[str, Visibility] = dict.fromkeys(variables, "sensed")
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(f"visibility is {value!r}; expected {{variable: visibility}}")
     for name, seen in (value or {}).items():
         checks.choice("visibility of variable", name, variables)
         checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
@@ -272,10 +293,12 @@ def _visibility(
     return visibility
 
 
-def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
-    names = tuple(str(a) for a in (range(actions) if value is None else value))
-    if len(names) != actions:
+def _action_names(value: Sequence[str] | None, actions: int | None) -> tuple[str, ...]:
+    names = tuple(str(a) for a in (range(actions or 0) if value is None else value))
+    if actions is not None and len(names) != actions:
         raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
-    if len(set(names)) < actions:
+    if len(names) < 2:
+        raise InputError(f"actions is {list(names)}; expected at least 2 to choose from")
+    if len(set(names)) < len(names):
         raise InputError(f"action_names has a name twice: {list(names)}")
     return names

@@ -164,9 +164,7 @@ def _read_results(directory: Path) -> list[Result]:
             continue
         if result.experiment in files:
             first = files[result.experiment].name
-            raise DataError(
-                f"{file}: holds experiment {result.experiment!r}, as {first} does; expected one file"
-            )
+            raise DataError(f"{file}: holds experiment {result.experiment!r}, as {first} does; expected one file")
         files[result.experiment] = file
         results.append(result)
     if not results:

@@ -51,12 +51,11 @@ def label_dataset(
     attrs: Mapping[str, Any],
 ) -> xr.Dataset:
     """A Dataset with every variable described and the package's version among the attributes."""
-    data = xr.Dataset(
+    return xr.Dataset(
         {name: (axes, values, _describe(name)) for name, (axes, values) in variables.items()},
         coords=dict(coords),
         attrs={"opportune_version": __version__, "opportune_format": FORMAT, **attrs},
     )
-    return data
 
 
 def _describe(name: str) -> dict[str, str]:
@@ -70,9 +69,7 @@ def save(data: xr.Dataset, path: str | Path) -> Path:
         raise InputError(f"path is {str(target)!r}; expected a name that ends in .nc")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
-    encoding = {
-        str(name): {"zlib": True, "complevel": 1} for name, v in data.data_vars.items() if v.size > 10_000
-    }
+    encoding = {str(name): {"zlib": True, "complevel": 1} for name, v in data.data_vars.items() if v.size > 10_000}
     try:
         _storable(data).to_netcdf(part, engine="h5netcdf", encoding=encoding)
         part.replace(target)

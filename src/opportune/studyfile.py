@@ -87,9 +87,7 @@ class StudyTable(_Table):
     seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
     horizon: int = Field(ge=1, description="a whole number >= 1, the decisions in a run")
     replicates: int = Field(ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy")
-    instances: int = Field(
-        default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw"
-    )
+    instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=_BUDGETS)
     budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
@@ -170,9 +168,7 @@ class ContextsTable(_Table):
 class RewardTable(_Table):
     """[reward]: what a reward is made of, as the agents know it."""
 
-    formula: str = Field(
-        description="a formula over the variables and action, such as 'action + action:stress'"
-    )
+    formula: str = Field(description="a formula over the variables and action, such as 'action + action:stress'")
     noise_sd: float = Field(gt=0.0, description="a number > 0, the sd of the reward's noise")
     theta_bound: float | None = Field(
         default=None, gt=0.0, description="a number > 0, a bound on the norm of the effects"
@@ -205,9 +201,7 @@ class Effect(_Table):
     @model_validator(mode="after")
     def _check(self) -> "Effect":
         if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}):
-            raise _refuse(
-                "", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {_EFFECT}"
-            )
+            raise _refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {_EFFECT}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise _refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
         return self
@@ -253,9 +247,7 @@ class WorldTable(_Table):
     open_rate: float = Field(
         default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
     )
-    response_rate: float = Field(
-        default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered"
-    )
+    response_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered")
 
 
 _KINDS: dict[str, set[str]] = {
@@ -275,13 +267,9 @@ class PolicyTable(_Table):
     kind: Literal["naive", "PD1", "PD2", "never", "always", "periodic"] = Field(
         description="'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'"
     )
-    name: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="a name for tables and figures"
-    )
+    name: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a name for tables and figures")
     budgets: Annotated[_Budgets, Field(min_length=1)] | None = Field(default=None, description=_BUDGETS)
-    scale: Literal["adaptive", "range", "gap"] = Field(
-        default="adaptive", description="'adaptive', 'range' or 'gap'"
-    )
+    scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
     every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
     tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
@@ -291,9 +279,7 @@ class PolicyTable(_Table):
         for key in type(self).model_fields:
             if key in self.model_fields_set and key not in _KINDS[self.kind] | {"kind", "name"}:
                 owners = " or ".join(repr(kind) for kind, keys in _KINDS.items() if key in keys)
-                raise _refuse(
-                    key, f"{key} does not apply to kind {self.kind!r} in [[policies]]; it is for {owners}"
-                )
+                raise _refuse(key, f"{key} does not apply to kind {self.kind!r} in [[policies]]; it is for {owners}")
         if self.kind == "periodic" and self.every is None:
             raise _refuse("", "[[policies]] of kind 'periodic' lacks 'every'; expected a whole number >= 1")
         return self
@@ -333,8 +319,7 @@ class StudyFile(_Table):
 def _good_levels(levels: list[Any]) -> bool:
     texts = all(isinstance(level, str) and level for level in levels)
     numbers = all(
-        isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level)
-        for level in levels
+        isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels
     )
     return len(levels) >= 2 and (texts or numbers) and len(set(levels)) == len(levels)
 
@@ -595,9 +580,7 @@ def _check_budgets(study: Study) -> Iterator[Complaint]:
 
 def _check_policies(study: Study) -> Iterator[Complaint]:
     seen = {name: variable.visibility for name, variable in study.settings.variables.items()}
-    others = ", ".join(
-        f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed"
-    )
+    others = ", ".join(f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed")
     for i, entry in enumerate(study.settings.policies):
         if entry.unknown == "optimistic" and study.settings.contexts.known:
             text = "unknown = 'optimistic' is for probabilities that agents must learn"
@@ -678,9 +661,7 @@ def _check_memory(source: str, steps: int) -> None:
 # --- terms of the formula
 
 
-def term_names(
-    formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]
-) -> tuple[str, ...]:
+def term_names(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> tuple[str, ...]:
     """The features of a formula by names that people write: "action=call:stress", "mood=low", "intercept"."""
     import pandas as pd  # noqa: PLC0415  (slow to import)
     from formulaic import Formula  # noqa: PLC0415  (likewise)
@@ -688,9 +669,7 @@ def term_names(
     from opportune.formula import design  # noqa: PLC0415  (likewise)
 
     width = design(formula, variables, actions).shape[-1]  # refuses what is no formula
-    frame = pd.DataFrame(
-        list(itertools.product(*variables.values(), actions)), columns=[*variables, "action"]
-    )
+    frame = pd.DataFrame(list(itertools.product(*variables.values(), actions)), columns=[*variables, "action"])
     for name, levels in {**variables, "action": actions}.items():
         if any(isinstance(level, str) for level in levels):
             frame[name] = pd.Categorical(frame[name], categories=list(levels))
@@ -742,9 +721,7 @@ def _formula_complaints(formula: str, variables: list[str]) -> Iterator[str]:
 def _listed(source: str, lines: Mapping[Place, int], complaints: Iterable[Complaint]) -> str:
     """Complaints in the order of the file, one a line, each with its line number."""
     found = sorted((_line(lines, place), message) for place, message in complaints)
-    return "\n".join(
-        f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found
-    )
+    return "\n".join(f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found)
 
 
 def _line(lines: Mapping[Place, int], place: Place) -> int:
@@ -754,9 +731,7 @@ def _line(lines: Mapping[Place, int], place: Place) -> int:
     return lines.get(place, 0)
 
 
-def _complaints(
-    errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()
-) -> list[Complaint]:
+def _complaints(errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()) -> list[Complaint]:
     """What pydantic found wrong, in words; a missing key that an unknown one comes near to is left out."""
     found: list[Complaint] = []
     guessed: set[Place] = set()
@@ -789,9 +764,7 @@ def _unknown_key(place: Place) -> tuple[str, str]:
     key, known = str(place[-1]), list(_table_at(place[:-1]).model_fields)
     if len(place) == 1:
         near = difflib.get_close_matches(key, known, n=1)
-        hint = (
-            f"did you mean {_brackets(near[0])}?" if near else f"expected {', '.join(map(_brackets, known))}"
-        )
+        hint = f"did you mean {_brackets(near[0])}?" if near else f"expected {', '.join(map(_brackets, known))}"
         return f"unknown section [{key}]; {hint}", near[0] if near else ""
     if place[0] == "effects":
         known.remove("value")
@@ -1017,7 +990,5 @@ class _Scanner:
         while not self.text.startswith(mark, self.at):
             self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
         self.at += len(mark)
-        while len(mark) == 3 and self.text.startswith(
-            quote, self.at
-        ):  # up to two quotes may end the text itself
+        while len(mark) == 3 and self.text.startswith(quote, self.at):  # up to two quotes may end the text itself
             self.at += 1

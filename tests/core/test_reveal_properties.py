@@ -17,9 +17,7 @@ EXACT = 1e-9
 gap = st.one_of(st.floats(-1.0, 1.0), st.sampled_from([-1.0, 0.0, 1e-6, 0.1, 0.5, 1.0 - 1e-9, 1.0]))
 disagreement = st.one_of(st.just(0.0), st.floats(0.0, 20.0), st.floats(0.0, 1e-6))
 tolerance = st.one_of(st.floats(0.0, 20.0), st.just(0.0), st.just(float("inf")))
-budget = st.one_of(
-    st.floats(0.01, 1.0), st.floats(1.0, 60.0), st.integers(1, 40).map(float), st.floats(1e-6, 1e6)
-)
+budget = st.one_of(st.floats(0.01, 1.0), st.floats(1.0, 60.0), st.integers(1, 40).map(float), st.floats(1e-6, 1e6))
 steps = st.lists(st.tuples(gap, disagreement, tolerance), min_size=1, max_size=30)
 everything = settings(max_examples=120, deadline=None)
 ALWAYS_ON = [(1.0, 3.0, 0.0)] * 50
@@ -106,9 +104,7 @@ def test_learning_constraint(sequence: list[tuple[float, float, float]], budget:
 
 @everything
 @given(steps, budget)
-def test_tolerance_only_grows_to_the_disagreement(
-    sequence: list[tuple[float, float, float]], budget: float
-) -> None:
+def test_tolerance_only_grows_to_the_disagreement(sequence: list[tuple[float, float, float]], budget: float) -> None:
     """PD2 relaxes a binding tolerance only as far as the disagreement, where the constraint is void."""
     trace = run(sequence, budget, learning=True)
     initial = np.array([beta for _, _, beta in sequence])

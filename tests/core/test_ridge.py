@@ -72,9 +72,7 @@ class Learner:
     def observe(self, rows: Any, totals: Any, counts: Any = None) -> None:
         """Learn from rows, each seen `counts` times with rewards that sum to `totals`."""
         counted = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
-        observe_rows(
-            self.at, self.facts, self.s, np.asarray(rows), counted, np.asarray(totals, dtype=np.float64)
-        )
+        observe_rows(self.at, self.facts, self.s, np.asarray(rows), counted, np.asarray(totals, dtype=np.float64))
 
     def part(self, place: int, size: int) -> Floats:
         """A stretch of the state."""
@@ -135,12 +133,9 @@ def problems() -> list[Any]:
     rng = np.random.default_rng(1)
     shapes = [(2, 2, 2), (6, 3, 5), (4, 4, 17), (30, 2, 9), (3, 2, 33)]
     some = [
-        pytest.param(random_problem(rng, contexts=k, actions=a, d=d), id=f"random {k}x{a}x{d}")
-        for k, a, d in shapes
+        pytest.param(random_problem(rng, contexts=k, actions=a, d=d), id=f"random {k}x{a}x{d}") for k, a, d in shapes
     ]
-    synthetic = [
-        pytest.param(world.problem, id=f"synthetic, {world.name}") for world in synthetic_worlds(2, 1)
-    ]
+    synthetic = [pytest.param(world.problem, id=f"synthetic, {world.name}") for world in synthetic_worlds(2, 1)]
     return [*synthetic, *some]
 
 

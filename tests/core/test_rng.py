@@ -170,14 +170,10 @@ def test_normal_draws_are_normal() -> None:
 def test_poisson_is_the_quantile_function(rate: float) -> None:
     """`poisson` equals scipy's quantile function wherever u is not within 1e-12 of a jump."""
     rng = np.random.default_rng(3)
-    u = np.concatenate(
-        [grid(rng.random(500)), grid(rng.random(200) * 1e-6), 1.0 - grid(rng.random(200) * 1e-6)]
-    )
+    u = np.concatenate([grid(rng.random(500)), grid(rng.random(200) * 1e-6), 1.0 - grid(rng.random(200) * 1e-6)])
     u = u[(u > 0.0) & (u < 1.0)]
     got = np.array([poisson(x, rate) for x in u])
-    clear = (np.abs(stats.poisson.cdf(got, rate) - u) > 1e-12) & (
-        np.abs(stats.poisson.cdf(got - 1, rate) - u) > 1e-12
-    )
+    clear = (np.abs(stats.poisson.cdf(got, rate) - u) > 1e-12) & (np.abs(stats.poisson.cdf(got - 1, rate) - u) > 1e-12)
     assert clear.mean() > 0.99
     np.testing.assert_array_equal(got[clear], stats.poisson.ppf(u[clear], rate))
 
@@ -217,7 +213,5 @@ def test_categorical_survives_rounding() -> None:
 def test_categorical_frequencies() -> None:
     """Categories made from draws come as often as their probabilities say, by a chi-squared test."""
     p = np.array([0.1, 0.2, 0.3, 0.4])
-    seen = np.bincount(
-        [categorical(draw(14, 0, t, ARRIVAL), np.cumsum(p)) for t in range(20_000)], minlength=4
-    )
+    seen = np.bincount([categorical(draw(14, 0, t, ARRIVAL), np.cumsum(p)) for t in range(20_000)], minlength=4)
     assert stats.chisquare(seen, 20_000 * p).pvalue > 1e-3

@@ -386,9 +386,7 @@ def effects_of(worlds: list[BrushingWorld]) -> Floats:
 def test_heterogeneous_effects_are_drawn_for_each_user() -> None:
     """They depend on seed and user alone, and follow N(Delta, sd^2) truncated at 0, b and n independently."""
     all_users = effects_of(brushing_world("robas2", users=32, seed=3))
-    np.testing.assert_array_equal(
-        effects_of(brushing_world("robas2", users=[30, 4], seed=3)), all_users[[30, 4]]
-    )
+    np.testing.assert_array_equal(effects_of(brushing_world("robas2", users=[30, 4], seed=3)), all_users[[30, 4]])
     assert (effects_of(brushing_world("robas2", users=32, seed=4)) != all_users).all()
     e = load_table("robas2").effects
     drawn = np.concatenate([effects_of(brushing_world("robas2", users=32, seed=s)) for s in range(40)])
@@ -412,9 +410,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     """A table given as such or as a file takes the shipped one's place."""
     table = load_table("robas2")
     save_table(table, tmp_path / "mine.json")
-    shipped, file, given = (
-        brushing_world("robas2", users=3, table=t) for t in (None, tmp_path / "mine.json", table)
-    )
+    shipped, file, given = (brushing_world("robas2", users=3, table=t) for t in (None, tmp_path / "mine.json", table))
     for a, b, c in zip(shipped, file, given, strict=True):
         np.testing.assert_array_equal(a.numbers(), b.numbers())
         np.testing.assert_array_equal(a.numbers(), c.numbers())
@@ -538,9 +534,7 @@ def test_policies_that_need_a_finite_problem_are_refused() -> None:
     worlds = brushing_world(users=1)
     with pytest.raises(InputError, match="scale 'gap' needs the truth"):
         run(worlds, op.pd2_ucb(30, scale="gap"))
-    with pytest.raises(
-        InputError, match="unknown='optimistic' needs a problem whose variables are all sensed"
-    ):
+    with pytest.raises(InputError, match="unknown='optimistic' needs a problem whose variables are all sensed"):
         run(worlds, op.pd2_ucb(30, unknown="optimistic"))
     with pytest.raises(InputError, match="worlds differ in kind"):
         run(worlds + brushing_world("robas2", users=1), op.pd2_ucb(30))

@@ -83,9 +83,7 @@ def made_up_data(study: str, outcomes: list[Array]) -> BrushingData:
 
 def small_data() -> BrushingData:
     """Two made-up users of two and four weeks."""
-    params = step.pack_params(
-        "robas3", w_b=[0.5, -0.3, 0.2, -0.4, 0.1, -0.6], w_p=[0.1] * 5 + [4.0], first_weekend=4
-    )
+    params = step.pack_params("robas3", w_b=[0.5, -0.3, 0.2, -0.4, 0.1, -0.6], w_p=[0.1] * 5 + [4.0], first_weekend=4)
     return made_up_data("robas3", [course(params, 1, 28), course(params, 2, 56)])
 
 

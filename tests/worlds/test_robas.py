@@ -11,8 +11,7 @@ from opportune.worlds.robas import BrushingData, load_robas2, load_robas3
 
 HEADER2 = ",User,Day in Study,Time of Day,Brush Time,Day Type,Proportion Brushed In Past 7 Days"
 HEADER3 = (
-    ",ROBAS ID,Day in Study,Time of Day,Brushing duration,Pressure duration,Day Type,"
-    "Proportion Brushed In Past 7 Days"
+    ",ROBAS ID,Day in Study,Time of Day,Brushing duration,Pressure duration,Day Type,Proportion Brushed In Past 7 Days"
 )
 # Two users of two days; line 1 is the header, so that the first row is line 2.
 ROWS2 = [
@@ -108,9 +107,7 @@ def test_mingled_users_are_put_together(write: Callable[..., Path]) -> None:
         (1, '1,"kim,1,1,0.0,0,0.0', 7, "not readable as CSV"),
     ],
 )
-def test_bad_row_is_refused(
-    write: Callable[..., Path], row: int, replacement: str, line: int, reason: str
-) -> None:
+def test_bad_row_is_refused(write: Callable[..., Path], row: int, replacement: str, line: int, reason: str) -> None:
     """A row that breaks a rule is refused with its line in the file and the reason."""
     rows = list(ROWS2)
     rows[row] = replacement

@@ -69,7 +69,7 @@ def reveal_probability(  # type: ignore[no-untyped-def]
     No rule spends more than the budget; with `hard`, none nudges once B nudges have happened.
     """
     if hard and nudges >= budget:
-        return 0.0, 0.0
+        return 0.0, disagreement if rule == LEARNING_PRIMAL_DUAL else 0.0
     if rule == PRIMAL_DUAL:
         return primal_dual(gap, price, spent, budget)[0], 0.0
     if rule == LEARNING_PRIMAL_DUAL:

@@ -44,7 +44,7 @@ def reset(at, facts, s):  # type: ignore[no-untyped-def]
 
 @inner_function
 def set_radius(at, facts, s):  # type: ignore[no-untyped-def]
-    """radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W."""
+    """The confidence radius, R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W."""
     s[at[L.RADIUS]] = facts[NOISE] * math.sqrt(facts[CONFIDENCE] + s[at[L.LOG_DET]]) + facts[PRIOR]
 
 

@@ -43,7 +43,6 @@ NUDGES = 2
 PURSE_SIZE = 3
 
 
-
 class Rule(NamedTuple):
     """A policy in numbers."""
 

@@ -11,10 +11,8 @@ does not know which. `at`, `facts` and `s` are the layout, the facts and the sta
 
 import math
 
-from numba import njit
-
 from opportune.core import state as L  # noqa: N812  (at[L.THETA]: where theta lies)
-from opportune.core.compiled import inner_function, step_function
+from opportune.core.compiled import driver_function, inner_function, step_function
 from opportune.core.optimistic import bernstein_box, optimistic, work_rows
 from opportune.core.reveal import LEARNING_PRIMAL_DUAL, PRIMAL_DUAL, next_price, reveal_probability
 from opportune.core.ridge import best, largest_in_table, observe, reset, score, set_radius
@@ -94,7 +92,14 @@ def score_optimistic(at, facts, s):  # type: ignore[no-untyped-def]
     lower, upper = s[at[L.LOWER] : at[L.LOWER] + k], s[at[L.UPPER] : at[L.UPPER] + k]
     mean, gram = s[at[L.FLAT] : at[L.FLAT] + k], s[at[L.GRAM] : at[L.GRAM] + k * k].reshape((k, k))
     work = s[at[L.WORK] : at[L.WORK] + work_rows(k) * k].reshape((work_rows(k), k))
-    bernstein_box(s[at[L.COUNTS] : at[L.COUNTS] + k], s[at[L.CELL_COUNT]], facts[L.DELTA], facts[L.HORIZON], lower, upper)
+    bernstein_box(
+        s[at[L.COUNTS] : at[L.COUNTS] + k],
+        s[at[L.CELL_COUNT]],
+        facts[L.DELTA],
+        facts[L.HORIZON],
+        lower,
+        upper,
+    )
     for a in range(at[L.ACTIONS]):
         write_gram(at, facts, s, a, mean, gram)
         p = s[at[L.MIXTURE] + a * k : at[L.MIXTURE] + (a + 1) * k]
@@ -109,7 +114,7 @@ def score_optimistic(at, facts, s):  # type: ignore[no-untyped-def]
 
 @step_function
 def write_gram(at, facts, s, action, mean, gram):  # type: ignore[no-untyped-def]
-    """m = Phi_a theta and G = Phi_a V^-1 Phi_a' for one action, Phi_a the contexts' feature vectors."""
+    """Means m = Phi_a theta and gram matrix G = Phi_a V^-1 Phi_a' of one action's feature vectors, a context each."""
     stride = at[L.ACTIONS] * at[L.D]
     for i in range(at[L.CONTEXTS]):
         x = at[L.ROWS] + i * stride + action * at[L.D]
@@ -182,7 +187,7 @@ def find_stale(at, facts, s, cell):  # type: ignore[no-untyped-def]
 
 @step_function
 def blind_distance(at, facts, s, cell, action, other):  # type: ignore[no-untyped-def]
-    """n = ||bar(z, action) - bar(z, other)|| by the revealer's blind features."""
+    """The disagreement n = ||bar(z, action) - bar(z, other)|| by the revealer's blind features."""
     total = 0.0
     for i in range(at[L.D]):
         if at[L.CONTEXTS] > 0 and at[L.PROBABILITIES] == KNOWN:
@@ -213,7 +218,7 @@ def take_over(at, facts, s):  # type: ignore[no-untyped-def]
         s[at[L.OLD_SUM] + i] = s[at[L.CELL_SUM] + i]
 
 
-@njit(cache=True)
+@driver_function
 def begin(at, facts, s, purse):  # type: ignore[no-untyped-def]
     """Start a run: no data, nothing spent, both agents alike."""
     for i in range(purse.shape[0]):
@@ -250,7 +255,7 @@ def propose(at, facts, rule, s, purse, step, context, cell, opened):  # type: ig
             rule[L.BUDGET], rule[L.HARD] > 0.0, rule[L.RATE], rule[L.TOLERANCE], int(rule[L.EVERY]),
         )  # fmt: skip
         purse[L.SPENT] += probability
-        if probability > 0.0 and (kind == PRIMAL_DUAL or kind == LEARNING_PRIMAL_DUAL):
+        if probability > 0.0 and kind in (PRIMAL_DUAL, LEARNING_PRIMAL_DUAL):
             purse[L.PRICE] = next_price(price, probability, rule[L.BUDGET], rule[L.GROWTH])
     return Proposal(gap, price, probability, tolerance, disagreement, fresh, stale)
 

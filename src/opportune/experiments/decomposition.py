@@ -1,6 +1,7 @@
 """Where regret comes from: information reveal loss, bandit learning loss, and the theorem's bound, over the horizon."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -122,7 +123,7 @@ def _claims(config: Config, parts: Mapping[str, xr.Dataset], numbers: Mapping[st
         ),
         Claim(
             claim="The bandit learning loss is sublinear: its mean per step falls as the horizon grows.",
-            held=all(a > b for a, b in zip(rate, rate[1:], strict=False)),
+            held=all(a > b for a, b in pairwise(rate)),
             evidence="per step: " + ", ".join(f"T={t}: {r:.3f}" for t, r in zip(horizons, rate, strict=True)),
         ),
         Claim(
@@ -137,12 +138,16 @@ def _claims(config: Config, parts: Mapping[str, xr.Dataset], numbers: Mapping[st
 
 def _table(config: Config, numbers: Mapping[str, dict[str, float]]) -> Table:
     labels = {
-        "information_reveal_loss": "information reveal loss", "bandit_learning_loss": "bandit learning loss",
+        "information_reveal_loss": "information reveal loss",
+        "bandit_learning_loss": "bandit learning loss",
         "regret": "regret", "learning_bound": "Proposition 2's bound", "regret_bound": "Theorem 1's bound",
     }  # fmt: skip
     return Table(
         caption="Losses of PD2 and the bounds (with c_max = 1), means over instances",
-        columns=["", *(f"T = {t}, B = {b}" for t, b in zip(config["horizons"], config["budgets"], strict=True))],
+        columns=[
+            "",
+            *(f"T = {t}, B = {b}" for t, b in zip(config["horizons"], config["budgets"], strict=True)),
+        ],
         rows=[[label, *(f"{n[name]:.1f}" for n in numbers.values())] for name, label in labels.items()],
     )
 
@@ -150,12 +155,21 @@ def _table(config: Config, numbers: Mapping[str, dict[str, float]]) -> Table:
 def _picture(config: Config, numbers: Mapping[str, dict[str, float]]) -> Picture:
     figure, (axes,) = new_figure(height=4.2)
     series = {
-        "regret_bound": ("Theorem 1's bound", 6), "learning_bound": ("Proposition 2's bound", 7), "regret": ("regret", 0),
+        "regret_bound": ("Theorem 1's bound", 6),
+        "learning_bound": ("Proposition 2's bound", 7), "regret": ("regret", 0),
         "bandit_learning_loss": ("bandit learning loss", 1), "information_reveal_loss": ("information reveal loss", 2),
     }  # fmt: skip
     for name, (label, look) in series.items():
         values = [n[name] for n in numbers.values()]
-        axes.plot(config["horizons"], values, color=COLOURS[look], linestyle=STYLES[look], marker="o", markersize=4, label=label)
+        axes.plot(
+            config["horizons"],
+            values,
+            color=COLOURS[look],
+            linestyle=STYLES[look],
+            marker="o",
+            markersize=4,
+            label=label,
+        )
     axes.set(xscale="log", yscale="log", xlabel="horizon T", ylabel="loss at the end (log scale)")
     axes.set_xticks(config["horizons"], [str(t) for t in config["horizons"]])
     axes.minorticks_off()
@@ -163,8 +177,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, float]]) -> Picture
     return Picture(
         name="decomposition",
         figure=figure,
-        caption="PD2's regret, its two parts, and the paper's bounds, against the horizon (budget growing as its square "
-        "root). Most of the regret is learning; the bounds hold with much room.",
+        caption="PD2's regret, its two parts, and the paper's bounds, against the horizon (budget growing as its "
+        "square root). Most of the regret is learning; the bounds hold with much room.",
         alt="Log-log chart: bounds far above regret, learning loss below regret, information reveal loss lowest.",
     )
 
@@ -172,8 +186,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, float]]) -> Picture
 EXPERIMENT = Experiment(
     name="decomposition",
     title="Where regret comes from",
-    about="Regret is the price of not knowing the future arrivals (information reveal loss) plus the price of not knowing "
-    "the rewards (bandit learning loss). The paper bounds both; here they are measured beside their bounds.",
+    about="Regret is the price of not knowing the future arrivals (information reveal loss) plus the price of not "
+    "knowing the rewards (bandit learning loss). The paper bounds both; here they are measured beside their bounds.",
     config=config,
     pieces=pieces,
     run_piece=run_piece,

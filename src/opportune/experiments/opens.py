@@ -1,6 +1,7 @@
 """Patients who open the app on their own: does the ordering of the policies stay (Section 2)?"""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -50,22 +51,25 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     for scale in ("range", "adaptive"):
         mine = {piece: n for piece, n in numbers.items() if piece.startswith(scale)}
         claims += [_claim(scale, other, mine) for other in ("naive", "pd1")]
-    return Findings(numbers=numbers, claims=claims, pictures=[_picture(config, numbers)], tables=[_table(config, numbers)])
+    return Findings(
+        numbers=numbers, claims=claims, pictures=[_picture(config, numbers)], tables=[_table(config, numbers)]
+    )
 
 
-def _claim(scale: str, other: str, numbers: Mapping[str, dict]) -> Claim:  # type: ignore[type-arg]
+def _claim(scale: str, other: str, numbers: Mapping[str, dict[str, Any]]) -> Claim:
     comparisons = {piece.split("-")[1]: n[f"pd2_below_{other}"] for piece, n in numbers.items()}
     name = "naive" if other == "naive" else "PD1"
     return Claim(
         claim=f"Patients opening the app on their own leaves PD2 ahead of {name} (scale {scale}, realised regret).",
         held=all(c["difference"] > 0 for c in comparisons.values()),
         evidence="; ".join(
-            f"open rate {rate}: lower by {c['difference']:.1f} ± {c['half_width']:.1f}" for rate, c in comparisons.items()
+            f"open rate {rate}: lower by {c['difference']:.1f} ± {c['half_width']:.1f}"
+            for rate, c in comparisons.items()
         ),
     )
 
 
-def _table(config: Config, numbers: Mapping[str, dict]) -> Table:  # type: ignore[type-arg]
+def _table(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Table:
     rows = []
     for scale in ("range", "adaptive"):
         for policy in LOOKS:
@@ -78,7 +82,7 @@ def _table(config: Config, numbers: Mapping[str, dict]) -> Table:  # type: ignor
     )
 
 
-def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: ignore[type-arg]
+def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6, height=3.8)
     rates = config["open_rates"]
     for axes, scale in zip(panels, ("range", "adaptive"), strict=True):
@@ -86,9 +90,21 @@ def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: i
             entries = [numbers[f"{scale}-{r}"]["realised_regret"][policy] for r in rates]
             mean = np.array([e["mean"] for e in entries])
             half = np.array([e["half_width"] for e in entries])
-            axes.plot(rates, mean, color=COLOURS[look], linestyle=STYLES[look], marker="o", markersize=4, label=policy)
+            axes.plot(
+                rates,
+                mean,
+                color=COLOURS[look],
+                linestyle=STYLES[look],
+                marker="o",
+                markersize=4,
+                label=policy,
+            )
             axes.fill_between(rates, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
-        axes.set(xlabel="share of steps at which the patient opens the app", ylabel=f"realised regret ({scale})", ylim=(0, None))
+        axes.set(
+            xlabel="share of steps at which the patient opens the app",
+            ylabel=f"realised regret ({scale})",
+            ylim=(0, None),
+        )
     legend_outside(panels[0])
     return Picture(
         name="opens",

@@ -1,6 +1,7 @@
 """Appendix B: a part of the context is known only from self-reports, which a reveal brings in."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -42,8 +43,8 @@ def worlds(config: Config, reported: int, seed: int) -> list[LinearWorld]:
          s[:, None, None] * one_hot],
         axis=2,
     )  # fmt: skip
-    seen: dict[str, Visibility] = {name: "sensed" for name in NAMES[: 3 - reported]}
-    seen |= {name: "reported" for name in NAMES[3 - reported :]}
+    seen: dict[str, Visibility] = dict.fromkeys(NAMES[: 3 - reported], "sensed")
+    seen |= dict.fromkeys(NAMES[3 - reported :], "reported")
     made = []
     for i in range(config["instances"]):
         theta = np.array([draw(seed, i, j, PARAMETER) for j in range(features.shape[2])])
@@ -52,7 +53,7 @@ def worlds(config: Config, reported: int, seed: int) -> list[LinearWorld]:
         problem = Problem(
             features, weight / weight.sum(), noise_sd=0.1, theta_bound=float(np.sqrt(features.shape[2])),
             value_range=(float(best.min()), float(best.max())),
-            variables={name: LEVELS for name in NAMES}, visibility=seen,
+            variables=dict.fromkeys(NAMES, LEVELS), visibility=seen,
         )  # fmt: skip
         made.append(LinearWorld(problem, theta=theta, name=f"instance {i}"))
     return made
@@ -78,10 +79,12 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     }  # fmt: skip
     claims = [_claim(config, other, numbers, sensed=True) for other in ("naive", "pd1")]
     claims.append(_claim(config, "naive", numbers, sensed=False))
-    return Findings(numbers=numbers, claims=claims, pictures=[_picture(config, numbers)], tables=[_table(config, numbers)])
+    return Findings(
+        numbers=numbers, claims=claims, pictures=[_picture(config, numbers)], tables=[_table(config, numbers)]
+    )
 
 
-def _claim(config: Config, other: str, numbers: Mapping[str, dict], *, sensed: bool) -> Claim:  # type: ignore[type-arg]
+def _claim(config: Config, other: str, numbers: Mapping[str, dict[str, Any]], *, sensed: bool) -> Claim:
     total = len(NAMES)
     chosen = [m for m in config["reported"] if (m < total) == sensed]
     comparisons = {m: numbers[f"reported-{m}"][f"pd2_below_{other}"] for m in chosen}
@@ -91,13 +94,18 @@ def _claim(config: Config, other: str, numbers: Mapping[str, dict], *, sensed: b
         claim=f"With reported variables PD2 keeps lower mean regret than {name}, {when} (Appendix B).",
         held=all(c["difference"] > 0 for c in comparisons.values()),
         evidence="; ".join(
-            f"{m} of {total} reported: lower by {c['difference']:.1f} ± {c['half_width']:.1f}" for m, c in comparisons.items()
+            f"{m} of {total} reported: lower by {c['difference']:.1f} ± {c['half_width']:.1f}"
+            for m, c in comparisons.items()
         )
-        + ("" if sensed else "; with nothing sensed every gap is zero, and a rule that goes by gaps has nothing to go by"),
+        + (
+            ""
+            if sensed
+            else "; with nothing sensed every gap is zero, and a rule that goes by gaps has nothing to go by"
+        ),
     )
 
 
-def _table(config: Config, numbers: Mapping[str, dict]) -> Table:  # type: ignore[type-arg]
+def _table(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Table:
     rows = []
     for kind in ("regret", "realised_regret", "spent"):
         for policy in LOOKS:
@@ -110,7 +118,7 @@ def _table(config: Config, numbers: Mapping[str, dict]) -> Table:  # type: ignor
     )
 
 
-def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: ignore[type-arg]
+def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6, height=3.8)
     share = [m / len(NAMES) for m in config["reported"]]
     for axes, kind in zip(panels, ("regret", "realised_regret"), strict=True):
@@ -118,7 +126,15 @@ def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: i
             entries = [numbers[f"reported-{m}"][kind][policy] for m in config["reported"]]
             mean = np.array([e["mean"] for e in entries])
             half = np.array([e["half_width"] for e in entries])
-            axes.plot(share, mean, color=COLOURS[look], linestyle=STYLES[look], marker="o", markersize=4, label=policy)
+            axes.plot(
+                share,
+                mean,
+                color=COLOURS[look],
+                linestyle=STYLES[look],
+                marker="o",
+                markersize=4,
+                label=policy,
+            )
             axes.fill_between(share, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
         axes.set(xlabel="share of the context that must be reported", ylabel=kind.replace("_", " "))
         axes.set_xticks(share, [f"{m}/{len(NAMES)}" for m in config["reported"]])
@@ -126,7 +142,7 @@ def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: i
     return Picture(
         name="partial",
         figure=figure,
-        caption="Regret at the end as more of the context must be reported by the patient (left: the paper's regret, whose "
+        caption="Regret at the end as more of the context must be reported (left: the paper's regret, whose "
         "clairvoyant knows only what is sensed; right: realised regret, which patients feel; bands: 95%).",
         alt="Regret of naive, PD1 and PD2 against the share of reported variables.",
     )
@@ -135,8 +151,8 @@ def _picture(config: Config, numbers: Mapping[str, dict]) -> Picture:  # type: i
 EXPERIMENT = Experiment(
     name="partial",
     title="When part of the context must be reported",
-    about="Appendix B: sensors show the revealer a part of the context, the rest comes from self-reports that arrive only "
-    "with a reveal, together with those of the steps before. Steps whose context nobody has seen wait until then.",
+    about="Appendix B: sensors show the revealer a part of the context, the rest comes from self-reports that arrive "
+    "only with a reveal, together with those of the steps before. Steps whose context nobody has seen wait until then.",
     config=config,
     pieces=pieces,
     run_piece=run_piece,

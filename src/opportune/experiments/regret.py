@@ -1,6 +1,8 @@
 """Regret under known context probabilities: the paper's Figures 2, G.1 and G.2, with scale `range` and `adaptive`."""
 
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
@@ -27,7 +29,13 @@ LOOKS = {"naive": 2, "PD1 range": 4, "PD2 range": 5, "PD1 adaptive": 1, "PD2 ada
 
 def config(quick: bool) -> Config:
     """The paper's grid: 50 instances, 50 replications, B in {10, 20, 30}, T = 300."""
-    return {"instances": 50, "replications": 5 if quick else 50, "horizon": 300, "budgets": [10, 20, 30], "known": True}
+    return {
+        "instances": 50,
+        "replications": 5 if quick else 50,
+        "horizon": 300,
+        "budgets": [10, 20, 30],
+        "known": True,
+    }
 
 
 def pieces(config: Config) -> list[str]:
@@ -103,7 +111,7 @@ def regret_claims(parts: Mapping[str, xr.Dataset], scale: str) -> list[Claim]:
 def budget_claim(parts: Mapping[str, xr.Dataset]) -> Claim:
     """The paper notes that regrets in general increase with the budget, since the clairvoyant gains too."""
     means = {p: [s[p]["mean"] for s in map(summary, parts.values())] for p in LOOKS}
-    rising = {p: all(a < b for a, b in zip(m, m[1:], strict=False)) for p, m in means.items()}
+    rising = {p: all(a < b for a, b in pairwise(m)) for p, m in means.items()}
     evidence = "; ".join(f"{p}: {', '.join(f'{v:.0f}' for v in m)}" for p, m in means.items())
     return Claim(
         claim="Regret in general increases with the budget.",
@@ -118,7 +126,7 @@ def draw_curves(data: xr.Dataset) -> Figure:
     curves = mean_interval(data["regret"], ("world",))
     for policy, look in LOOKS.items():
         one = curves.sel(policy=policy)
-        line = {"color": COLOURS[look], "linestyle": STYLES[look]}
+        line: dict[str, Any] = {"color": COLOURS[look], "linestyle": STYLES[look]}
         axes.plot(one["step"], one["mean"], label=policy, linewidth=1.8, **line)
         axes.fill_between(one["step"], one["low"], one["high"], color=line["color"], alpha=0.18, linewidth=0)
     axes.set(xlabel="step", ylabel="cumulative regret", ylim=(0, None))

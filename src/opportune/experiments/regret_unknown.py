@@ -91,9 +91,7 @@ def _little_claim(plugin: Mapping[str, xr.Dataset], known: Mapping[str, xr.Datas
 
 def _same_runs(config: Config, data: xr.Dataset) -> xr.Dataset:
     """The runs of `plugin` that `optimistic` has too: same instances, same replicates, same draws."""
-    return data.isel(
-        world=slice(config["optimistic_instances"]), replicate=slice(config["optimistic_replications"])
-    )
+    return data.isel(world=slice(config["optimistic_instances"]), replicate=slice(config["optimistic_replications"]))
 
 
 def _optimistic_claim(config: Config, plugin: Mapping[str, xr.Dataset], optimistic: Mapping[str, xr.Dataset]) -> Claim:
@@ -110,9 +108,7 @@ def _optimistic_claim(config: Config, plugin: Mapping[str, xr.Dataset], optimist
     )
 
 
-def _optimistic_table(
-    config: Config, plugin: Mapping[str, xr.Dataset], optimistic: Mapping[str, xr.Dataset]
-) -> Table:
+def _optimistic_table(config: Config, plugin: Mapping[str, xr.Dataset], optimistic: Mapping[str, xr.Dataset]) -> Table:
     rows = []
     for label, theirs in (("naive", "naive"), ("PD1", "PD1 adaptive"), ("PD2", "PD2 adaptive")):
         same = [plus_minus(summary(_same_runs(config, data))[theirs]) for data in plugin.values()]

@@ -1,6 +1,7 @@
 """When reveals happen: probability and price over time, spending against the budget."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -32,7 +33,12 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     reduced = []
     for policy in paper_policies(int(piece[1:])):
         data = simulate(
-            worlds, policy, horizon=config["horizon"], replicates=config["replications"], seed=seed, progress=False
+            worlds,
+            policy,
+            horizon=config["horizon"],
+            replicates=config["replications"],
+            seed=seed,
+            progress=False,
         )
         short = reduce_trace(data)[["probability", "price", "spend", "spent", "nudges"]]
         short["price_falls"] = (data["price"].diff("step") < 0).sum(("world", "replicate", "step"))
@@ -57,7 +63,8 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
                 "most_spent": float(d["spent"].sel(policy=p).max()),
                 "nudges": float(d["nudges"].sel(policy=p).mean()),
                 "gap_of_reveals_early_late": [
-                    None if np.isnan(v) else v for v in plain([d["early_gap"].sel(policy=p), d["late_gap"].sel(policy=p)])
+                    None if np.isnan(v) else v
+                    for v in plain([d["early_gap"].sel(policy=p), d["late_gap"].sel(policy=p)])
                 ],
             }
             for p in d["policy"].values
@@ -72,7 +79,9 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     )
 
 
-def _claims(parts: Mapping[str, xr.Dataset], budgets: Mapping[str, float], numbers: Mapping[str, dict]) -> list[Claim]:  # type: ignore[type-arg]
+def _claims(
+    parts: Mapping[str, xr.Dataset], budgets: Mapping[str, float], numbers: Mapping[str, dict[str, Any]]
+) -> list[Claim]:
     over = max(float(d["spent"].max()) - budgets[piece] for piece, d in parts.items())
     falls = sum(int(d["price_falls"].sum()) for d in parts.values())
     claims = [
@@ -84,9 +93,7 @@ def _claims(parts: Mapping[str, xr.Dataset], budgets: Mapping[str, float], numbe
         Claim(claim="The price never falls.", held=falls == 0, evidence=f"{falls} steps at which it fell"),
     ]
     for scale in ("range", "adaptive"):
-        pairs = {
-            piece: numbers[piece][f"PD1 {scale}"]["gap_of_reveals_early_late"] for piece in parts
-        }
+        pairs = {piece: numbers[piece][f"PD1 {scale}"]["gap_of_reveals_early_late"] for piece in parts}
         shown = "; ".join(
             f"{piece}: {a:.2f} early, {'none' if b is None else f'{b:.2f}'} late" for piece, (a, b) in pairs.items()
         )
@@ -103,9 +110,7 @@ def _claims(parts: Mapping[str, xr.Dataset], budgets: Mapping[str, float], numbe
 
 def _table(parts: Mapping[str, xr.Dataset]) -> Table:
     policies = [str(p) for p in next(iter(parts.values()))["policy"].values]
-    rows = [
-        [p, *(f"{float(d['spent'].sel(policy=p).mean()):.2f}" for d in parts.values())] for p in policies
-    ]
+    rows = [[p, *(f"{float(d['spent'].sel(policy=p).mean()):.2f}" for d in parts.values())] for p in policies]
     return Table(
         caption="Reveals spent (expected), mean over runs",
         columns=["policy", *(f"of B = {piece[1:]}" for piece in parts)],
@@ -117,7 +122,10 @@ def _picture(piece: str, data: xr.Dataset) -> Picture:
     figure, panels = new_figure(1, 3, width=12.0, height=3.9)
     window = max(1, data.sizes["step"] // 30)
     series = (
-        (data["probability"].rolling(step=window, center=True, min_periods=1).mean(), f"probability (mean of {window} steps)"),
+        (
+            data["probability"].rolling(step=window, center=True, min_periods=1).mean(),
+            f"probability (mean of {window} steps)",
+        ),
         (data["price"], "price"),
         (data["spend"], "reveals spent (expected)"),
     )
@@ -125,7 +133,14 @@ def _picture(piece: str, data: xr.Dataset) -> Picture:
         curves = mean_interval(values, ("world",))
         for policy, look in LOOKS.items():
             one = curves.sel(policy=policy)
-            axes.plot(one["step"], one["mean"], color=COLOURS[look], linestyle=STYLES[look], label=policy, linewidth=1.6)
+            axes.plot(
+                one["step"],
+                one["mean"],
+                color=COLOURS[look],
+                linestyle=STYLES[look],
+                label=policy,
+                linewidth=1.6,
+            )
             axes.fill_between(one["step"], one["low"], one["high"], color=COLOURS[look], alpha=0.15, linewidth=0)
         axes.set(xlabel="step", ylabel=label, ylim=(0, None))
     panels[2].axhline(float(piece[1:]), color="0.4", linewidth=1, linestyle=":")
@@ -134,8 +149,8 @@ def _picture(piece: str, data: xr.Dataset) -> Picture:
         name=f"reveal-b{piece[1:]}",
         figure=figure,
         caption=f"When reveals happen at B = {piece[1:]}: probability of a reveal, price, and expected reveals spent "
-        "(dotted: the budget). The primal-dual rules spend early and then wait for larger gaps as the price rises; "
-        "with scale range a part of the budget stays unspent.",
+        "(dotted: the budget). The primal-dual rules spend most while little is known and the price is low; with scale "
+        "range a part of the budget stays unspent.",
         alt=f"Three line charts over time at budget {piece[1:]}: reveal probability, price, and spending.",
     )
 

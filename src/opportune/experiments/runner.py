@@ -54,7 +54,7 @@ def reproduce(
     chosen = [find(name) for name in (NAMES if "all" in names else names)]
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     if jobs is not None:
-        numba.set_num_threads(checks.whole("jobs", jobs, least=1, most=numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(checks.whole("jobs", jobs, least=1, most=os.cpu_count()))
     out.mkdir(parents=True, exist_ok=True)
     plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
     console = Console(stderr=True)
@@ -117,7 +117,10 @@ def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> dict
         result: dict[str, Any] = json.loads((out / f"{experiment.name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    same = result.get("config") == json.loads(json.dumps(config)) and result.get("versions", {}).get("opportune") == __version__
+    same = (
+        result.get("config") == json.loads(json.dumps(config))
+        and result.get("versions", {}).get("opportune") == __version__
+    )
     files = [f[kind] for f in result.get("figures", []) for kind in ("png", "svg")]
     complete = all((out / name).is_file() for name in [*files, f"{experiment.name}.nc"])
     return result if same and complete else None

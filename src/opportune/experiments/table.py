@@ -48,7 +48,12 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     worlds = synthetic_worlds(config["instances"], seed)
     horizon = config["horizon"]
     learned = simulate(
-        worlds, pd2_ucb(budget, scale="gap"), horizon=horizon, replicates=config["sequences"], seed=seed, progress=False
+        worlds,
+        pd2_ucb(budget, scale="gap"),
+        horizon=horizon,
+        replicates=config["sequences"],
+        seed=seed,
+        progress=False,
     )
     context = learned["context"].values[0]
     disagreement = learned["disagreement"].values[0]
@@ -131,9 +136,7 @@ def _table(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> Tabl
         rows.append([f"{rule}, ours, one instance", *(f"{v:.3f}" for v in r[:, 0])])
         rows.append([f"{rule}, ours, median of {r.shape[1]}", *(f"{v:.3f}" for v in np.median(r, axis=1))])
         low, high = np.quantile(r, 0.05, axis=1), np.quantile(r, 0.95, axis=1)
-        rows.append(
-            [f"{rule}, ours, 5 to 95%", *(f"{a:.2f}–{b:.2f}" for a, b in zip(low, high, strict=True))]
-        )
+        rows.append([f"{rule}, ours, 5 to 95%", *(f"{a:.2f}–{b:.2f}" for a, b in zip(low, high, strict=True))])
     return Table(
         caption="Empirical competitive ratio, ours beside the paper's",
         columns=["", *(f"B = {b}" for b in budgets)],
@@ -144,7 +147,13 @@ def _table(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> Tabl
 def _picture(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> Picture:
     figure, (axes,) = new_figure(height=4.0)
     for look, (rule, r) in zip((1, 0), ratio.items(), strict=True):
-        axes.plot(budgets, np.median(r, axis=1), color=COLOURS[look], linestyle=STYLES[look], label=f"{rule}, median")
+        axes.plot(
+            budgets,
+            np.median(r, axis=1),
+            color=COLOURS[look],
+            linestyle=STYLES[look],
+            label=f"{rule}, median",
+        )
         low, high = np.quantile(r, 0.05, axis=1), np.quantile(r, 0.95, axis=1)
         axes.fill_between(budgets, low, high, color=COLOURS[look], alpha=0.15, linewidth=0)
         axes.plot(

@@ -74,7 +74,16 @@ def simulate(
     device = pick_device(device)
     began = time.perf_counter()
     output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
-    finished = _run(batch, world_list[0].informed_problem(), policy_list, output, horizon=horizon, seed=seed, progress=progress, device=device)
+    finished = _run(
+        batch,
+        world_list[0].informed_problem(),
+        policy_list,
+        output,
+        horizon=horizon,
+        seed=seed,
+        progress=progress,
+        device=device,
+    )
     attrs = {
         "seed": str(seed),
         "horizon": horizon,
@@ -238,7 +247,9 @@ def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output,
         if done == 0:
             raise
         warnings.warn(
-            f"interrupted: {done} of {replicates} replicates are finished and returned", RuntimeWarning, stacklevel=4
+            f"interrupted: {done} of {replicates} replicates are finished and returned",
+            RuntimeWarning,
+            stacklevel=4,
         )
     return done
 
@@ -300,9 +311,7 @@ def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool
     part = Output(0, 0, 0, 0)
     traced = output.numbers.shape[-1]
     if everything:
-        part.totals, part.numbers, part.marks = (
-            x[first:last] for x in (output.totals, output.numbers, output.marks)
-        )
+        part.totals, part.numbers, part.marks = (x[first:last] for x in (output.totals, output.numbers, output.marks))
     else:
         part = Output(last - first, chosen.size, output.totals.shape[2], traced)
     run_batch(
@@ -345,7 +354,10 @@ def _dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], label
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
     for i, name in enumerate(TOTAL_NAMES):
         values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
-        variables[name] = (axes, values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values)
+        variables[name] = (
+            axes,
+            values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values,
+        )
     coords: dict[str, Any] = {
         "policy": labels,
         "world": np.arange(len(worlds)),

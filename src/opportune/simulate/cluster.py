@@ -54,9 +54,7 @@ def chosen_workers() -> Workers:
     _, jobs = parallel.get_active_backend()
     if getattr(backend, "supports_sharedmem", False):  # threads: ours do the same with less ado
         return Workers(None, 1, numba.get_num_threads() if jobs is None else backend.effective_n_jobs(jobs))
-    return Workers(
-        backend, -1 if jobs is None else jobs, getattr(backend, "inner_max_num_threads", None) or 1
-    )
+    return Workers(backend, -1 if jobs is None else jobs, getattr(backend, "inner_max_num_threads", None) or 1)
 
 
 def spread(
@@ -106,7 +104,8 @@ def _by_joblib(
     try:
         results = parallel(call(number, function, common, item) for number, item in items.items())
         try:
-            yield from results
+            for result in results:  # noqa: UP028  (`yield from` would close `results` before the `finally`)
+                yield result
         finally:
             if streaming:
                 with warnings.catch_warnings():  # if the caller was interrupted: that results were not taken
@@ -144,16 +143,12 @@ def _by_dask(
     losses = (dask.KilledWorker, dask.CancelledError, dask.comm.CommClosedError, ConnectionError)
     client, options = workers.backend.client, workers.backend.submit_kwargs
     if client.status == "closed":  # it looks for the scheduler for a while, then gives up
-        raise OpportuneError(
-            f"the Dask scheduler is gone, with {len(items)} chunks left; expected one that lasts"
-        )
+        raise OpportuneError(f"the Dask scheduler is gone, with {len(items)} chunks left; expected one that lasts")
     # What is common may be large; it goes to the scheduler once, and from there to each worker once.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
         shared = client.submit(_same, common, pure=False, **options)
-    futures = {
-        client.submit(function, shared, item, pure=False, **options): number for number, item in items.items()
-    }
+    futures = {client.submit(function, shared, item, pure=False, **options): number for number, item in items.items()}
     lost: BaseException | None = None
     try:
         done = dask.as_completed(list(futures), loop=client.loop, with_results=True, raise_errors=False)
@@ -275,6 +270,4 @@ def _library(module: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise InputError(
-            f"{name} is not installed ({error}); expected it: pip install 'opportune[cluster]'"
-        ) from None
+        raise InputError(f"{name} is not installed ({error}); expected it: pip install 'opportune[cluster]'") from None

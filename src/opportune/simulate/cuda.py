@@ -8,16 +8,26 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import cuda, float64
+from numba import config, cuda, float64
 from numpy.typing import NDArray
 
 from opportune.core.state import PRICE, PURSE_SIZE, Layout
 from opportune.core.step import begin
 from opportune.errors import InputError
-from opportune.simulate.loop import FINAL_PRICE, MARKS, NUMBERS, RECORD, TOTALS, Batch, add_up, run_step, write_down
+from opportune.simulate.loop import (
+    FINAL_PRICE,
+    MARKS,
+    NUMBERS,
+    RECORD,
+    TOTALS,
+    Batch,
+    add_up,
+    run_step,
+    write_down,
+)
 from opportune.worlds.step import start
 
-THREADS = 128
+THREADS = 256
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
 
 
@@ -25,7 +35,7 @@ def available() -> bool:
     """Whether a CUDA device (or Numba's simulator of one) can be used."""
     try:
         return bool(cuda.is_available())
-    except Exception:  # noqa: BLE001  (a broken driver installation can raise anything)
+    except Exception:  # a broken driver installation can raise anything
         return False
 
 
@@ -41,7 +51,9 @@ def require() -> None:
 @functools.lru_cache(maxsize=32)
 def build(at: Layout, kind: int, history_size: int, traced: bool) -> Any:
     """The kernel for one layout and kind of world."""
-    places = tuple(int(x) for x in at)
+    places: Any = tuple(int(x) for x in at)
+    if config.ENABLE_CUDASIM:  # the simulator runs the step functions as compiled for the CPU, which take arrays
+        places = np.array(at)
     size = max(1, at.size)
     history_size = max(1, history_size)
 

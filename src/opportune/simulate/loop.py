@@ -7,7 +7,7 @@ A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_
 from typing import NamedTuple
 
 from opportune.core import rng
-from opportune.core.compiled import inner_function, step_function
+from opportune.core.compiled import driver_function
 from opportune.core.rng import COIN, draw
 from opportune.core.state import RANDOM, TREATMENT
 from opportune.core.step import learn, propose, settle, toss
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     history: int  # size of a world's own state
 
 
-@step_function
+@driver_function
 def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step, out):  # type: ignore[no-untyped-def]
     """One participant's step: arrival, decision, outcome, learning. What happened goes to out[RECORD]."""
     context, cell = arrive(kind, world, at, facts, s, history, seed, stream, step)
@@ -74,7 +74,7 @@ def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step
     out[14] = opened
 
 
-@inner_function
+@driver_function
 def add_up(out, totals):  # type: ignore[no-untyped-def]
     """Add a step to the run's totals."""
     totals[REWARD] += out[5]
@@ -86,7 +86,7 @@ def add_up(out, totals):  # type: ignore[no-untyped-def]
     totals[OPENS] += out[14]
 
 
-@inner_function
+@driver_function
 def write_down(out, t, numbers, marks):  # type: ignore[no-untyped-def]
     """Write a step into the run's trace, where there is one."""
     if t < numbers.shape[1]:

@@ -160,9 +160,7 @@ class BrushingWorld:
         self.problem = problem
         self.params: Floats = checks.array("params", params, (step.PARAMS_SIZE,))
         if bool(self.params[step.HAS_DAY]) != ("day" in problem.features):
-            raise InputError(
-                f"params is not of study {problem.study!r}, as the problem is: only robas3 has days"
-            )
+            raise InputError(f"params is not of study {problem.study!r}, as the problem is: only robas3 has days")
         self.message_cost = checks.real("message_cost", message_cost, least=0.0)
         self.open_rate = checks.real("open_rate", open_rate, least=0.0, most=1.0)
         self.response_rate = checks.real("response_rate", response_rate, least=0.0, most=1.0)

@@ -96,9 +96,7 @@ def pack_params(
     for label, start, weights in (("w_b", W_B, w_b), ("w_p", W_P, w_p)):
         values = np.asarray(weights, dtype=np.float64)
         if values.shape != (len(names),):
-            raise InputError(
-                f"{label} has shape {values.shape}; expected {len(names)} weights: {', '.join(names)}"
-            )
+            raise InputError(f"{label} has shape {values.shape}; expected {len(names)} weights: {', '.join(names)}")
         params[start : start + len(names)] = values
     if first_weekend < 0:
         raise InputError(f"first_weekend is {first_weekend}; expected a session counted from 0")

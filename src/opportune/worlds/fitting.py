@@ -447,9 +447,7 @@ def load_table(study: str | Path) -> BrushingTable:
         raise DataError(f"{study}: {where}: {first['msg']}; found {first['input']!r:.80}") from problem
     _check_table(str(study), content)
     arrays = {name: np.array([getattr(user, name) for user in content.users]) for name in _USER_ARRAYS}
-    return BrushingTable(
-        study=content.study, effects=content.effects, provenance=content.provenance, **arrays
-    )
+    return BrushingTable(study=content.study, effects=content.effects, provenance=content.provenance, **arrays)
 
 
 def _check_table(source: str, content: _TableFile) -> None:

@@ -82,9 +82,7 @@ class LinearWorld:
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
         head = [self.noise_sd, self.open_rate, 0.0, self.response_rate, 0.0]
-        return np.concatenate(
-            [head, np.cumsum(self.context_probs), self.values.ravel(), self.blind_values.ravel()]
-        )
+        return np.concatenate([head, np.cumsum(self.context_probs), self.values.ravel(), self.blind_values.ravel()])
 
     def informed_problem(self) -> Problem:
         """The problem with the largest true gap filled in, which scale `gap` needs."""
@@ -125,7 +123,9 @@ class LinearWorld:
         return f"LinearWorld({self.name or 'unnamed'}, {self.problem!r})"
 
 
-def synthetic_worlds(n: int, seed: int, *, known: bool = True, contexts: int = 10, actions: int = 5) -> list[LinearWorld]:
+def synthetic_worlds(
+    n: int, seed: int, *, known: bool = True, contexts: int = 10, actions: int = 5
+) -> list[LinearWorld]:
     """The paper's synthetic instances (Section 5): instance i depends on (seed, i) alone.
 
     Contexts have values 1..K, phi = [one-hot of a over actions 1.., s, s times one-hot], theta is uniform on

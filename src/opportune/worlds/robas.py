@@ -156,9 +156,7 @@ def _sessions(path: Path, text: str, layout: _Layout) -> Iterator[_Session]:
             if not fields:
                 continue
             if len(fields) != len(header):
-                raise _refusal(
-                    path, reader.line_num, f"{len(fields)} fields; expected {len(header)} as in the header"
-                )
+                raise _refusal(path, reader.line_num, f"{len(fields)} fields; expected {len(header)} as in the header")
             rows += 1
             yield _session(path, reader.line_num, dict(zip(header, fields, strict=True)), layout)
         if rows == 0:
@@ -214,9 +212,7 @@ def _check_order(path: Path, session: _Session, earlier: list[_Session]) -> None
         return
     at = f"day {session.day}, {_TOD} {session.tod}"
     if found < expected:
-        raise _refusal(
-            path, session.line, f"duplicate row: {at} of this user is already in line {earlier[found].line}"
-        )
+        raise _refusal(path, session.line, f"duplicate row: {at} of this user is already in line {earlier[found].line}")
     wanted = f"day {expected // 2 + 1}, {_TOD} {expected % 2}"
     fault = "gap in the sessions" if session.tod == expected % 2 else "morning and evening do not alternate"
     raise _refusal(path, session.line, f"{fault}: found {at}; expected {wanted} next for this user")

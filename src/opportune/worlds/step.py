@@ -5,7 +5,7 @@ A world is one flat array, `world`: a few numbers that every kind has, then what
 """
 
 from opportune.core import state as L  # noqa: N812  (at[L.X]: where the moment's features lie)
-from opportune.core.compiled import inner_function, step_function
+from opportune.core.compiled import driver_function, inner_function
 from opportune.core.rng import ANSWER, ARRIVAL, NOISE, OPEN, ZERO, draw, normal
 from opportune.worlds import brushing_step
 
@@ -23,7 +23,7 @@ WORLD_HEAD = 5
 # BRUSHING goes on with the parameters of worlds.brushing_step.
 
 
-@step_function
+@driver_function
 def start(kind, world, history):  # type: ignore[no-untyped-def]
     """Begin a run of the world."""
     if kind == BRUSHING:

@@ -1,0 +1,262 @@
+"""`Policy`: its parts, its numbers for the core, round trips; and every input that is refused."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opportune.core import reveal
+from opportune.core.state import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
+from opportune.errors import InputError
+from opportune.policy import (
+    Always,
+    Budget,
+    FixedAction,
+    FixedRate,
+    LearningPrimalDual,
+    LinUCB,
+    Never,
+    Periodic,
+    Policy,
+    PrimalDual,
+    RandomAction,
+    naive_ucb,
+    pd1_ucb,
+    pd2_ucb,
+    rule_for,
+)
+from opportune.problem import Problem
+
+make_policy: Callable[..., Policy] = Policy  # given what its types would not allow
+make_periodic: Callable[..., Periodic] = Periodic
+
+
+def problem(**settings: Any) -> Problem:
+    return Problem(np.random.default_rng(1).normal(size=(4, 3, 2)), **settings)
+
+
+@pytest.mark.parametrize(
+    ("amount", "given"),
+    [
+        (0, "0"),
+        (-1.5, "-1.5"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+        ("10", "'10'"),
+        (None, "None"),
+        (True, "True"),
+    ],
+)
+@pytest.mark.parametrize("make", [Budget, naive_ucb, pd1_ucb, pd2_ucb])
+def test_budget_must_be_a_positive_number(make: Callable[[Any], Any], amount: Any, given: str) -> None:
+    """A budget that is zero, negative, not finite or no number is refused wherever it is given."""
+    with pytest.raises(InputError, match=f"^budget is {re.escape(given)}; expected a finite number > 0$"):
+        make(amount)
+
+
+def test_hard_budget_is_whole() -> None:
+    """A hard budget counts nudges, so it cannot be a fraction; an expected one can."""
+    message = "budget is 2.5; a hard budget counts nudges, expected a whole number"
+    with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
+        Budget(2.5, hard=True)
+    assert Budget(2.5).amount == 2.5
+    assert Budget(3.0, hard=True).amount == 3.0
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_budget_above_the_horizon(hard: bool) -> None:
+    """A budget of more than one reveal a decision is refused; one for each is not."""
+    with pytest.raises(InputError, match=r"^budget is 11; expected at most 10, the number of decisions it is for$"):
+        rule_for(pd2_ucb(Budget(11, hard=hard)), problem(), horizon=10)
+    assert rule_for(pd2_ucb(Budget(10, hard=hard)), problem(), horizon=10).budget == 10.0
+
+
+def test_shared_budget_is_for_all_decisions() -> None:
+    """A shared budget may reach the decisions of all participants together; its rate is spread over them."""
+    budget = Budget(40, shared=True)
+    assert rule_for(naive_ucb(budget), problem(), horizon=10, participants=4).rate == 1.0
+    assert rule_for(naive_ucb(Budget(10)), problem(), horizon=10, participants=4).rate == 1.0
+    with pytest.raises(InputError, match=r"^budget is 40; expected at most 30, the number of decisions it is for$"):
+        rule_for(naive_ucb(budget), problem(), horizon=10, participants=3)
+
+
+@pytest.mark.parametrize("make", [PrimalDual, LearningPrimalDual])
+@pytest.mark.parametrize(
+    ("scale", "hint"),
+    [
+        ("adaptve", "; did you mean 'adaptive'?"),
+        ("Range", "; did you mean 'range'?"),
+        ("gaps", "; did you mean 'gap'?"),
+        ("largest", ""),
+        (None, ""),
+        (1.0, ""),
+    ],
+)
+def test_unknown_scale(make: Callable[..., Any], scale: Any, hint: str) -> None:
+    """An unknown scale is refused with the known ones, and with the nearest if one is near."""
+    message = f"scale is {scale!r}; expected one of 'adaptive', 'range', 'gap'{hint}"
+    with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
+        make(scale=scale)
+
+
+def test_scales_that_need_to_know_something() -> None:
+    """Scale `range` needs the range of values and `gap` the largest gap; both say where to give it."""
+    message = "scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'"
+    with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
+        rule_for(pd2_ucb(3, scale="range"), problem(), horizon=10)
+    message = "scale 'gap' needs the truth: largest_gap=... in the problem; or use scale='adaptive'"
+    with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
+        rule_for(pd1_ucb(3, scale="gap"), problem(), horizon=10)
+    known = problem(value_range=(-1.0, 1.5), largest_gap=0.75)
+    scales = {scale: rule_for(pd1_ucb(3, scale=scale), known, horizon=10) for scale in ("range", "gap")}
+    assert [(rule.scaling, rule.scale) for rule in scales.values()] == [(CONSTANT, 2.5), (CONSTANT, 0.75)]
+    assert rule_for(pd1_ucb(3), problem(), horizon=10).scaling == ADAPTIVE
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: pd2_ucb(3, unknown="plug-in"),
+            "unknown is 'plug-in'; expected one of 'plugin', 'optimistic'; did you mean 'plugin'?",
+        ),
+        (lambda: Periodic(every=0), "every is 0; expected a whole number >= 1"),
+        (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number >= 1"),
+        (lambda: LearningPrimalDual(tolerance=-0.1), "tolerance is -0.1; expected a finite number >= 0"),
+        (lambda: LearningPrimalDual(tolerance=math.nan), "tolerance is nan; expected a finite number >= 0"),
+        (lambda: FixedAction(action=-1), "action is -1; expected a whole number >= 0"),
+        (
+            Policy,
+            "LearningPrimalDual has no budget; expected budget=... with the number of reveals",
+        ),
+        (
+            lambda: Policy(revealer=FixedRate()),
+            "FixedRate has no budget; expected budget=... with the number of reveals",
+        ),
+        (
+            lambda: make_policy(revealer="PD2", budget=3),
+            "revealer is 'PD2'; expected a revealer, such as LearningPrimalDual()",
+        ),
+        (
+            lambda: make_policy(revealer=Never, name="never"),
+            f"revealer is {Never!r}; expected a revealer, such as LearningPrimalDual()",
+        ),
+        (
+            lambda: make_policy(recommender="UCB", budget=3),
+            "recommender is 'UCB'; expected a recommender, such as LinUCB()",
+        ),
+        (lambda: make_policy(budget="many"), "budget is 'many'; expected a finite number > 0"),
+        (
+            lambda: rule_for(Policy(recommender=FixedAction(action=3), revealer=Never()), problem(), horizon=10),
+            "action is 3; expected a whole number from 0 to 2",
+        ),
+        (
+            lambda: rule_for(pd2_ucb(3, unknown="optimistic"), problem(visibility={"context": "public"}), horizon=10),
+            "unknown='optimistic' needs a problem whose variables are all sensed",
+        ),
+    ],
+)
+def test_wrong_settings(make: Callable[[], Any], message: str) -> None:
+    """Settings that make no sense, or do not fit the problem, are refused with what was expected."""
+    with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
+        make()
+
+
+@pytest.mark.parametrize("horizon", [1, 7])
+def test_numbers_of_the_paper(horizon: int) -> None:
+    """A policy's numbers for the core are the paper's: c, B/T and beta_0."""
+    known = problem()
+    rule = rule_for(pd2_ucb(2.5 if horizon == 7 else 0.5), known, horizon=horizon)
+    if horizon == 7:
+        expected = 1.2 * known.least_distance * math.log(10) * math.sqrt(10) / math.log(2.5)
+        assert rule.tolerance == pytest.approx(expected, rel=1e-14)
+        assert rule.growth == pytest.approx((1 + 1 / 2.5) ** 2.5, rel=1e-14)
+    else:
+        assert rule.tolerance == math.inf  # B <= 1: the rule falls back to PD1
+    naive = rule_for(naive_ucb(0.7), known, horizon=horizon)
+    assert naive.rate == pytest.approx(0.7 / horizon, rel=1e-15)
+    own = Policy(revealer=LearningPrimalDual(tolerance=0.3), budget=Budget(1))
+    assert rule_for(own, known, horizon=horizon).tolerance == 0.3
+
+
+def test_rules_and_treatments() -> None:
+    """Each revealer and recommender has its own number in the core."""
+    revealers = {
+        reveal.FIXED_RATE: FixedRate(),
+        reveal.PRIMAL_DUAL: PrimalDual(),
+        reveal.LEARNING_PRIMAL_DUAL: LearningPrimalDual(),
+        reveal.NEVER: Never(),
+        reveal.ALWAYS: Always(),
+        reveal.PERIODIC: Periodic(every=4),
+    }
+    rules: dict[int, Rule] = {
+        number: rule_for(make_policy(revealer=revealer, budget=Budget(2)), problem(), horizon=10)
+        for number, revealer in revealers.items()
+    }
+    assert {number: rule.rule for number, rule in rules.items()} == {number: number for number in revealers}
+    assert rules[reveal.PERIODIC].every == 4
+    recommenders = {BANDIT: LinUCB(), RANDOM: RandomAction(), 2: FixedAction(action=2)}
+    for number, recommender in recommenders.items():
+        policy = make_policy(recommender=recommender, revealer=Never())
+        rule = rule_for(policy, problem(), horizon=10)
+        assert rule.treatment == number
+        assert rule.budget == math.inf
+
+
+def test_short_forms() -> None:
+    """The three short forms are the paper's policies, named as it names them."""
+    assert naive_ucb(3) == Policy(revealer=FixedRate(), budget=Budget(3), name="naive")
+    assert pd1_ucb(3, scale="gap") == Policy(revealer=PrimalDual(scale="gap"), budget=Budget(3), name="PD1")
+    assert pd2_ucb(Budget(3, hard=True), unknown="optimistic", name="mine") == Policy(
+        recommender=LinUCB(unknown="optimistic"),
+        revealer=LearningPrimalDual(),
+        budget=Budget(3, hard=True),
+        name="mine",
+    )
+    assert pd2_ucb(3).scale == "adaptive"
+
+
+@pytest.mark.parametrize("amount", [3, 3.0, np.int64(3), np.float32(3)], ids=repr)
+def test_a_number_is_a_budget(amount: Any) -> None:
+    """Any kind of number stands for an expected budget of that amount."""
+    assert Policy(budget=amount) == pd2_ucb(amount) == pd2_ucb(Budget(3))
+    assert type(Policy(budget=amount).budget.amount) is float  # type: ignore[union-attr]
+
+
+def test_policies_are_frozen() -> None:
+    """A policy and its parts cannot be changed after they are made."""
+    policy = pd2_ucb(3)
+    for part, name in ((policy, "name"), (policy.revealer, "scale"), (policy.budget, "amount")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(part, name, "other")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        naive_ucb(2.5),
+        pd1_ucb(3, scale="range", unknown="optimistic"),
+        pd2_ucb(Budget(3, hard=True, shared=True), name="mine"),
+        Policy(revealer=LearningPrimalDual(tolerance=1 / 3), budget=Budget(1 / 3)),
+        Policy(recommender=FixedAction(action=1), revealer=Never()),
+        Policy(recommender=RandomAction(), revealer=Always()),
+        Policy(revealer=Periodic(every=3), budget=Budget(2)),
+    ],
+    ids=lambda policy: policy.name,
+)
+def test_round_trip(policy: Policy) -> None:
+    """Written as JSON and read again, a policy is the same."""
+    assert Policy.from_dict(json.loads(json.dumps(policy.describe(), allow_nan=False))) == policy
+
+
+def test_unknown_kind_of_revealer() -> None:
+    """A description with an unknown kind is refused with the nearest known one."""
+    saved = pd1_ucb(3).describe()
+    saved["revealer"]["kind"] = "PrimalDaul"
+    with pytest.raises(InputError, match=r"^kind is 'PrimalDaul'; expected one of .*did you mean 'PrimalDual'\?$"):
+        Policy.from_dict(saved)
