@@ -20,7 +20,7 @@ from benchmarks.timing import best_of, in_turn
 from opportune.agent import Agent
 from opportune.policy import paper_tolerance, pd2_ucb
 from opportune.problem import Problem
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Result = dict[str, Any]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune.core.rng import ARRIVAL, COIN, NOISE, categorical, draw, normal
 from opportune.policy import Policy, naive_ucb, paper_tolerance, pd1_ucb, pd2_ucb
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Floats = NDArray[np.float64]

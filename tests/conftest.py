@@ -14,7 +14,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", str(max(2, os.cpu_count() or 1)))
 def pytest_sessionstart() -> None:
     """Throw compiled code away if any source has changed since it was made.
 
-    Numba's cache on disk looks at a function's own file only: after an edit in `core.ridge`, `simulate.cpu`
+    Numba's cache on disk looks at a function's own file only: after an edit in `core.ridge`, `simulation.cpu`
     would go on with the old one inside.
     """
     forget_stale_code(ROOT)

@@ -28,7 +28,7 @@ from opportune.policy import (
     Revealer,
 )
 from opportune.problem import Problem, Visibility
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld
 from reference import SMALLEST_DIVISOR, Reference
 
@@ -126,6 +126,7 @@ def draw_run(case: Case, seed: int) -> Run:
     if rng.random() < 0.5:
         features[0, 1] = features[0, 0] + 0.03 * rng.normal(size=d)  # a small Dmin: PD2 tolerates little
     low = float(rng.normal())
+    bounds = (low, low + float(rng.uniform(0.5, 4.0)))
     names = [f"v{i}" for i in range(len(seen))]
     problem = Problem(
         features,
@@ -134,7 +135,7 @@ def draw_run(case: Case, seed: int) -> Run:
         theta_bound=float(rng.uniform(0.5, 3.0)),
         delta=float(rng.uniform(0.01, 0.3)),
         regularisation=float(rng.uniform(0.1, 2.0)) if rng.random() < 0.5 else None,
-        value_range=(low, low + float(rng.uniform(0.5, 4.0))),
+        value_range=bounds if case.revealer.endswith("range") or rng.random() < 0.5 else None,
         largest_gap=float(rng.uniform(0.3, 3.0)),
         variables={name: range(size) for name, size in zip(names, sizes, strict=True)},
         visibility=dict(zip(names, seen, strict=True)),
@@ -163,10 +164,9 @@ def reference_of(run: Run) -> Reference:
     """The slow reading of the same problem and policy."""
     problem, policy = run.problem, run.policy
     scale: str | float = "adaptive"
-    if policy.scale == "range":
-        assert problem.value_range is not None
+    if policy.scale != "adaptive" and problem.value_range is not None:  # also for rules that do not go by gaps
         scale = problem.value_range[1] - problem.value_range[0]
-    elif policy.scale == "gap":
+    if policy.scale == "gap":
         assert problem.largest_gap is not None
         scale = problem.largest_gap
     return Reference(

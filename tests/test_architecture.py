@@ -14,7 +14,7 @@ import pytest
 import opportune
 from opportune.core import live, state
 from opportune.problem import Problem
-from opportune.simulate import loop
+from opportune.simulation import loop
 
 ROOT = Path(opportune.__file__).parent
 
@@ -25,7 +25,7 @@ LAYERS = (
     ("checks", "formula", "problem", "policy", "progress"),
     ("worlds", "agent"),
     ("results",),
-    ("simulate",),
+    ("simulation",),
     ("metrics", "clairvoyant", "bounds"),
     ("plots",),
     ("experiments", "studyfile"),
@@ -215,6 +215,14 @@ def test_public_names_are_typed() -> None:
             typed |= {alias.name: node.module.removeprefix("opportune.") for alias in node.names}
     assert {name: home for name, home in typed.items() if name != "__version__"} == opportune._HOME_OF
     assert set(typed) == set(opportune.__all__)
+
+
+@pytest.mark.xfail(reason="importing the package opportune.simulate puts it in the place of the function")
+def test_public_names_stay_what_they_are() -> None:
+    """A public name is the same whatever was imported before: `simulate` is the function."""
+    code = "import opportune, opportune.simulate.api; assert callable(opportune.simulate)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_is_quick() -> None:

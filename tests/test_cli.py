@@ -305,9 +305,9 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
         def __exit__(self, *_: object) -> None:
             events.append("close")
 
-    module = ModuleType("opportune.simulate.cluster")
+    module = ModuleType("opportune.simulation.cluster")
     module.__dict__.update(connect=Connection)
-    monkeypatch.setitem(sys.modules, "opportune.simulate.cluster", module)
+    monkeypatch.setitem(sys.modules, "opportune.simulation.cluster", module)
     whole = Study.run
 
     def noted(self: Study, *, progress: bool) -> Any:

@@ -114,7 +114,7 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_names_do_not_depend_on_earlier_imports() -> None:
     """What pages take from `opportune` can be called, also if a module of the same name was imported before."""
     code = (
-        "import opportune.simulate.api, opportune as op; "
+        "import opportune.simulation.api, opportune as op; "
         "print([name for name in op.__all__ if name != '__version__' and not callable(getattr(op, name))])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -30,7 +30,7 @@ from opportune.policy import (
     pd2_ucb,
 )
 from opportune.problem import Problem
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import xarray as xr
 
 from opportune.metrics import realised_regret, regret
 from opportune.policy import Always, Policy, naive_ucb, pd1_ucb, pd2_ucb
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.linear import synthetic_worlds
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import opportune as op
 from opportune.errors import InputError
-from opportune.simulate import api, simulate
+from opportune.simulation import api, simulate
 from opportune.worlds import SimulatedWorld
 from opportune.worlds.brushing import brushing_world
 

@@ -27,7 +27,7 @@ from opportune.policy import (
 )
 from opportune.problem import Problem
 from opportune.results import config, load, save
-from opportune.simulate import api, cpu, simulate
+from opportune.simulation import api, cpu, simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 HORIZON = 40

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from opportune.problem import Problem
     from opportune.results import load, save
-    from opportune.simulate.api import simulate
+    from opportune.simulation.api import simulate
     from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 _HOMES = {
@@ -51,7 +51,7 @@ _HOMES = {
     ),
     "problem": ("Problem",),
     "results": ("load", "save"),
-    "simulate.api": ("simulate",),
+    "simulation.api": ("simulate",),
     "worlds.linear": ("LinearWorld", "synthetic_worlds"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

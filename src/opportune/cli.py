@@ -236,7 +236,7 @@ def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
     _say(f"{size} (the first time, compiling takes a minute)", DONE)
     with ExitStack() as stack:
         if cluster is not None:
-            from opportune.simulate.cluster import connect  # noqa: PLC0415
+            from opportune.simulation.cluster import connect  # noqa: PLC0415
 
             stack.enter_context(connect(cluster))
         stack.enter_context(_kept("no replicate was finished, nothing was written"))

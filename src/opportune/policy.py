@@ -246,7 +246,7 @@ def rule_for(policy: Policy, problem: Problem, *, horizon: int, participants: in
         rate=budget / decisions if isinstance(revealer, FixedRate) else 0.0,
         tolerance=tolerance,
         every=getattr(revealer, "every", 1),
-        growth=reveal.growth.py_func(budget) if math.isfinite(budget) else math.e,
+        growth=reveal.growth(budget) if math.isfinite(budget) else math.e,
         scaling=ADAPTIVE if _scale(policy, problem) is None else CONSTANT,
         scale=_scale(policy, problem) or 1.0,
         treatment=treatment,

@@ -453,7 +453,7 @@ class Study:
 
     def run(self, *, progress: bool = True) -> "xr.Dataset":
         """Simulate every policy in every world; the file's text goes with the results."""
-        from opportune.simulate import simulate  # noqa: PLC0415  (checking a file does without it)
+        from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
 
         study, policies = self.settings.study, self.policies()
         worlds: list[Any] = list(self.worlds())
@@ -628,7 +628,7 @@ def _check_effects(study: Study) -> Iterator[Complaint]:
 
 def _check_fit(study: Study) -> Iterator[Complaint]:
     """What only the finished worlds and policies can tell."""
-    from opportune.simulate.api import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
+    from opportune.simulation.api import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
 
     try:
         problems = [world.informed_problem() for world in study.worlds()]

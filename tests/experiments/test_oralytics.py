@@ -15,7 +15,7 @@ import opportune as op
 from opportune.experiments import oralytics
 from opportune.experiments.base import Config, Findings
 from opportune.experiments.runner import find, reproduce
-from opportune.simulate import simulate
+from opportune.simulation import simulate
 from opportune.worlds.brushing import brushing_world
 
 TRIALS = 4

@@ -13,7 +13,7 @@ from opportune.metrics import clairvoyant_value
 from opportune.metrics import decomposition as decompose
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.policy import pd2_ucb
-from opportune.simulate.api import simulate
+from opportune.simulation.api import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 

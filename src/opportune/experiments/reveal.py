@@ -11,7 +11,7 @@ from opportune.experiments.regret import LOOKS
 from opportune.experiments.studies import paper_policies, plain, reduce_trace
 from opportune.metrics import mean_interval
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
-from opportune.simulate.api import simulate
+from opportune.simulation.api import simulate
 from opportune.worlds.linear import synthetic_worlds
 
 LATE = 1 / 3  # the last and the first third of the steps are compared

@@ -59,7 +59,7 @@ def reproduce(
     plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
     console = Console(stderr=True)
     if cluster is not None:
-        from opportune.simulate.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
+        from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
 
         with connect(cluster):
             _run_all(plan, out, force, console)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opportune.experiments.base import Claim
 from opportune.metrics import Z95, realised_regret, regret, spend
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
-from opportune.simulate.api import simulate
+from opportune.simulation.api import simulate
 from opportune.worlds import SimulatedWorld
 
 SCALES = ("range", "adaptive")

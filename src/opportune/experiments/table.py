@@ -13,7 +13,7 @@ from opportune.experiments.base import Claim, Config, Experiment, Findings, Pict
 from opportune.experiments.studies import plain
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.policy import pd2_ucb
-from opportune.simulate.api import simulate
+from opportune.simulation.api import simulate
 from opportune.worlds.linear import synthetic_worlds
 
 PAPER = {

@@ -1,6 +1,7 @@
 """Linear worlds: the truth behind a finite problem, and the paper's synthetic study (SPEC section 9)."""
 
 import copy
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,25 +57,25 @@ class LinearWorld:
         self.response_rate = checks.real("response_rate", response_rate, least=0.0, most=1.0)
         self.name = name
 
-    @property
+    @cached_property
     def values(self) -> Floats:
         """<theta, phi[k, a]>, what action a is worth in context k: [K, A]."""
         return np.asarray(self.problem.features @ self.theta)
 
-    @property
+    @cached_property
     def blind_values(self) -> Floats:
         """<theta, bar(z, a)>, what action a is worth to one who sees only the public part z: [Z, A]."""
         problem = self.problem
         return np.asarray(problem.cell_means(problem.cell_of, problem.cells, self.context_probs) @ self.theta)
 
-    @property
+    @cached_property
     def gaps(self) -> Floats:
         """u* - v* for each context: what its sensed part is worth knowing: [K]."""
         problem = self.problem
         sensed = problem.cell_means(problem.sense_of, problem.senses, self.context_probs) @ self.theta
         return np.asarray(sensed.max(axis=1)[problem.sense_of] - self.blind_values.max(axis=1)[problem.cell_of])
 
-    @property
+    @cached_property
     def largest_gap(self) -> float:
         """The largest gap of a context that can happen."""
         return float(self.gaps[self.context_probs > 0].max())

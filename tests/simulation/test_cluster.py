@@ -27,10 +27,10 @@ from opportune import cli
 from opportune.errors import InputError, OpportuneError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.results import load
-from opportune.simulate import api, cluster
-from opportune.simulate.api import simulate
-from opportune.simulate.cluster import chosen_workers, connect, spread
-from opportune.simulate.cpu import run_batch
+from opportune.simulation import api, cluster
+from opportune.simulation.api import simulate
+from opportune.simulation.cluster import chosen_workers, connect, spread
+from opportune.simulation.cpu import run_batch
 from opportune.worlds.linear import synthetic_worlds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def test_without_a_choice_the_threads_of_this_process_work() -> None:
 def test_nothing_is_imported_to_find_that_nothing_was_chosen() -> None:
     """A plain simulation does without joblib, Dask and Ray: they are slow to import."""
     code = (
-        "import sys, opportune.simulate.api, opportune.simulate.cluster as c; c.chosen_workers();"
+        "import sys, opportune.simulation.api, opportune.simulation.cluster as c; c.chosen_workers();"
         "sys.exit(bool({'joblib', 'distributed', 'ray'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

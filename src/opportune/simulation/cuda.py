@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opportune.core.state import PRICE, PURSE_SIZE, Layout
 from opportune.core.step import begin
 from opportune.errors import InputError
-from opportune.simulate.loop import (
+from opportune.simulation.loop import (
     FINAL_PRICE,
     MARKS,
     NUMBERS,
@@ -51,9 +51,7 @@ def require() -> None:
 @functools.lru_cache(maxsize=32)
 def build(at: Layout, kind: int, history_size: int, traced: bool) -> Any:
     """The kernel for one layout and kind of world."""
-    places: Any = tuple(int(x) for x in at)
-    if config.ENABLE_CUDASIM:  # the simulator runs the step functions as compiled for the CPU, which take arrays
-        places = np.array(at)
+    places = tuple(int(x) for x in at)
     size = max(1, at.size)
     history_size = max(1, history_size)
 
@@ -121,8 +119,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], seed: int, 
 def _replicates_at_once(per_replicate: int, traced: int) -> int:
     """How many replicates' results fit into the card's free memory."""
     each = per_replicate * (8 * TOTALS + traced * (8 * len(NUMBERS) + 2 * len(MARKS)))
-    try:
+    free = 2**30  # what the simulator, which has no memory of its own, is given
+    if not config.ENABLE_CUDASIM:
         free = cuda.current_context().get_memory_info()[0]
-    except (AttributeError, NotImplementedError):  # Numba's simulator has no memory to ask for
-        free = 2**30
     return max(1, int(MEMORY_SHARE * free / each))

@@ -17,12 +17,14 @@ from opportune.core.state import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy, rule_for
 from opportune.results import label_dataset
-from opportune.simulate.cluster import Workers, chosen_workers, spread
-from opportune.simulate.cpu import run_batch
-from opportune.simulate.loop import MARKS, NUMBERS, TOTALS, Batch
+from opportune.simulation.cluster import Workers, chosen_workers, spread
+from opportune.simulation.cpu import run_batch
+from opportune.simulation.loop import MARKS, NUMBERS, TOTALS, Batch
 from opportune.worlds import LinearWorld, SimulatedWorld
 
 DEVICES = ("cpu", "cuda", "auto")
+# The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, they do not.
+LAYOUTS: dict[str, dict[str, Any]] = {"cpu": {}, "cuda": {"table": False, "lanes": 1}}
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
 SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
@@ -70,8 +72,8 @@ def simulate(
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     checks.choice("device", device, DEVICES)
     labels = policy_labels(policy_list)
-    batch = pack(world_list, policy_list, horizon)
-    device = pick_device(device)
+    device = pick_device(device, policy_list)
+    batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()
     output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
     finished = _run(
@@ -163,7 +165,7 @@ def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
     return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
 
 
-def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int) -> Batch:
+def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     if not worlds:
         raise InputError("worlds is empty; expected at least one world")
@@ -176,7 +178,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         if not isinstance(world, SimulatedWorld):
             raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
     problems = [w.informed_problem() for w in worlds]
-    layouts = [p.layout() for p in problems]
+    layouts = [p.layout(**LAYOUTS[device]) for p in problems]
     if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
@@ -220,21 +222,29 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
     return labels
 
 
-def pick_device(device: str) -> str:
-    """The device to run on: "auto" is resolved, "cuda" is checked."""
+def pick_device(device: str, policies: Sequence[Policy]) -> str:
+    """The device to run on: "auto" takes a GPU where there is one that can do it, "cuda" insists."""
     if device == "cpu":
         return "cpu"
-    raise InputError("device 'cuda' is not available in this version")
+    from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
+
+    unfit = [p.name for p in policies if p.shared or p.optimistic]
+    if device == "auto":
+        return "cuda" if cuda.available() and not unfit else "cpu"
+    if unfit:
+        raise InputError(f"policy {unfit[0]!r} has a shared budget or is optimistic; expected device='cpu' for it")
+    cuda.require()
+    return "cuda"
 
 
 def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output, *, horizon: int, seed: int,
          progress: bool, device: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
     replicates = output.totals.shape[0]
-    groups = _groups(policies, problem)
+    groups = _groups(policies, problem, device)
     workers = chosen_workers()
-    run = _run_here if workers.backend is None else _run_elsewhere
-    pieces = _pieces(output, horizon, sent=workers.backend is not None)
+    run = _run_on_gpu if device == "cuda" else _run_here if workers.backend is None else _run_elsewhere
+    pieces = _pieces(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
         with (
@@ -293,13 +303,27 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
     return np.array_split(chosen, min(chosen.size, -(-chosen.size * steps // most)))
 
 
-def _groups(policies: Sequence[Policy], problem: Any) -> list[Group]:
+def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+                workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run on the GPU, all replicates at once or as many as its memory takes."""
+    from opportune.simulation import cuda  # noqa: PLC0415
+
+    replicates, _, n_worlds = output.totals.shape[:3]
+    streams = streams_of(0, replicates, n_worlds)
+    for at, chosen, _ in groups:
+        part = Output(replicates, chosen.size, n_worlds, output.numbers.shape[-1])
+        cuda.run_batch(batch, at, chosen, seed, streams, horizon, part.totals, part.numbers, part.marks)
+        output.put(part, chosen, 0, replicates)
+    yield replicates
+
+
+def _groups(policies: Sequence[Policy], problem: Any, device: str) -> list[Group]:
     """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
     groups: dict[tuple[bool, bool], list[int]] = {}
     for i, policy in enumerate(policies):
         groups.setdefault((policy.optimistic, policy.shared), []).append(i)
     return [
-        (problem.layout(optimistic=optimistic), np.array(chosen, dtype=np.int64), shared)
+        (problem.layout(optimistic=optimistic, **LAYOUTS[device]), np.array(chosen, dtype=np.int64), shared)
         for (optimistic, shared), chosen in groups.items()
     ]
 

@@ -1,5 +1,5 @@
 """Simulation at scale: `simulate` and the drivers behind it."""
 
-from opportune.simulate.api import simulate
+from opportune.simulation.api import simulate
 
 __all__ = ["simulate"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opportune.core.compiled import step_function
 from opportune.core.state import PRICE, PURSE_SIZE, SIZE
 from opportune.core.step import begin
-from opportune.simulate.loop import FINAL_PRICE, RECORD, Batch, add_up, run_step, write_down
+from opportune.simulation.loop import FINAL_PRICE, RECORD, Batch, add_up, run_step, write_down
 from opportune.worlds.step import start
 
 

@@ -1,0 +1,86 @@
+"""The CUDA kernel runs the same step functions: here in Numba's simulator, on small cases."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opportune as op
+
+# What both processes run: the same cases, on the CPU here and in the simulator there.
+CASES = """
+import opportune as op
+from opportune.policy import Always, FixedAction, Never, Policy
+from opportune.worlds.brushing import brushing_world
+
+baselines = [Policy(revealer=Always()), Policy(revealer=Never(), recommender=FixedAction(action=1), name="fixed")]
+three = [op.naive_ucb(5), op.pd1_ucb(5, scale="range"), op.pd2_ucb(5)]
+rated = [w.replace(open_rate=0.3, response_rate=0.5) for w in op.synthetic_worlds(1, seed=2)]
+CASES = {
+    "traced": (op.synthetic_worlds(2, seed=1), three + baselines, 12, 2, True),
+    "totals": (op.synthetic_worlds(2, seed=1), three, 12, 3, False),
+    "unknown": (op.synthetic_worlds(1, seed=1, known=False), [op.pd2_ucb(5)], 12, 2, True),
+    "hard": (rated, [op.pd2_ucb(op.Budget(5, hard=True))], 12, 2, True),
+    "brushing": (brushing_world(users=2), [op.pd2_ucb(5, scale="range"), op.pd1_ucb(5)], 8, 1, True),
+}
+
+def run(name, **settings):
+    worlds, policies, horizon, replicates, trace = CASES[name]
+    return op.simulate(
+        worlds, policies, horizon=horizon, replicates=replicates, seed=3, trace=trace, progress=False, **settings
+    )
+"""
+
+SIMULATOR = """
+import sys
+from opportune.simulation import cuda
+cuda.THREADS = 16  # the simulator starts a Python thread for each
+cuda._replicates_at_once = lambda per_replicate, traced: 2  # a card with room for two replicates at a time
+for name in CASES:
+    data = run(name, device="auto")
+    assert data.attrs["device"] == "cuda"
+    op.save(data, f"{sys.argv[1]}/{name}.nc")
+"""
+
+
+def test_kernel_in_simulator_equals_cpu(tmp_path: Path) -> None:
+    """In Numba's CUDA simulator the kernel makes the CPU's decisions: known, unknown, traced, in chunks, brushing."""
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CASES + SIMULATOR, str(tmp_path)],
+        env=environment, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    space: dict[str, Any] = {}
+    exec(CASES, space)
+    for name in space["CASES"]:
+        there, here = op.load(tmp_path / f"{name}.nc"), space["run"](name)
+        for variable in here.data_vars:
+            exact = here[variable].dtype.kind in "ib"
+            np.testing.assert_allclose(
+                there[variable], here[variable], rtol=0 if exact else 1e-9, atol=0 if exact else 1e-9,
+                err_msg=f"{name}: {variable}",
+            )  # fmt: skip
+
+
+def test_missing_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU, device="cuda" says what is missing and "auto" runs on the CPU."""
+    from opportune.simulation import cuda
+
+    monkeypatch.setattr(cuda, "available", lambda: False)
+    world = op.synthetic_worlds(1, seed=1)
+    with pytest.raises(op.InputError, match=r"needs an NVIDIA GPU, its driver and the extra .*opportune\[gpu\]"):
+        op.simulate(world, op.pd2_ucb(3), horizon=5, replicates=1, seed=1, device="cuda")
+    data = op.simulate(world, op.pd2_ucb(3), horizon=5, replicates=1, seed=1, device="auto", progress=False)
+    assert data.attrs["device"] == "cpu"
+
+
+def test_what_a_gpu_cannot_run_is_refused() -> None:
+    """Shared budgets need decisions in participant order: device="cuda" refuses them with the way out."""
+    policy = op.pd2_ucb(op.Budget(3, shared=True))
+    with pytest.raises(op.InputError, match=r"shared budget or is optimistic; expected device='cpu'"):
+        op.simulate(op.synthetic_worlds(2, seed=1), policy, horizon=5, replicates=1, seed=1, device="cuda")
