@@ -151,7 +151,7 @@ def test_wrong_use(arguments: list[str], message: str, capsys: pytest.CaptureFix
 @pytest.mark.usefixtures("in_folder")
 def test_too_many_cores(capsys: pytest.CaptureFixture[str]) -> None:
     """More jobs than cores are refused with the number of cores."""
-    cores: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # set when numba reads its settings
+    cores: int = numba.config.NUMBA_NUM_THREADS  # set when numba reads its settings
     for jobs in (0, cores + 1):
         assert cli.run(["simulate", "tiny.toml", "--jobs", str(jobs)]) == 2
         expected = f"--jobs is {jobs}; expected a whole number from 1 to {cores}, the cores of this machine"

@@ -380,7 +380,7 @@ def _use_cores(jobs: int | None) -> None:
         return
     import numba  # noqa: PLC0415
 
-    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # set when numba reads its settings
+    most: int = numba.config.NUMBA_NUM_THREADS  # set when numba reads its settings
     if not 1 <= jobs <= most:
         raise InputError(f"--jobs is {jobs}; expected a whole number from 1 to {most}, the cores of this machine")
     numba.set_num_threads(jobs)

@@ -159,7 +159,7 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
 
 def _policies(data: xr.Dataset) -> list[dict[str, Any]]:
     """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
-    from opportune.simulation.api import policy_labels  # noqa: PLC0415  (only this needs it)
+    from opportune.simulation.batch import policy_labels  # noqa: PLC0415  (only this needs it)
 
     described = config(data)["policies"]
     labels = policy_labels([Policy.from_dict(policy) for policy in described])

@@ -628,7 +628,7 @@ def _check_effects(study: Study) -> Iterator[Complaint]:
 
 def _check_fit(study: Study) -> Iterator[Complaint]:
     """What only the finished worlds and policies can tell."""
-    from opportune.simulation.api import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
+    from opportune.simulation.batch import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
 
     try:
         problems = [world.informed_problem() for world in study.worlds()]

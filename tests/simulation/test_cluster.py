@@ -27,7 +27,7 @@ from opportune import cli
 from opportune.errors import InputError, OpportuneError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.results import load
-from opportune.simulation import api, cluster
+from opportune.simulation import batch, cluster
 from opportune.simulation.api import simulate
 from opportune.simulation.cluster import chosen_workers, connect, spread
 from opportune.simulation.cpu import run_batch
@@ -85,17 +85,17 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 def after(results: int, action: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have something happen once, when so many results have come in."""
-    put = api.Output.put
+    put = batch.Output.put
     count = 0
 
-    def counted(self: api.Output, *arguments: Any) -> None:
+    def counted(self: batch.Output, *arguments: Any) -> None:
         nonlocal count
         put(self, *arguments)
         count += 1
         if count == results:
             action()
 
-    monkeypatch.setattr(api.Output, "put", counted)
+    monkeypatch.setattr(batch.Output, "put", counted)
 
 
 def interrupt() -> None:
@@ -159,8 +159,8 @@ def test_work_is_split_by_policies_if_a_replicate_is_much(
 ) -> None:
     """A chunk has few policies where one replicate of all is more than a chunk should be."""
     monkeypatch.setattr(api, "SENT_TRACE_STEPS", 60)
-    put = create_autospec(api.Output.put, side_effect=api.Output.put)
-    monkeypatch.setattr(api.Output, "put", put)
+    put = create_autospec(batch.Output.put, side_effect=batch.Output.put)
+    monkeypatch.setattr(batch.Output, "put", put)
     with joblib.parallel_config("loky", n_jobs=2):
         assert_same_bits(run("traced"), here["traced"])
     assert [call.args[2].size for call in put.call_args_list] == [1] * 3 * 70

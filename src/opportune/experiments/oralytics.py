@@ -27,7 +27,8 @@ from opportune.policy import (
     pd1_ucb,
     pd2_ucb,
 )
-from opportune.simulation.api import simulate, streams_of
+from opportune.simulation.api import simulate
+from opportune.simulation.batch import streams_of
 from opportune.worlds import brushing_step
 from opportune.worlds.brushing import BrushingWorld, brushing_world
 

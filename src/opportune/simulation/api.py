@@ -15,22 +15,17 @@ from opportune import checks
 from opportune._version import __version__
 from opportune.core.state import Layout
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
-from opportune.results import label_dataset
+from opportune.policy import Policy
+from opportune.simulation.batch import LAYOUTS, Output, build_dataset, pack, policy_labels, streams_of
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
-from opportune.simulation.loop import MARKS, NUMBERS, TOTALS, Batch
-from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.simulation.loop import Batch
+from opportune.worlds import SimulatedWorld
 
 DEVICES = ("cpu", "cuda", "auto")
-# The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, they do not.
-LAYOUTS: dict[str, dict[str, Any]] = {"cpu": {}, "cuda": {"table": False, "lanes": 1}}
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
 SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
-TOTAL_NAMES = (
-    "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
-)  # fmt: skip
 
 
 def simulate(
@@ -97,26 +92,10 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    return _dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
 
 
 Group = tuple[Layout, NDArray[np.int64], bool]  # policies that run together; whether their budget is shared
-
-
-class Output:
-    """Where runs leave their results: axes replicate, policy, world first."""
-
-    def __init__(self, replicates: int, policies: int, worlds: int, traced: int) -> None:
-        lead = (replicates, policies, worlds)
-        self.totals: NDArray[np.float64] = np.zeros((*lead, TOTALS))
-        self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
-        self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
-
-    def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
-        """Take in the results of some policies for the replicates first..last."""
-        self.totals[first:last, chosen] = part.totals
-        self.numbers[first:last, chosen] = part.numbers
-        self.marks[first:last, chosen] = part.marks
 
 
 class Job(NamedTuple):
@@ -157,69 +136,6 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
         part.totals, part.numbers, part.marks, job.threads,
     )  # fmt: skip
     return part
-
-
-def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
-    """The stream of each run: the world's number in the high 32 bits, the replicate's in the low ones."""
-    world = np.arange(worlds, dtype=np.uint64) << np.uint64(32)
-    return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
-
-
-def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
-    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
-    if not worlds:
-        raise InputError("worlds is empty; expected at least one world")
-    if not policies:
-        raise InputError("policies is empty; expected at least one policy")
-    for policy in policies:
-        if not isinstance(policy, Policy):
-            raise InputError(f"policies holds {type(policy).__name__}; expected Policy, such as pd2_ucb(budget=10)")
-    for world in worlds:
-        if not isinstance(world, SimulatedWorld):
-            raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
-    problems = [w.informed_problem() for w in worlds]
-    layouts = [p.layout(**LAYOUTS[device]) for p in problems]
-    if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
-        raise InputError(
-            "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
-            "expected alike ones in one call of simulate"
-        )
-    rules = [
-        [tuple(map(float, rule_for(p, problem, horizon=horizon, participants=len(worlds)))) for problem in problems]
-        for p in policies
-    ]
-    return Batch(
-        facts=np.stack([p.facts(at, horizon) for p, at in zip(problems, layouts, strict=True)]),
-        worlds=np.stack([w.numbers() for w in worlds]),
-        rules=np.array(rules),
-        kind=worlds[0].kind,
-        history=worlds[0].history,
-    )
-
-
-def policy_labels(policies: Sequence[Policy]) -> list[str]:
-    """Each policy's name, with budget, kind of budget or scale added where names repeat."""
-    labels = [p.name for p in policies]
-    extras = [
-        lambda p: f" B={p.budget.amount:g}" if p.budget else "",
-        lambda p: f" {p.scale}",
-        lambda p: " hard" if p.budget and p.budget.hard else "",
-        lambda p: " shared" if p.shared else "",
-        lambda p: f" {p.recommender.unknown}" if hasattr(p.recommender, "unknown") else "",
-    ]
-    for extra in extras:
-        if len(set(labels)) == len(labels):
-            break
-        repeated = {label for label in labels if labels.count(label) > 1}
-        for label in repeated:
-            same = [i for i, other in enumerate(labels) if other == label]
-            if len({extra(policies[i]) for i in same}) > 1:
-                for i in same:
-                    labels[i] += extra(policies[i])
-    if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise InputError(f"two policies are called {twice!r}; expected names that tell them apart (name=...)")
-    return labels
 
 
 def pick_device(device: str, policies: Sequence[Policy]) -> str:
@@ -328,14 +244,16 @@ def _groups(policies: Sequence[Policy], problem: Any, device: str) -> list[Group
     ]
 
 
-def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int, streams: NDArray[np.uint64],
-               horizon: int, output: Output, first: int, last: int, threads: int) -> None:  # fmt: skip
+def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int,
+               streams: NDArray[np.uint64], horizon: int, output: Output, first: int, last: int,
+               threads: int) -> None:  # fmt: skip
     """Run some policies for the replicates first..last and put the results in their places."""
     everything = chosen.size == output.totals.shape[1]
     part = Output(0, 0, 0, 0)
     traced = output.numbers.shape[-1]
     if everything:
-        part.totals, part.numbers, part.marks = (x[first:last] for x in (output.totals, output.numbers, output.marks))
+        part.totals, part.numbers = output.totals[first:last], output.numbers[first:last]
+        part.marks = output.marks[first:last]
     else:
         part = Output(last - first, chosen.size, output.totals.shape[2], traced)
     run_batch(
@@ -369,49 +287,3 @@ def _progress(shown: bool, replicates: int) -> Iterator[Callable[[int], None]]:
     with bar() as show:
         task = show.add_task("simulating", total=replicates)
         yield lambda done: show.update(task, completed=done)
-
-
-def _dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
-    """The results as labelled arrays, axes policy, world, replicate, (step)."""
-    axes = ("policy", "world", "replicate")
-    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
-    for i, name in enumerate(TOTAL_NAMES):
-        values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
-        variables[name] = (
-            axes,
-            values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values,
-        )
-    coords: dict[str, Any] = {
-        "policy": labels,
-        "world": np.arange(len(worlds)),
-        "replicate": np.arange(finished),
-        "world_name": ("world", [w.name or f"world {i}" for i, w in enumerate(worlds)]),
-        "budget": ("policy", [p.budget.amount if p.budget else np.inf for p in policies]),
-    }
-    if output.numbers.shape[-1]:
-        coords["step"] = np.arange(1, horizon + 1)
-        for i, name in enumerate(NUMBERS):
-            variables[name] = ((*axes, "step"), output.numbers[:finished, :, :, i].transpose(1, 2, 0, 3))
-        for i, name in enumerate(MARKS):
-            values = output.marks[:finished, :, :, i].transpose(1, 2, 0, 3)
-            if name in {"revealed", "nudged", "opened"}:
-                values = values.astype(bool)
-            variables[name] = ((*axes, "step"), values)
-    tables = [w.truth_table() for w in worlds]
-    for name, (truth_axes, _) in tables[0].items():
-        variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
-    if isinstance(worlds[0], LinearWorld):
-        variables["context_count"] = (
-            ("world", "replicate", "k"),
-            count_contexts(worlds, finished, horizon, seed),
-        )
-    return label_dataset(variables, coords, attrs)
-
-
-def count_contexts(worlds: Sequence[SimulatedWorld], replicates: int, horizon: int, seed: int) -> NDArray[np.int64]:
-    """How often each context arrives in each run: [W, R, K]. Arrivals are the same for every policy."""
-    from opportune.worlds.arrivals import context_counts  # noqa: PLC0415
-
-    cumulative = np.stack([np.cumsum(w.context_probs) for w in worlds if isinstance(w, LinearWorld)])
-    return context_counts(np.uint64(seed), streams_of(0, replicates, len(worlds)).T.copy(), cumulative, horizon)
