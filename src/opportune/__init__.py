@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from opportune.problem import Problem
     from opportune.results import load, save
     from opportune.simulation.api import simulate
+    from opportune.worlds.brushing import brushing_world
     from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 _HOMES = {
@@ -52,12 +53,13 @@ _HOMES = {
     "problem": ("Problem",),
     "results": ("load", "save"),
     "simulation.api": ("simulate",),
+    "worlds.brushing": ("brushing_world",),
     "worlds.linear": ("LinearWorld", "synthetic_worlds"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022  (in the order people meet them)
-    "Problem", "LinearWorld", "synthetic_worlds", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    "Problem", "LinearWorld", "synthetic_worlds", "brushing_world", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
     "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
     "save", "load", "Agent", "Decision", "LinUCB", "FixedAction", "RandomAction", "FixedRate", "PrimalDual",
     "LearningPrimalDual", "Never", "Always", "Periodic", "OpportuneError", "InputError", "DataError", "StateError",

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +28,7 @@ from opportune import cli
 from opportune.errors import InputError, OpportuneError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.results import load
-from opportune.simulation import batch, cluster
+from opportune.simulation import api, batch, cluster
 from opportune.simulation.api import simulate
 from opportune.simulation.cluster import chosen_workers, connect, spread
 from opportune.simulation.cpu import run_batch
@@ -430,17 +431,25 @@ def test_a_cluster_that_does_not_answer_is_named(scheme: str, monkeypatch: pytes
             pass
 
 
-@pytest.mark.cluster
-def test_what_is_no_scheduler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something listens, but it does not speak Dask."""
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_what_is_no_scheduler_is_named(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something listens, but it does not speak Dask: it says nothing, or something else."""
     monkeypatch.setattr(cluster, "REACH", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as thread:
+        thread.submit(answer, other, greeting)
         address = f"dask://127.0.0.1:{other.getsockname()[1]}"
         with (
-            pytest.raises(InputError, match=f"^cluster {address} answers, but not as a Dask"),
+            pytest.raises(InputError, match=f"^cluster {address} answers, but not as a Dask scheduler"),
             connect(address),
         ):
             pass
+
+
+def answer(server: socket.socket, greeting: bytes) -> None:
+    """Greet two callers: one that tries whether anybody is there, one that wants to talk."""
+    with server.accept()[0], server.accept()[0] as caller:
+        caller.sendall(greeting)
+        caller.recv(2**16)  # until the caller has had enough
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ A caller chooses workers as joblib has it, `with joblib.parallel_config("dask"):
 that was lost with its worker is done again.
 """
 
+import asyncio
 import copy
 import logging
 import socket
@@ -12,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from importlib import import_module
@@ -214,17 +216,25 @@ def _parts(address: str) -> tuple[str, str, int]:
 def _connect_dask(address: str, host: str, port: int) -> Iterator[None]:
     joblib, dask = _library("joblib", "joblib"), _library("distributed", "Dask")
     _reach(address, host, port)
-    place = f"[{host}]" if ":" in host else host
+    place = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
     try:
-        client = dask.Client(f"tcp://{place}:{port}", timeout=REACH, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cluster {address} answers, but not as a Dask scheduler does: {error}") from None
-    with client:
+        with ThreadPoolExecutor(1) as thread:  # there may be a loop in this one, as in a notebook
+            thread.submit(asyncio.run, _greet(dask, place)).result()
+    except Exception as error:
+        what = f"{type(error).__name__} {error}".strip()
+        raise InputError(f"cluster {address} answers, but not as a Dask scheduler ({what})") from None
+    with dask.Client(place, timeout=REACH, set_as_default=False) as client:
         if not client.nthreads():
             message = f"cluster {address} has no workers yet: waiting for the first"
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         with joblib.parallel_config("dask", client=client):
             yield
+
+
+async def _greet(dask: Any, place: str) -> None:
+    """Ask a scheduler who it is. A client would wait for ever for one that accepts calls and says nothing."""
+    async with dask.rpc(place) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), REACH)
 
 
 @contextmanager
@@ -244,7 +254,7 @@ def _connect_ray(address: str, host: str, port: int) -> Iterator[None]:
                 warnings.filterwarnings("ignore", message="Ray Client connection", category=UserWarning)
                 ray.init(address, **quiet)
         except (ConnectionError, RuntimeError) as error:
-            raise InputError(f"cluster {address} answers, but not as a Ray client server: {error}") from None
+            raise InputError(f"cluster {address} answers, but not as a Ray client server ({error})") from None
     else:
         ray.init("local", num_cpus=numba.get_num_threads(), include_dashboard=False, **quiet)
     try:
