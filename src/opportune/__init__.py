@@ -59,7 +59,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022  (in the order people meet them)
-    "Problem", "LinearWorld", "synthetic_worlds", "brushing_world", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    "Problem", "LinearWorld", "synthetic_worlds", "brushing_world",
+    "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
     "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
     "save", "load", "Agent", "Decision", "LinUCB", "FixedAction", "RandomAction", "FixedRate", "PrimalDual",
     "LearningPrimalDual", "Never", "Always", "Periodic", "OpportuneError", "InputError", "DataError", "StateError",

@@ -52,7 +52,7 @@ def run(case: str, replicates: int = 70) -> xr.Dataset:
 def long_run() -> xr.Dataset:
     """A sweep of some seconds, so that there is a middle in which things can happen."""
     return simulate(
-        synthetic_worlds(4, seed=1), [pd2_ucb(10), pd1_ucb(10)], horizon=300, replicates=640, seed=5,
+        synthetic_worlds(4, seed=1), [pd2_ucb(10), pd1_ucb(10)], horizon=2000, replicates=640, seed=5,
         trace=False, progress=False,
     )  # fmt: skip
 
@@ -229,12 +229,17 @@ def test_ctrl_c_keeps_the_replicates_that_are_complete(monkeypatch: pytest.Monke
     assert_same_bits(data, here_long.isel(replicate=slice(kept)))
 
 
+def small_study() -> None:
+    """Write a small study, my.toml, into the present folder."""
+    example = (ROOT / "src/opportune/example_study.toml").read_text(encoding="utf-8")
+    small = re.sub(r"replicates = \d+", "replicates = 4", re.sub(r"horizon = \d+", "horizon = 30", example))
+    Path("my.toml").write_text(small, encoding="utf-8")
+
+
 def test_the_command_runs_on_local_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`opportune simulate --cluster local` writes the numbers that it writes without a cluster."""
     monkeypatch.chdir(tmp_path)
-    example = (ROOT / "src/opportune/example_study.toml").read_text(encoding="utf-8")
-    study = re.sub(r"replicates = \d+", "replicates = 4", re.sub(r"horizon = \d+", "horizon = 30", example))
-    Path("my.toml").write_text(study, encoding="utf-8")
+    small_study()
     sent = Mock(wraps=spread)
     monkeypatch.setattr(api, "spread", sent)
     assert cli.run(["simulate", "my.toml", "--out", "here"]) == 0
@@ -402,6 +407,51 @@ def test_connect_does_not_take_over_a_connection_to_ray() -> None:
         pass
 
 
+@pytest.mark.cluster
+def test_the_command_runs_on_a_ray_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opportune simulate --cluster ray://HOST:PORT` writes the numbers that it writes without a cluster."""
+    pytest.importorskip("grpc", reason="Ray's client needs it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else a cluster that others cannot reach asks for a token
+    small_study()
+    with ray_cluster() as address:
+        main = [sys.executable, "-c", "from opportune.cli import main; main()", "simulate", "my.toml"]
+        for options in (["--out", "here"], ["--out", "there", "--cluster", address]):
+            subprocess.run([*main, *options], check=True, capture_output=True)
+    name = "stress-messages.nc"
+    assert_same_bits(load(Path("there") / name), load(Path("here") / name))
+
+
+@contextmanager
+def ray_cluster() -> Iterator[str]:
+    """A Ray cluster of its own, as `ray start` makes it; gives its address."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        port, client_port = (taken.getsockname()[1] for taken in (one, other))
+    options = [f"--port={port}", f"--ray-client-server-port={client_port}", f"--object-store-memory={100 * 2**20}"]
+    options += ["--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--node-ip-address=127.0.0.1"]
+    head = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *options]
+    with subprocess.Popen(head, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(("127.0.0.1", client_port))
+            yield f"ray://127.0.0.1:{client_port}"
+        finally:
+            process.terminate()
+
+
+def wait_for(place: tuple[str, int]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(place, timeout=1).close()
+        except OSError:
+            time.sleep(0.5)
+        else:
+            return
+    pytest.fail(f"nothing listens at {place} after a minute")
+
+
 # Addresses
 
 
@@ -477,7 +527,6 @@ def test_a_wrong_cluster_is_a_wrong_use_of_the_command(
 ) -> None:
     """The command ends with code 2 and one line that says what was expected."""
     monkeypatch.chdir(tmp_path)
-    example = (ROOT / "src/opportune/example_study.toml").read_text(encoding="utf-8")
-    Path("my.toml").write_text(example, encoding="utf-8")
+    small_study()
     assert cli.run(["simulate", "my.toml", "--cluster", "host:8786"]) == 2
     assert "opportune: error: cluster is 'host:8786'; expected dask://HOST:PORT" in capsys.readouterr().err

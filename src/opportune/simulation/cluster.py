@@ -240,6 +240,9 @@ async def _greet(dask: Any, place: str) -> None:
 @contextmanager
 def _connect_ray(address: str, host: str, port: int) -> Iterator[None]:
     joblib, ray = _library("joblib", "joblib"), _library("ray", "Ray")
+    if port:
+        _library("grpc", "Ray's client")
+        _reach(address, host, port)
     if ray.is_initialized():
         raise InputError(
             f"cluster is {address!r}, but this process is connected to Ray already; "
@@ -247,8 +250,6 @@ def _connect_ray(address: str, host: str, port: int) -> Iterator[None]:
         )
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if port:
-        _library("grpc", "Ray's client")
-        _reach(address, host, port)
         try:
             with warnings.catch_warnings():  # Ray's own, that it could not connect: said below
                 warnings.filterwarnings("ignore", message="Ray Client connection", category=UserWarning)
