@@ -135,7 +135,6 @@ def test_transformation_that_is_infinite() -> None:
         Problem.from_formula("action + np.log(s)", contexts={"s": [0, 1]}, actions=2)
 
 
-@pytest.mark.xfail(reason="formula.design lets formulaic drop rows with NaN, which shifts all others")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_transformation_that_is_undefined() -> None:
     """A formula that gives NaN for some context is refused with the place."""

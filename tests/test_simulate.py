@@ -391,7 +391,6 @@ def test_no_policies() -> None:
         simulate(lively(1), [], horizon=10, replicates=1, seed=1)
 
 
-@pytest.mark.xfail(raises=AttributeError, reason="policies are asked for their names before they are looked at")
 @pytest.mark.parametrize("policies", [["PD2"], [naive_ucb(3), "PD2"], "PD2"], ids=["list", "second", "text"])
 def test_wrong_policies(policies: Any) -> None:
     """What is no policy is refused as such."""

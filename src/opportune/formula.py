@@ -1,6 +1,7 @@
 """Feature vectors from a formula, in the language that users of R and statsmodels know (library formulaic)."""
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequen
         matrix = _reduced(spec, frame)
     except (FormulaicError, KeyError, SyntaxError, ValueError, TypeError) as error:
         known = ", ".join([*variables, "action"])
-        raise InputError(f"formula {formula!r} cannot be used: {error}; its variables may be {known}") from None
+        raise InputError(f"formula {formula!r} cannot be used: {_plain(error)}; its variables may be {known}") from None
     return matrix.reshape(len(contexts), len(actions), -1)
 
 
@@ -51,9 +52,14 @@ def _reduced(spec: Formula, frame: pd.DataFrame) -> NDArray[np.float64]:
     is dropped here as well, as the paper's features do.
     """
     with_intercept = Formula("1 + " + " + ".join(str(term) for term in spec if str(term) not in {"0", "1"}))
-    matrix = with_intercept.get_model_matrix(frame)
+    matrix = with_intercept.get_model_matrix(frame, na_action="ignore")
     values = np.asarray(matrix, dtype=np.float64)
     keep = [i for i, name in enumerate(matrix.columns) if name != "Intercept"]
     if any(str(term) == "1" for term in spec):
         return values
     return values[:, keep]
+
+
+def _plain(error: Exception) -> str:
+    """An error's text without the colours that a terminal would show."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error))

@@ -16,7 +16,7 @@ from opportune._version import __version__
 from opportune.core.state import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
-from opportune.simulation.batch import LAYOUTS, Output, build_dataset, pack, policy_labels, streams_of
+from opportune.simulation.batch import LAYOUTS, Output, build_dataset, check_inputs, pack, policy_labels, streams_of
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
@@ -66,6 +66,7 @@ def simulate(
     replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     checks.choice("device", device, DEVICES)
+    check_inputs(world_list, policy_list)
     labels = policy_labels(policy_list)
     device = pick_device(device, policy_list)
     batch = pack(world_list, policy_list, horizon, device)
@@ -175,7 +176,7 @@ def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output,
         warnings.warn(
             f"interrupted: {done} of {replicates} replicates are finished and returned",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return done
 

@@ -43,8 +43,8 @@ def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
     return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
 
 
-def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
-    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
+def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
+    """Refuse what is not a world or a policy."""
     if not worlds:
         raise InputError("worlds is empty; expected at least one world")
     if not policies:
@@ -55,6 +55,10 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
     for world in worlds:
         if not isinstance(world, SimulatedWorld):
             raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
+
+
+def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
+    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
     layouts = [p.layout(**LAYOUTS[device]) for p in problems]
     if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:

@@ -134,15 +134,16 @@ def synthetic_worlds(
     agents are not told the probabilities.
     """
     checks.whole("n", n, least=1)
-    checks.whole("seed", seed, least=0)
+    checks.whole("seed", seed, least=0, most=2**64 - 1)
     checks.whole("contexts", contexts, least=2)
     checks.whole("actions", actions, least=2)
+    key = np.uint64(seed)  # also where it exceeds 2^63
     features = synthetic_features(contexts, actions)
     d = features.shape[2]
     worlds = []
     for i in range(n):
-        theta = np.array([draw(seed, i, j, PARAMETER) for j in range(d)])
-        weight = np.array([draw(seed, i, k, PROBABILITY) for k in range(contexts)])
+        theta = np.array([draw(key, i, j, PARAMETER) for j in range(d)])
+        weight = np.array([draw(key, i, k, PROBABILITY) for k in range(contexts)])
         probs = weight / weight.sum()
         best = (features @ theta).max(axis=1)
         problem = Problem(
