@@ -3,16 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
-from opportune.experiments.studies import compare, paper_policies, plus_minus, run_study, summary
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
+from opportune.experiments.studies import (
+    LOOKS,
+    compare,
+    draw_against,
+    paper_policies,
+    plus_minus,
+    run_study,
+    summary,
+)
+from opportune.plots import legend_outside, new_figure
 from opportune.worlds.linear import synthetic_worlds
 
 KEPT = ("regret", "final_regret", "final_realised", "spent", "reveals")
-LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}
 
 
 def config(quick: bool) -> Config:
@@ -86,20 +92,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6, height=3.8)
     rates = config["open_rates"]
     for axes, scale in zip(panels, ("range", "adaptive"), strict=True):
-        for policy, look in LOOKS.items():
-            entries = [numbers[f"{scale}-{r}"]["realised_regret"][policy] for r in rates]
-            mean = np.array([e["mean"] for e in entries])
-            half = np.array([e["half_width"] for e in entries])
-            axes.plot(
-                rates,
-                mean,
-                color=COLOURS[look],
-                linestyle=STYLES[look],
-                marker="o",
-                markersize=4,
-                label=policy,
-            )
-            axes.fill_between(rates, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
+        found = {p: [numbers[f"{scale}-{r}"]["realised_regret"][p] for r in rates] for p in LOOKS}
+        draw_against(axes, rates, found)
         axes.set(
             xlabel="share of steps at which the patient opens the app",
             ylabel=f"realised regret ({scale})",

@@ -8,14 +8,21 @@ import xarray as xr
 
 from opportune.core.rng import PARAMETER, PROBABILITY, draw
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
-from opportune.experiments.studies import compare, paper_policies, plus_minus, run_study, summary
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
+from opportune.experiments.studies import (
+    LOOKS,
+    compare,
+    draw_against,
+    paper_policies,
+    plus_minus,
+    run_study,
+    summary,
+)
+from opportune.plots import legend_outside, new_figure
 from opportune.problem import Problem, Visibility
 from opportune.worlds.linear import LinearWorld
 
 NAMES = ("first", "second", "third")
 LEVELS = (0.0, 1.5, 3.0)  # s = 1 + sum of the three variables runs from 1 to 10, as in the paper's study
-LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}
 
 
 def config(quick: bool) -> Config:
@@ -122,20 +129,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6, height=3.8)
     share = [m / len(NAMES) for m in config["reported"]]
     for axes, kind in zip(panels, ("regret", "realised_regret"), strict=True):
-        for policy, look in LOOKS.items():
-            entries = [numbers[f"reported-{m}"][kind][policy] for m in config["reported"]]
-            mean = np.array([e["mean"] for e in entries])
-            half = np.array([e["half_width"] for e in entries])
-            axes.plot(
-                share,
-                mean,
-                color=COLOURS[look],
-                linestyle=STYLES[look],
-                marker="o",
-                markersize=4,
-                label=policy,
-            )
-            axes.fill_between(share, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
+        found = {p: [numbers[f"reported-{m}"][kind][p] for m in config["reported"]] for p in LOOKS}
+        draw_against(axes, share, found)
         axes.set(xlabel="share of the context that must be reported", ylabel=kind.replace("_", " "))
         axes.set_xticks(share, [f"{m}/{len(NAMES)}" for m in config["reported"]])
     legend_outside(panels[0])

@@ -5,15 +5,18 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from opportune.experiments.base import Claim
 from opportune.metrics import Z95, realised_regret, regret, spend
+from opportune.plots import COLOURS, STYLES
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.simulation.api import simulate
 from opportune.worlds import SimulatedWorld
 
 SCALES = ("range", "adaptive")
+LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}  # places in plots.COLOURS and STYLES
 
 
 def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str = "plugin") -> list[Policy]:
@@ -104,6 +107,15 @@ def share_claim(sentence: str, comparisons: dict[str, dict[str, float]], least: 
         held=all(c["share"] >= least for c in comparisons.values()),
         evidence=f"{evidence} (called almost all from {100 * least:.0f}%)",
     )
+
+
+def draw_against(axes: Axes, x: Sequence[float], entries: dict[str, list[dict[str, float]]]) -> None:
+    """A line a policy of means against x, with a band for their 95% intervals."""
+    for policy, look in LOOKS.items():
+        mean = np.array([e["mean"] for e in entries[policy]])
+        half = np.array([e["half_width"] for e in entries[policy]])
+        axes.plot(x, mean, color=COLOURS[look], linestyle=STYLES[look], marker="o", markersize=4, label=policy)
+        axes.fill_between(x, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
 
 
 def plus_minus(entry: dict[str, float]) -> str:
