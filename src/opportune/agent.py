@@ -11,14 +11,14 @@ import numpy as np
 from opportune import checks
 from opportune._version import __version__
 from opportune.core import live
+from opportune.core.flat import aligned
 from opportune.core.rng import COIN, TREATMENT, draw
 from opportune.core.state import NUDGES, PURSE_SIZE, SPENT
-from opportune.core.step import begin
 from opportune.errors import InputError, StateError
 from opportune.policy import Policy, rule_for
 from opportune.problem import Problem
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,12 @@ class Agent:
         self._budget = rule.budget
         self._hard = rule.hard
         self._treats_at_random = type(policy.recommender).__name__ == "RandomAction"
-        self._s = np.zeros(self._at.size)
+        self._s = aligned(self._at.size)
         self._purse = np.zeros(PURSE_SIZE)
         self._out = np.zeros(live.OUT_SIZE)
         self._waiting: tuple[int, int, bool] | None = None  # context, action, revealed of a decided step
         self._cells = problem.cell_of.tolist()
-        begin(self._places, self._facts, self._s, self._purse)
+        live.begin_live(self._places, self._facts, self._s, self._purse)
 
     @property
     def budget_left(self) -> float:

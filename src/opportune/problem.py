@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.state import KNOWN, OPTIMISTIC, PLUGIN, Layout, layout
+from opportune.core.state import KNOWN, OPTIMISTIC, PLUGIN, Layout, laid_out, layout
 from opportune.errors import InputError
 
 Visibility = Literal["public", "sensed", "reported"]
@@ -107,6 +107,11 @@ class Problem:
         return bool(self.senses < self.contexts)
 
     @cached_property
+    def support(self) -> int:
+        """The most nonzero numbers that any action's features have, over all contexts together."""
+        return int((self.features != 0.0).any(axis=0).sum(axis=1).max())
+
+    @cached_property
     def least_distance(self) -> float:
         """Dmin: the least ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions."""
         least = math.inf
@@ -141,13 +146,13 @@ class Problem:
         places = np.unravel_index(index, sizes)
         return {name: v[int(i)] for (name, v), i in zip(self.variables.items(), places, strict=True)}
 
-    def layout(self, *, optimistic: bool = False, table: bool = True, lanes: int = 16) -> Layout:
-        """Where the compiled step functions find things."""
+    def layout(self, *, optimistic: bool = False, **form: Any) -> Layout:
+        """Where the compiled step functions find things; `form` is what suits a device: table, lanes, support."""
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
             d=self.d, actions=self.actions, contexts=self.contexts, cells=self.cells,
             senses=self.senses if self.reported else 0,
-            probabilities=unknown if self.context_probs is None else KNOWN, table=table, lanes=lanes,
+            probabilities=unknown if self.context_probs is None else KNOWN, **form,
         )  # fmt: skip
 
     def facts(self, at: Layout, horizon: int) -> Floats:
@@ -162,19 +167,24 @@ class Problem:
             self.noise_sd, self.regularisation, math.sqrt(self.regularisation) * self.theta_bound,
             2.0 * math.log(1.0 / self.delta), self.delta, horizon,
         ]  # fmt: skip
-        columns = np.zeros((self.d, at.table))
+        facts = laid_out(
+            at.facts_size,
+            [
+                (0, head), (at.rows, rows.ravel()), (at.cell_of, self.cell_of), (at.sense_of, self.sense_of),
+                (at.start, means.ravel()), (at.hidden, np.ones(self.d)),
+            ],
+        )  # fmt: skip
+        if known:
+            blind = means[: self.cells]
+            distance = np.linalg.norm(blind[:, :, None] - blind[:, None, :], axis=-1)
+            facts[at.distance :][: distance.size] = distance.ravel()
         if at.table:
-            columns[:, : len(rows)] = rows.T
-        parts = [
-            head,
-            rows.ravel(),
-            columns.ravel(),
-            self.cell_of,
-            self.sense_of,
-            means.ravel(),
-            np.ones(self.d),
-        ]
-        return np.concatenate(parts)
+            facts[at.columns :][: self.d * at.table].reshape(self.d, at.table)[:, : len(rows)] = rows.T
+        if at.support:
+            places = np.sort(np.argsort(rows == 0.0, axis=1, kind="stable")[:, : at.support], axis=1)
+            lists = np.concatenate([places, np.take_along_axis(rows, places, axis=1)], axis=1)
+            facts[at.lists :][: rows.size].reshape(rows.shape)[:, : 2 * at.support] = lists
+        return facts
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""

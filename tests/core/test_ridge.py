@@ -34,7 +34,7 @@ def observe_rows(at, facts, s, rows, counts, totals):  # type: ignore[no-untyped
 
 @njit
 def score_row(at, facts, s, row):  # type: ignore[no-untyped-def]
-    return score(at, s, at[L.THETA], at[L.COV], s[at[L.RADIUS]], facts, at[L.ROWS] + row * at[L.D])
+    return score(at, s, at[L.THETA], at[L.COV], s[at[L.RADIUS]], 0, facts, at[L.ROWS] + row * at[L.D])
 
 
 @njit
@@ -58,8 +58,8 @@ def largest(at, s, first, last):  # type: ignore[no-untyped-def]
 class Learner:
     """The compiled learner on a problem's rows, and the same observations for a fresh solve."""
 
-    def __init__(self, problem: Problem, *, table: bool = True) -> None:
-        layout = problem.layout(table=table)
+    def __init__(self, problem: Problem, **form: Any) -> None:
+        layout = problem.layout(**form)
         self.problem = problem
         self.at: Ints = np.array(layout)
         self.facts = problem.facts(layout, 300)
@@ -234,6 +234,35 @@ def test_scores_on_the_spot_equal_kept_ones() -> None:
         for learner in (kept, spot):
             top, action = best_in_block(learner.at, learner.facts, learner.s, context)
             assert (top, action) == (pytest.approx(scores.max(), rel=1e-11), scores.argmax())
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_listed_rows_learn_and_score_as_whole_ones(known: bool) -> None:
+    """Where rows are listed by what is not zero in them, what is learned and every score are the same."""
+    problem = synthetic_worlds(1, seed=3, known=known)[0].problem
+    rng = np.random.default_rng(15)
+    shown, rewards = rng.integers(0, 50, size=60), rng.normal(size=60)
+    whole, listed = Learner(problem, table=False), Learner(problem, table=False, support=problem.support)
+    assert (whole.at[L.SUPPORT], listed.at[L.SUPPORT]) == (0, 3)
+    for learner in (whole, listed):
+        learner.observe(shown, rewards)
+    np.testing.assert_array_equal(listed.theta, whole.theta)
+    np.testing.assert_array_equal(listed.cov, whole.cov)
+    for context in range(problem.contexts + (problem.cells if known else 0)):
+        scores = [best_in_block(x.at, x.facts, x.s, context) for x in (whole, listed)]
+        assert scores[1] == pytest.approx(scores[0], rel=1e-13)
+
+
+def test_rows_without_many_zeros_are_not_listed() -> None:
+    """Lists take two numbers for each one that is not zero, and pay only where most are."""
+    rng = np.random.default_rng(16)
+    dense = random_problem(rng, contexts=5, actions=3, d=4)
+    assert dense.support == 4
+    assert dense.layout(support=4).support == 0
+    features = rng.normal(size=(5, 3, 4)) * [1.0, 0.0, 1.0, 0.0]
+    sparse = Problem(features, rng.dirichlet(np.ones(5)), noise_sd=0.3, theta_bound=2.0)
+    assert sparse.support == 2
+    assert sparse.layout(support=2).support == 2
 
 
 def test_largest_score_in_the_table() -> None:

@@ -8,8 +8,8 @@
 squared widths are kept up to date with the same rank-one step, O(d) a row instead of O(d^2).
 
 Feature vectors are given as an array and the place in it where they begin. Places are turned into unsigned numbers
-before a loop: a signed index may be negative, and checking that at every step would keep loops from running in
-vector registers.
+before a loop: a signed index may be negative, and an array would check that at every step. Long rows are walked
+through in lanes (core.lanes).
 """
 
 import math
@@ -19,6 +19,7 @@ from numba import njit
 
 from opportune.core import state as L  # noqa: N812  (at[L.THETA]: where theta lies)
 from opportune.core.compiled import inner_function, step_function
+from opportune.core.lanes import fma, load, spread, store
 from opportune.core.state import CONFIDENCE, NOISE, PRIOR, REGULARISATION, TIE
 
 _u = np.uint64
@@ -27,8 +28,9 @@ _u = np.uint64
 @step_function
 def reset(at, facts, s):  # type: ignore[no-untyped-def]
     """Knowledge before any data: theta = 0, V = lam I."""
+    for j in range(at[L.STRIDE]):
+        s[at[L.THETA] + j] = 0.0
     for i in range(at[L.D]):
-        s[at[L.THETA] + i] = 0.0
         for j in range(at[L.STRIDE]):
             s[at[L.COV] + i * at[L.STRIDE] + j] = 0.0
         s[at[L.COV] + i * at[L.STRIDE] + i] = 1.0 / facts[REGULARISATION]
@@ -49,6 +51,46 @@ def set_radius(at, facts, s):  # type: ignore[no-untyped-def]
 
 
 @inner_function
+def nonzeros(at, support):  # type: ignore[no-untyped-def]
+    """How many of a feature vector's numbers have to be looked at: those listed, if any are, or all."""
+    return support if support > 0 else at[L.D]
+
+
+@inner_function
+def nonzero(at, support, source, x, p):  # type: ignore[no-untyped-def]
+    """The p-th of them: its place in the vector at source[x:], and the number."""
+    if support > 0:
+        listed = x + _u(at[L.LISTS] - at[L.ROWS] + p)
+        return _u(source[listed]), source[listed + _u(support)]
+    return _u(p), source[x + _u(p)]
+
+
+@inner_function
+def multiply(at, s, source, x):  # type: ignore[no-untyped-def]
+    """Write w = V^-1 x to s[w:]."""
+    lanes, stride, cov, w = _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
+    for i in range(_u(0), stride, lanes):
+        wi = spread(0.0)
+        for p in range(nonzeros(at, at[L.SUPPORT])):
+            j, xj = nonzero(at, at[L.SUPPORT], source, x, p)
+            # cov is symmetric: its rows are its columns, and with one lane there is only the upper triangle
+            place = j * stride + i if at[L.LANES] > 1 else min(i, j) * stride + max(i, j)
+            wi = fma(spread(xj), load(s, cov + place), wi)
+        store(s, w + i, wi)
+
+
+@inner_function
+def deflate(at, s, shrink):  # type: ignore[no-untyped-def]
+    """V^-1 += shrink w w'; with one lane the upper triangle alone, which halves what a GPU must keep at hand."""
+    d, lanes, stride, cov, w = _u(at[L.D]), _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
+    for j in range(d):
+        row = cov + j * stride
+        factor = spread(shrink * s[w + j])
+        for i in range(_u(0) if at[L.LANES] > 1 else j, stride, lanes):
+            store(s, row + i, fma(factor, load(s, w + i), load(s, row + i)))
+
+
+@inner_function
 def observe(at, facts, s, source, place, count, total):  # type: ignore[no-untyped-def]
     """Learn from `count` observations of the feature vector x at source[place:] whose rewards sum to `total`.
 
@@ -56,64 +98,54 @@ def observe(at, facts, s, source, place, count, total):  # type: ignore[no-untyp
     theta += w err f, V^-1 -= count f w w', ln det V += ln(1 + count q), and for each row j of the table, with
     c_j = x_j'w, mean_j += c_j err f, width2_j -= c_j^2 count f.
     """
-    d, stride, rows, x = _u(at[L.D]), _u(at[L.STRIDE]), _u(at[L.TABLE]), _u(place)
-    theta, cov, w = _u(at[L.THETA]), _u(at[L.COV]), _u(at[L.W])
-    mean, width2, cross, columns = _u(at[L.MEAN]), _u(at[L.WIDTH2]), _u(at[L.CROSS]), _u(at[L.COLUMNS])
-    for i in range(stride):
-        s[w + i] = 0.0
-    for j in range(d):  # cov is symmetric: adding up its rows walks through memory in order
-        xj = source[x + j]
-        if xj != 0.0:
-            for i in range(stride):
-                s[w + i] += s[cov + j * stride + i] * xj
+    d, lanes, stride, rows, x = _u(at[L.D]), _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.TABLE]), _u(place)
+    theta, w = _u(at[L.THETA]), _u(at[L.W])
+    mean, width2, columns = _u(at[L.MEAN]), _u(at[L.WIDTH2]), _u(at[L.COLUMNS])
+    multiply(at, s, source, x)
     q = 0.0
     fit = 0.0
-    for i in range(d):
-        q += source[x + i] * s[w + i]
-        fit += source[x + i] * s[theta + i]
+    for p in range(nonzeros(at, at[L.SUPPORT])):
+        i, xi = nonzero(at, at[L.SUPPORT], source, x, p)
+        q += xi * s[w + i]
+        fit += xi * s[theta + i]
     f = 1.0 / (1.0 + count * q)
-    step = (total - count * fit) * f
-    shrink = count * f
-    for i in range(d):
-        wi = s[w + i]
-        s[theta + i] += wi * step
-        fwi = shrink * wi
-        for j in range(stride):
-            s[cov + i * stride + j] -= fwi * s[w + j]
-    for j in range(rows):
-        s[cross + j] = 0.0
-    by_three = d // _u(3) * _u(3)
-    for i in range(_u(0), by_three, _u(3)):  # three columns at a time, so that cross is walked through less often
-        w0, w1, w2 = s[w + i], s[w + i + _u(1)], s[w + i + _u(2)]
-        c0 = columns + i * rows
-        c1 = c0 + rows
-        c2 = c1 + rows
-        for j in range(rows):
-            s[cross + j] += facts[c0 + j] * w0 + facts[c1 + j] * w1 + facts[c2 + j] * w2
-    for i in range(by_three, d):
-        wi = s[w + i]
-        for j in range(rows):
-            s[cross + j] += facts[columns + i * rows + j] * wi
-    for j in range(rows):
-        c = s[cross + j]
-        s[mean + j] += c * step
-        s[width2 + j] -= c * c * shrink
+    step = spread((total - count * fit) * f)
+    shrink = -count * f
+    for i in range(_u(0), stride, lanes):
+        store(s, theta + i, fma(load(s, w + i), step, load(s, theta + i)))
+    deflate(at, s, shrink)
+    for j in range(_u(0), rows, lanes + lanes):  # two at a time, so that one can be worked on while the other waits
+        k = j + lanes
+        cj = spread(0.0)
+        ck = spread(0.0)
+        for i in range(d):
+            wi = spread(s[w + i])
+            cj = fma(wi, load(facts, columns + i * rows + j), cj)
+            ck = fma(wi, load(facts, columns + i * rows + k), ck)
+        store(s, mean + j, fma(cj, step, load(s, mean + j)))
+        store(s, mean + k, fma(ck, step, load(s, mean + k)))
+        store(s, width2 + j, fma(fma(cj, spread(shrink), spread(0.0)), cj, load(s, width2 + j)))
+        store(s, width2 + k, fma(fma(ck, spread(shrink), spread(0.0)), ck, load(s, width2 + k)))
     s[at[L.LOG_DET]] += math.log1p(count * q)
 
 
 @step_function
-def score(at, s, theta, cov, radius, source, place):  # type: ignore[no-untyped-def]
-    """ucb(x) of the feature vector at source[place:], computed from the estimates at s[theta:] and s[cov:]."""
-    d, stride, x, t, c = _u(at[L.D]), _u(at[L.STRIDE]), _u(place), _u(theta), _u(cov)
+def score(at, s, theta, cov, radius, support, source, place):  # type: ignore[no-untyped-def]
+    """ucb(x) of the feature vector at source[place:], computed from the estimates at s[theta:] and s[cov:].
+
+    `support` is the layout's if the vector is one of its rows, else 0.
+    """
+    stride, x, t, c = _u(at[L.STRIDE]), _u(place), _u(theta), _u(cov)
     fit = 0.0
     width2 = 0.0
-    for i in range(d):
-        xi = source[x + i]
-        if xi != 0.0:  # feature vectors have many zeros, and cov is symmetric: its upper triangle is enough
+    for p in range(nonzeros(at, support)):
+        i, xi = nonzero(at, support, source, x, p)
+        if xi != 0.0:
             fit += xi * s[t + i]
-            above = 0.0
-            for j in range(i + _u(1), d):
-                above += s[c + i * stride + j] * source[x + j]
+            above = 0.0  # cov is symmetric: its upper triangle is enough
+            for r in range(p + 1, nonzeros(at, support)):
+                j, xj = nonzero(at, support, source, x, r)
+                above += s[c + i * stride + j] * xj
             width2 += xi * (xi * s[c + i * stride + i] + 2.0 * above)
     return fit + radius * math.sqrt(max(width2, 0.0))
 

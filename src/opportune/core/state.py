@@ -8,8 +8,13 @@ Feature vectors come in blocks of A, an action each. Block k of `rows` is contex
 there follow one block for each public cell (blind features) and, with reported variables, one for each sensed cell.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH = 8  # numbers in a vector register of a CPU
 TIE = 1e-12  # values this close count as equal, so that every compile target agrees
 
 # How the context distribution is known.
@@ -86,19 +91,23 @@ class Layout(NamedTuple):
     probabilities: int  # KNOWN, PLUGIN, OPTIMISTIC
     table: int  # rows whose scores are kept incrementally, padded; 0: scores are computed on the spot
     stride: int  # from one row of cov to the next: d, padded
+    lanes: int  # numbers that rows are walked through at a time
+    support: int  # the most nonzero numbers in any row, where rows are listed by them; else 0
     counted: int  # cells with running means
 
     # facts
     rows: int  # [blocks, A, d]
+    lists: int  # [blocks, A, d]: the places of each row's nonzero numbers, then these numbers, where they are listed
     columns: int  # [d, table]
     cell_of: int  # [K]: the public cell of a context
     sense_of: int  # [K]: the sensed cell of a context
     start: int  # [cells + senses, A, d]: blind features before anything was counted (or for good, if known)
+    distance: int  # [cells, A, A]: how far apart two actions' blind features are, if they are rows
     hidden: int  # [d]: 1 where a coordinate is not public, contexts not finite
     facts_size: int
 
     # state that must be kept
-    theta: int  # [d]
+    theta: int  # [stride]
     cov: int  # [d, stride], V^-1
     mean: int  # [table]
     width2: int  # [table]
@@ -123,7 +132,6 @@ class Layout(NamedTuple):
     corner: int  # [corners, d]: features that bound what could be sensed now
     blind: int  # [A, d]
     w: int  # [stride]
-    cross: int  # [table]
     ucb: int  # [A]
     # scratch of the optimistic search
     lower: int  # [K]
@@ -137,49 +145,54 @@ class Layout(NamedTuple):
 
 # The places of a layout's entries: `at[THETA]` is where theta begins. In the order of `Layout`.
 (
-    D, ACTIONS, CONTEXTS, CELLS, SENSES, CORNERS, PROBABILITIES, TABLE, STRIDE, COUNTED, ROWS, COLUMNS, CELL_OF,
-    SENSE_OF, START, HIDDEN, FACTS_SIZE, THETA, COV, MEAN, WIDTH2, LOG_DET, RADIUS, OLD_RADIUS, STALE, CELL_SUM,
-    CELL_COUNT, COUNTS, PENDING_COUNT, PENDING_TOTAL, PENDING_SEEN, OLD_THETA, OLD_COV, OLD_SUM, OLD_COUNT,
-    KEPT_SIZE, X, CORNER, BLIND, W, CROSS, UCB, LOWER, UPPER, FLAT, MIXTURE, GRAM, WORK, SIZE,
-) = range(49)  # fmt: skip
+    D, ACTIONS, CONTEXTS, CELLS, SENSES, CORNERS, PROBABILITIES, TABLE, STRIDE, LANES, SUPPORT, COUNTED, ROWS,
+    LISTS, COLUMNS, CELL_OF, SENSE_OF, START, DISTANCE, HIDDEN, FACTS_SIZE, THETA, COV, MEAN, WIDTH2, LOG_DET,
+    RADIUS, OLD_RADIUS, STALE, CELL_SUM, CELL_COUNT, COUNTS, PENDING_COUNT, PENDING_TOTAL, PENDING_SEEN,
+    OLD_THETA, OLD_COV, OLD_SUM, OLD_COUNT, KEPT_SIZE, X, CORNER, BLIND, W, UCB, LOWER, UPPER, FLAT, MIXTURE,
+    GRAM, WORK, SIZE,
+) = range(52)  # fmt: skip
 
 
 def layout(
     *, d: int, actions: int, contexts: int, cells: int, senses: int = 0, corners: int = 0,
-    probabilities: int = KNOWN, table: bool = True, lanes: int = 16,
+    probabilities: int = KNOWN, table: bool = True, lanes: int = WIDTH, support: int = 0,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
-    Rows that loops run along are padded with zeros to a multiple of `lanes`, so that on the CPU no loop ends in a
-    remainder that has to be done one by one.
+    Rows that loops run along are padded with zeros to a multiple of `lanes` and begin at one (the table, of which
+    two stretches are worked on together, at a multiple of two). Rows with at most `support` nonzero numbers are
+    listed by these if that is at most half of them.
     """
     finite = contexts > 0
     block = actions * d
     known = probabilities == KNOWN
     blocks = contexts + (cells + senses if known and finite else 0)
-    tabled = _padded(blocks * actions, lanes) if table and finite else 0
+    tabled = _padded(blocks * actions, 2 * lanes) if table and finite else 0
     stride = _padded(d, lanes)
+    listed = support if finite and 2 * support <= d else 0
     counted = 0 if known else cells + senses
     pending = contexts if senses else 0
     old = 0 if finite else 1
     searched = contexts if probabilities == OPTIMISTIC else 0
 
-    facts = _Cursor(FACTS_HEAD)
-    s = _Cursor(0)
+    facts = _Cursor(FACTS_HEAD, lanes)
+    s = _Cursor(0, lanes)
     return Layout(
         d=d, actions=actions, contexts=contexts, cells=cells, senses=senses, corners=corners,
-        probabilities=probabilities, table=tabled, stride=stride, counted=counted,
+        probabilities=probabilities, table=tabled, stride=stride, lanes=lanes, support=listed, counted=counted,
         rows=facts.take(blocks * block),
-        columns=facts.take(d * tabled),
+        lists=facts.take(blocks * block if listed else 0),
+        columns=facts.take_row(d * tabled),
         cell_of=facts.take(contexts),
         sense_of=facts.take(contexts),
         start=facts.take((cells + senses) * block),
+        distance=facts.take(cells * actions * actions if known and finite else 0),
         hidden=facts.take(d),
-        facts_size=facts.at,
-        theta=s.take(d),
-        cov=s.take(d * stride),
-        mean=s.take(tabled),
-        width2=s.take(tabled),
+        facts_size=facts.take_row(0),
+        theta=s.take_row(stride),
+        cov=s.take_row(d * stride),
+        mean=s.take_row(tabled),
+        width2=s.take_row(tabled),
         log_det=s.take(1),
         radius=s.take(1),
         old_radius=s.take(1),
@@ -198,8 +211,7 @@ def layout(
         x=s.take(old * block),
         corner=s.take(corners * d),
         blind=s.take(0 if known and finite else block),
-        w=s.take(stride),
-        cross=s.take(tabled),
+        w=s.take_row(stride),
         ucb=s.take(actions),
         lower=s.take(searched),
         upper=s.take(searched),
@@ -207,8 +219,16 @@ def layout(
         mixture=s.take(actions * searched),
         gram=s.take(searched * searched),
         work=s.take((SEARCH_ROWS + 2 * searched) * searched),
-        size=s.at,
+        size=s.take_row(0),
     )  # fmt: skip
+
+
+def laid_out(size: int, parts: Iterable[tuple[int, Sequence[float] | NDArray[Any]]]) -> NDArray[np.float64]:
+    """A flat array of zeros with each of the parts (place, numbers) put in its place."""
+    array = np.zeros(size)
+    for place, numbers in parts:
+        array[place : place + len(numbers)] = numbers
+    return array
 
 
 def _padded(size: int, lanes: int) -> int:
@@ -218,10 +238,16 @@ def _padded(size: int, lanes: int) -> int:
 class _Cursor:
     """Hands out consecutive stretches of a flat array."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, lanes: int) -> None:
         self.at = at
+        self.lanes = lanes
 
     def take(self, size: int) -> int:
         begin = self.at
         self.at += size
         return begin
+
+    def take_row(self, size: int) -> int:
+        """A stretch that begins where a vector may."""
+        self.at = _padded(self.at, self.lanes)
+        return self.take(size)

@@ -16,7 +16,7 @@ from opportune.core.compiled import driver_function, inner_function, step_functi
 from opportune.core.optimistic import bernstein_box, optimistic, work_rows
 from opportune.core.reveal import LEARNING_PRIMAL_DUAL, PRIMAL_DUAL, next_price, reveal_probability
 from opportune.core.ridge import best, largest_in_table, observe, reset, score, set_radius
-from opportune.core.state import ADAPTIVE, KNOWN, OPTIMISTIC, RANDOM, TIE, Proposal
+from opportune.core.state import ADAPTIVE, KNOWN, OPTIMISTIC, PURSE_SIZE, RANDOM, TIE, Proposal
 
 LEAST_SCALE = 1e-12
 
@@ -25,21 +25,22 @@ LEAST_SCALE = 1e-12
 def score_block(at, facts, s, block):  # type: ignore[no-untyped-def]
     """Write the revealer's ucb of each action in a block of feature rows to s[ucb:]."""
     radius = s[at[L.RADIUS]]
-    first = block * at[L.ACTIONS]
-    for a in range(at[L.ACTIONS]):
-        if at[L.TABLE] > 0:
-            width2 = max(s[at[L.WIDTH2] + first + a], 0.0)
-            s[at[L.UCB] + a] = s[at[L.MEAN] + first + a] + radius * math.sqrt(width2)
-        else:
-            place = at[L.ROWS] + (first + a) * at[L.D]
-            s[at[L.UCB] + a] = score(at, s, at[L.THETA], at[L.COV], radius, facts, place)
+    ucb, first = at[L.UCB], block * at[L.ACTIONS]
+    if at[L.TABLE] > 0:
+        mean, width2 = at[L.MEAN] + first, at[L.WIDTH2] + first
+        for a in range(at[L.ACTIONS]):
+            s[ucb + a] = s[mean + a] + radius * math.sqrt(max(s[width2 + a], 0.0))
+    else:
+        rows = at[L.ROWS] + first * at[L.D]
+        for a in range(at[L.ACTIONS]):
+            s[ucb + a] = score(at, s, at[L.THETA], at[L.COV], radius, at[L.SUPPORT], facts, rows + a * at[L.D])
 
 
 @step_function
 def score_moment(at, s, features, theta, cov, radius):  # type: ignore[no-untyped-def]
     """The same for feature vectors that lie in the state at s[features:], under the estimates given."""
     for a in range(at[L.ACTIONS]):
-        s[at[L.UCB] + a] = score(at, s, theta, cov, radius, s, features + a * at[L.D])
+        s[at[L.UCB] + a] = score(at, s, theta, cov, radius, 0, s, features + a * at[L.D])
 
 
 @step_function
@@ -161,7 +162,7 @@ def largest_sensed(at, facts, s):  # type: ignore[no-untyped-def]
     if at[L.CONTEXTS] == 0:
         for i in range(at[L.CORNERS]):
             place = at[L.CORNER] + i * at[L.D]
-            top = max(top, score(at, s, at[L.THETA], at[L.COV], s[at[L.RADIUS]], s, place))
+            top = max(top, score(at, s, at[L.THETA], at[L.COV], s[at[L.RADIUS]], 0, s, place))
     elif at[L.SENSES] > 0:
         for q in range(at[L.SENSES]):
             score_sense(at, facts, s, q)
@@ -188,13 +189,11 @@ def find_stale(at, facts, s, cell):  # type: ignore[no-untyped-def]
 @step_function
 def blind_distance(at, facts, s, cell, action, other):  # type: ignore[no-untyped-def]
     """The disagreement n = ||bar(z, action) - bar(z, other)|| by the revealer's blind features."""
+    if at[L.CONTEXTS] > 0 and at[L.PROBABILITIES] == KNOWN:
+        return facts[at[L.DISTANCE] + (cell * at[L.ACTIONS] + action) * at[L.ACTIONS] + other]
     total = 0.0
     for i in range(at[L.D]):
-        if at[L.CONTEXTS] > 0 and at[L.PROBABILITIES] == KNOWN:
-            first = at[L.ROWS] + (at[L.CONTEXTS] + cell) * at[L.ACTIONS] * at[L.D] + i
-            difference = facts[first + action * at[L.D]] - facts[first + other * at[L.D]]
-        else:
-            difference = s[at[L.BLIND] + action * at[L.D] + i] - s[at[L.BLIND] + other * at[L.D] + i]
+        difference = s[at[L.BLIND] + action * at[L.D] + i] - s[at[L.BLIND] + other * at[L.D] + i]
         total += difference * difference
     return math.sqrt(total)
 
@@ -221,11 +220,11 @@ def take_over(at, facts, s):  # type: ignore[no-untyped-def]
 @driver_function
 def begin(at, facts, s, purse):  # type: ignore[no-untyped-def]
     """Start a run: no data, nothing spent, both agents alike."""
-    for i in range(purse.shape[0]):
+    for i in range(PURSE_SIZE):
         purse[i] = 0.0
-    for i in range(s.shape[0]):
-        s[i] = 0.0
     reset(at, facts, s)
+    for i in range(at[L.OLD_RADIUS], at[L.SIZE]):
+        s[i] = 0.0
     take_over(at, facts, s)
 
 

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,7 @@ from opportune._version import __version__
 from opportune.core.state import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
-from opportune.simulation.batch import LAYOUTS, Output, build_dataset, check_inputs, pack, policy_labels, streams_of
+from opportune.simulation.batch import Output, build_dataset, check_inputs, layout_form, pack, policy_labels, streams_of
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
@@ -74,8 +74,7 @@ def simulate(
     output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
     finished = _run(
         batch,
-        world_list[0].informed_problem(),
-        policy_list,
+        _groups(policy_list, world_list, device),
         output,
         horizon=horizon,
         seed=seed,
@@ -154,11 +153,10 @@ def pick_device(device: str, policies: Sequence[Policy]) -> str:
     return "cuda"
 
 
-def _run(batch: Batch, problem: Any, policies: Sequence[Policy], output: Output, *, horizon: int, seed: int,
-         progress: bool, device: str) -> int:  # fmt: skip
+def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, seed: int, progress: bool,
+         device: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
     replicates = output.totals.shape[0]
-    groups = _groups(policies, problem, device)
     workers = chosen_workers()
     run = _run_on_gpu if device == "cuda" else _run_here if workers.backend is None else _run_elsewhere
     pieces = _pieces(output, horizon, sent=device == "cpu" and workers.backend is not None)
@@ -234,13 +232,14 @@ def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, pieces: list[
     yield replicates
 
 
-def _groups(policies: Sequence[Policy], problem: Any, device: str) -> list[Group]:
+def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], device: str) -> list[Group]:
     """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
+    problem, form = worlds[0].informed_problem(), layout_form(worlds, device)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for i, policy in enumerate(policies):
         groups.setdefault((policy.optimistic, policy.shared), []).append(i)
     return [
-        (problem.layout(optimistic=optimistic, **LAYOUTS[device]), np.array(chosen, dtype=np.int64), shared)
+        (problem.layout(optimistic=optimistic, **form), np.array(chosen, dtype=np.int64), shared)
         for (optimistic, shared), chosen in groups.items()
     ]
 

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from opportune.core.flat import aligned
 from opportune.errors import InputError
 from opportune.policy import LinUCB, Policy, rule_for
 from opportune.results import label_dataset
@@ -14,8 +15,6 @@ from opportune.simulation.loop import MARKS, NUMBERS, TOTALS, Batch
 from opportune.worlds import LinearWorld, SimulatedWorld
 from opportune.worlds.arrivals import context_counts
 
-# The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, they do not.
-LAYOUTS: dict[str, dict[str, Any]] = {"cpu": {}, "cuda": {"table": False, "lanes": 1}}
 TOTAL_NAMES = (
     "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
 )  # fmt: skip
@@ -52,15 +51,27 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
     for policy in policies:
         if not isinstance(policy, Policy):
             raise InputError(f"policies holds {type(policy).__name__}; expected Policy, such as pd2_ucb(budget=10)")
-    for world in worlds:
+    for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld):
             raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
+
+
+def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
+    """The form of layout that suits a device, as Problem.layout takes it.
+
+    The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
+    compute scores on the spot, by the features that are not zero.
+    """
+    if device == "cpu":
+        return {}
+    return {"table": False, "lanes": 1, "support": max(w.informed_problem().support for w in worlds)}
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
-    layouts = [p.layout(**LAYOUTS[device]) for p in problems]
+    form = layout_form(worlds, device)
+    layouts = [p.layout(**form) for p in problems]
     if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
@@ -70,8 +81,11 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         [tuple(map(float, rule_for(p, problem, horizon=horizon, participants=len(worlds)))) for problem in problems]
         for p in policies
     ]
+    facts = aligned(len(problems), layouts[0].facts_size)
+    for row, problem in zip(facts, problems, strict=True):
+        row[:] = problem.facts(layouts[0], horizon)
     return Batch(
-        facts=np.stack([p.facts(at, horizon) for p, at in zip(problems, layouts, strict=True)]),
+        facts=facts,
         worlds=np.stack([w.numbers() for w in worlds]),
         rules=np.array(rules),
         kind=worlds[0].kind,

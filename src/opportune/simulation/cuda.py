@@ -11,6 +11,7 @@ import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
+from opportune.core import lanes
 from opportune.core.state import PRICE, PURSE_SIZE, Layout
 from opportune.core.step import begin
 from opportune.errors import InputError
@@ -29,6 +30,18 @@ from opportune.worlds.step import start
 
 THREADS = 256
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
+
+
+def _take_as_written(function: Any) -> None:
+    """Tell the GPU's compiler that a function means what is written in it: a thread is one lane."""
+    from numba.cuda.extending import overload  # noqa: PLC0415  (the simulator has none, and needs none)
+
+    overload(function)(functools.wraps(function)(lambda *_: function))
+
+
+if not config.ENABLE_CUDASIM:
+    for _function in (lanes.load, lanes.store, lanes.spread, lanes.fma):
+        _take_as_written(_function)
 
 
 def available() -> bool:
@@ -71,16 +84,14 @@ def build(at: Layout, kind: int, history_size: int, traced: bool) -> Any:
             q = i // (replicates * n_worlds)
             for j in range(TOTALS):
                 sums[j] = 0.0
-            begin(places, facts[w], s, purse)
-            start(kind, worlds[w], history)
+            world, known, rule, stream = worlds[w], facts[w], rules[policies[q], w], streams[r, w]
+            begin(places, known, s, purse)
+            start(kind, world, history)
             for t in range(horizon):
-                run_step(
-                    kind, worlds[w], places, facts[w], rules[policies[q], w], s, history, purse,
-                    seed, streams[r, w], t + 1, out,
-                )  # fmt: skip
+                run_step(kind, world, places, known, rule, s, history, purse, seed, stream, t + 1, out)
                 add_up(out, sums)
                 if traced:
-                    write_down(out, t, numbers[r, q, w], marks[r, q, w])
+                    write_down(out, t, horizon, numbers[r, q, w], marks[r, q, w])
             sums[FINAL_PRICE] = purse[PRICE]
             for j in range(TOTALS):
                 totals[r, q, w, j] = sums[j]
@@ -103,8 +114,8 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], seed: int, 
         shape = (last - first, policies.size, n_worlds)
         traced = numbers.shape[-1]
         device_totals = cuda.device_array((*shape, TOTALS), np.float64)
-        device_numbers = cuda.device_array((*shape, len(NUMBERS), traced), np.float64)
-        device_marks = cuda.device_array((*shape, len(MARKS), traced), np.int16)
+        device_numbers = cuda.device_array((*shape, len(NUMBERS) * traced), np.float64)
+        device_marks = cuda.device_array((*shape, len(MARKS) * traced), np.int16)
         blocks = -(-(last - first) * per_replicate // THREADS)
         kernel[blocks, THREADS](
             facts, worlds, rules, chosen, np.uint64(seed), cuda.to_device(streams[first:last]), horizon,
@@ -112,8 +123,8 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], seed: int, 
         )  # fmt: skip
         totals[first:last] = device_totals.copy_to_host()
         if traced:
-            numbers[first:last] = device_numbers.copy_to_host()
-            marks[first:last] = device_marks.copy_to_host()
+            numbers[first:last] = device_numbers.copy_to_host().reshape(numbers[first:last].shape)
+            marks[first:last] = device_marks.copy_to_host().reshape(marks[first:last].shape)
 
 
 def _replicates_at_once(per_replicate: int, traced: int) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opportune.core import rng
 from opportune.core.compiled import driver_function
-from opportune.core.rng import COIN, draw
+from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
 from opportune.core.state import RANDOM, TREATMENT
 from opportune.core.step import learn, propose, settle, toss
 from opportune.worlds.step import LINEAR, answers, arrive, blind_value, opens, respond
@@ -43,7 +43,8 @@ class Batch(NamedTuple):
 @driver_function
 def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step, out):  # type: ignore[no-untyped-def]
     """One participant's step: arrival, decision, outcome, learning. What happened goes to out[RECORD]."""
-    context, cell = arrive(kind, world, at, facts, s, history, seed, stream, step)
+    arrival, noise = draw_pair(seed, stream, step, ARRIVAL)
+    context, cell = arrive(kind, world, at, facts, s, history, step, arrival)
     opened = opens(world, seed, stream, step)
     p = propose(at, facts, rule, s, purse, step, context, cell, opened)
     nudged = False
@@ -52,7 +53,7 @@ def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step
     revealed = opened or (nudged and answers(world, seed, stream, step))
     chance = draw(seed, stream, step, rng.TREATMENT) if rule[TREATMENT] == RANDOM else 0.0
     action = settle(at, facts, rule, s, context, revealed, p.stale_action, chance)
-    reward, outcome = respond(kind, world, at, s, history, seed, stream, step, context, action)
+    reward, outcome = respond(kind, world, at, s, history, seed, stream, step, context, action, noise)
     learn(at, facts, s, context, cell, action, revealed, True, reward)
     value = outcome
     if kind == LINEAR and not revealed:
@@ -87,10 +88,10 @@ def add_up(out, totals):  # type: ignore[no-untyped-def]
 
 
 @driver_function
-def write_down(out, t, numbers, marks):  # type: ignore[no-untyped-def]
-    """Write a step into the run's trace, where there is one."""
-    if t < numbers.shape[1]:
-        for i in range(numbers.shape[0]):
-            numbers[i, t] = out[i]
-        for i in range(marks.shape[0]):
-            marks[i, t] = int(out[numbers.shape[0] + i])
+def write_down(out, t, traced, numbers, marks):  # type: ignore[no-untyped-def]
+    """Write a step into the run's trace of `traced` steps: numbers[8, traced] and marks[7, traced], row after row."""
+    if t < traced:
+        for i in range(len(NUMBERS)):
+            numbers[i * traced + t] = out[i]
+        for i in range(len(MARKS)):
+            marks[i * traced + t] = int(out[len(NUMBERS) + i])

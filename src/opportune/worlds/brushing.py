@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.core.rng import PARAMETER, draw
-from opportune.core.state import KNOWN, PLUGIN, Layout, layout
+from opportune.core.state import KNOWN, PLUGIN, Layout, laid_out, layout
 from opportune.errors import InputError
 from opportune.worlds import brushing_step as step
 from opportune.worlds.fitting import BrushingTable, fit_brushing, load_table, save_table
@@ -82,6 +82,7 @@ class BrushingProblem:
         self.features = step.feature_names(self.study)
         self.hidden = step.hidden_mask(self.study)
         self.d = int(self.hidden.size)
+        self.support = self.d
         if self.blind == "known" and cell_means is None:
             raise InputError("blind is 'known' without cell_means; expected means of prior and prop, [2, 4]")
         self.cell_means: Floats | None = None
@@ -93,24 +94,21 @@ class BrushingProblem:
         lam = 1.0 / self.theta_bound**2 if regularisation is None else regularisation
         self.regularisation = checks.real("regularisation", lam, above=0.0)
 
-    def layout(self, *, optimistic: bool = False, table: bool = True, lanes: int = 16) -> Layout:
+    def layout(self, *, optimistic: bool = False, **form: Any) -> Layout:
         """Where the compiled step functions find things; rule_for refuses policies that are `optimistic`."""
         probabilities = KNOWN if self.blind == "known" else PLUGIN
         return layout(
             d=self.d, actions=self.actions, contexts=0, cells=self.cells, corners=self.corners,
-            probabilities=probabilities, table=table, lanes=lanes,
+            probabilities=probabilities, **form,
         )  # fmt: skip
 
     def facts(self, at: Layout, horizon: int) -> Floats:
-        """What both agents know beforehand, as the flat array that the compiled step functions take.
-
-        Contexts are not finite, so between the leading numbers and the blind features there are no rows.
-        """
+        """What both agents know beforehand, as the flat array that the compiled step functions take."""
         head = [
             self.noise_sd, self.regularisation, math.sqrt(self.regularisation) * self.theta_bound,
             2.0 * math.log(1.0 / self.delta), self.delta, horizon,
         ]  # fmt: skip
-        return np.concatenate([head, self.blind_start().ravel(), self.hidden.astype(np.float64)])
+        return laid_out(at.facts_size, [(0, head), (at.start, self.blind_start().ravel()), (at.hidden, self.hidden)])
 
     def blind_start(self) -> Floats:
         """Blind features before anything is counted, for good if known: [cells, A, d], hidden entries."""

@@ -6,7 +6,7 @@ A world is one flat array, `world`: a few numbers that every kind has, then what
 
 from opportune.core import state as L  # noqa: N812  (at[L.X]: where the moment's features lie)
 from opportune.core.compiled import driver_function, inner_function
-from opportune.core.rng import ANSWER, ARRIVAL, NOISE, OPEN, ZERO, draw, normal
+from opportune.core.rng import ANSWER, OPEN, ZERO, draw, normal
 from opportune.worlds import brushing_step
 
 LINEAR = 0
@@ -32,16 +32,22 @@ def start(kind, world, history):  # type: ignore[no-untyped-def]
 
 @inner_function
 def find_context(world, contexts, u):  # type: ignore[no-untyped-def]
-    """The first context whose cumulative probability exceeds u."""
+    """The first context whose cumulative probability exceeds u: as many as there are that do not.
+
+    Counting them all takes no longer than to stop at the right one, which a processor cannot foresee.
+    """
+    context = 0
     for k in range(contexts - 1):
-        if u < world[WORLD_HEAD + k]:
-            return k
-    return contexts - 1
+        context += world[WORLD_HEAD + k] <= u
+    return context
 
 
 @inner_function
-def arrive(kind, world, at, facts, s, history, seed, stream, step):  # type: ignore[no-untyped-def]
-    """The moment of `step` (from 1): (context, public cell); features go into the state if not finite."""
+def arrive(kind, world, at, facts, s, history, step, arrival):  # type: ignore[no-untyped-def]
+    """The moment of `step` (from 1): (context, public cell); features go into the state if not finite.
+
+    `arrival` is the step's uniform for it.
+    """
     if kind == BRUSHING:
         params = world[WORLD_HEAD:]
         shape = (at[L.ACTIONS], at[L.D])
@@ -50,8 +56,8 @@ def arrive(kind, world, at, facts, s, history, seed, stream, step):  # type: ign
             place = at[L.CORNER] + i * block
             brushing_step.corner(params, step - 1, i, s[place : place + block].reshape(shape))
         return 0, brushing_step.arrive(params, history, step - 1, s[at[L.X] : at[L.X] + block].reshape(shape))
-    context = find_context(world, at[L.CONTEXTS], draw(seed, stream, step, ARRIVAL))
-    return context, int(facts[at[L.CELL_OF] + context])
+    context = find_context(world, at[L.CONTEXTS], arrival)
+    return context, int(facts[at[L.CELL_OF] + context]) if at[L.CELLS] > 1 else 0
 
 
 @inner_function
@@ -70,17 +76,16 @@ def answers(world, seed, stream, step):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def respond(kind, world, at, s, history, seed, stream, step, context, action):  # type: ignore[no-untyped-def]
-    """What comes of an action: (reward to learn from, outcome in the world's own unit)."""
+def respond(kind, world, at, s, history, seed, stream, step, context, action, noise):  # type: ignore[no-untyped-def]
+    """What comes of an action: (reward to learn from, outcome in the world's own unit); `noise` is a uniform."""
     if kind == BRUSHING:
         zero = draw(seed, stream, step, ZERO)
-        count = draw(seed, stream, step, NOISE)
         x = s[at[L.X] : at[L.X] + at[L.ACTIONS] * at[L.D]].reshape((at[L.ACTIONS], at[L.D]))
-        outcome = brushing_step.outcome(world[WORLD_HEAD:], x, action, zero, count)
+        outcome = brushing_step.outcome(world[WORLD_HEAD:], x, action, zero, noise)
         brushing_step.advance(world[WORLD_HEAD:], history, step - 1, outcome)
         return (outcome - world[MESSAGE_COST] * action) / brushing_step.CAP, outcome
     mean = world[WORLD_HEAD + at[L.CONTEXTS] + context * at[L.ACTIONS] + action]
-    return mean + world[NOISE_SD] * normal(draw(seed, stream, step, NOISE)), mean
+    return mean + world[NOISE_SD] * normal(noise), mean
 
 
 @inner_function
