@@ -17,6 +17,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 2)))
 # The paper's policies look the same in every figure.
 FIXED = {"PD2": 0, "PD1": 1, "naive": 2}
+DPI = 150
 
 RC: dict[Any, Any] = {
     "font.size": 10,
@@ -111,10 +112,19 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
     directory.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(RC):
-        figure.savefig(directory / f"{name}.png", dpi=150, metadata={"Software": None})
-        figure.set_layout_engine("none")  # laid out once; again for the second file would take as long again
+        _lay_out(figure)
+        figure.savefig(directory / f"{name}.png", dpi=DPI, metadata={"Software": None})
         figure.savefig(directory / f"{name}.svg", metadata={"Date": None, "Creator": None})
     return f"{name}.png", f"{name}.svg"
+
+
+def _lay_out(figure: Figure) -> None:
+    """Lay a figure out once and for all: `savefig` would for each file, and draw the whole figure to do so."""
+    figure.set_dpi(DPI)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 def _others(summary: xr.Dataset) -> bool:
