@@ -173,10 +173,12 @@ def _write(
 
 
 def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
-    """All pieces in one file: each piece's variables under its name."""
+    """All pieces in one file: each piece's variables under its name, as are axes that differ between pieces."""
+    axes = {str(axis) for data in parts.values() for axis in data.dims}
+    own = {axis for axis in axes if not _alike(axis, parts)}
     merged: dict[str, xr.DataArray] = {}
     for piece, data in parts.items():
-        renamed = data.rename({str(d): f"{piece}/{d}".replace("/", ".") for d in data.dims})
+        renamed = data.rename({axis: f"{piece}.{axis}" for axis in own if axis in data.dims})
         for name, values in renamed.data_vars.items():
             merged[f"{piece}.{name}"] = values.reset_coords(drop=True)
     combined = xr.Dataset(merged)
@@ -185,6 +187,12 @@ def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr
         "experiment": experiment.name, "config": json.dumps(config),
     }  # fmt: skip
     return combined
+
+
+def _alike(axis: str, parts: dict[str, xr.Dataset]) -> bool:
+    """Whether an axis is the same in every piece that has it."""
+    first, *others = (data.get_index(axis) for data in parts.values() if axis in data.dims)
+    return all(first.equals(other) for other in others)
 
 
 def _score(result: dict[str, Any]) -> str:
