@@ -9,12 +9,13 @@ import xarray as xr
 from opportune import bounds
 from opportune.clairvoyant import minimum_gap
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
+from opportune.experiments.studies import study_worlds
 from opportune.metrics import clairvoyant_value
 from opportune.metrics import decomposition as decompose
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.policy import pd2_ucb
 from opportune.simulation.api import simulate
-from opportune.worlds.linear import LinearWorld, synthetic_worlds
+from opportune.worlds.linear import LinearWorld
 
 
 def config(quick: bool) -> Config:
@@ -35,7 +36,7 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     """Losses of PD2 and the bounds at one horizon, for every instance."""
     horizon = int(piece[1:])
     budget = float(config["budgets"][config["horizons"].index(horizon)])
-    worlds = synthetic_worlds(config["instances"], seed)
+    worlds = study_worlds(config["instances"], seed)
     data = simulate(
         worlds, pd2_ucb(budget, scale=config["scale"]), horizon=horizon, replicates=config["replications"], seed=seed,
         progress=False,

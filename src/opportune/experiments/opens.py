@@ -13,10 +13,10 @@ from opportune.experiments.studies import (
     paper_policies,
     plus_minus,
     run_study,
+    study_worlds,
     summary,
 )
 from opportune.plots import legend_outside, new_figure
-from opportune.worlds.linear import synthetic_worlds
 
 KEPT = ("regret", "final_regret", "final_realised", "spent", "reveals")
 
@@ -37,7 +37,7 @@ def pieces(config: Config) -> list[str]:
 def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     """The three policies at one open rate."""
     scale, rate = piece.split("-")
-    worlds = [w.replace(open_rate=float(rate)) for w in synthetic_worlds(config["instances"], seed)]
+    worlds = [w.replace(open_rate=float(rate)) for w in study_worlds(config["instances"], seed)]
     policies = paper_policies(config["budget"], (scale,))
     data = run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
     return data[list(KEPT)].drop_vars("regret")

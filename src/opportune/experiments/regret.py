@@ -17,11 +17,11 @@ from opportune.experiments.studies import (
     plus_minus,
     run_study,
     share_claim,
+    study_worlds,
     summary,
 )
 from opportune.metrics import mean_interval
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure, plot_scatter
-from opportune.worlds.linear import synthetic_worlds
 
 ALMOST_ALL = 0.9
 LOOKS = {"naive": 2, "PD1 range": 4, "PD2 range": 5, "PD1 adaptive": 1, "PD2 adaptive": 0}
@@ -45,7 +45,7 @@ def pieces(config: Config) -> list[str]:
 
 def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     """All policies at one budget."""
-    worlds = synthetic_worlds(config["instances"], seed, known=config["known"])
+    worlds = study_worlds(config["instances"], seed, known=config["known"])
     policies = paper_policies(int(piece[1:]))
     return run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
 

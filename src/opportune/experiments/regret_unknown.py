@@ -12,9 +12,9 @@ from opportune.experiments.studies import (
     paper_policies,
     plus_minus,
     run_study,
+    study_worlds,
     summary,
 )
-from opportune.worlds.linear import synthetic_worlds
 
 LITTLE = 0.2  # a change of mean regret up to this share counts as little
 
@@ -39,10 +39,10 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     kind, budget = piece.split("-B")
     horizon = config["horizon"]
     if kind == "optimistic":
-        worlds = synthetic_worlds(config["optimistic_instances"], seed, known=False)
+        worlds = study_worlds(config["optimistic_instances"], seed, known=False)
         policies = paper_policies(int(budget), ("adaptive",), unknown="optimistic")
         return run_study(worlds, policies, horizon=horizon, replicates=config["optimistic_replications"], seed=seed)
-    worlds = synthetic_worlds(config["instances"], seed, known=kind == "known")
+    worlds = study_worlds(config["instances"], seed, known=kind == "known")
     policies = paper_policies(int(budget))
     if kind == "known":
         policies = [p for p in policies if p.name.startswith("PD2")]

@@ -8,11 +8,10 @@ import xarray as xr
 
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.regret import LOOKS
-from opportune.experiments.studies import paper_policies, plain, reduce_trace
+from opportune.experiments.studies import paper_policies, plain, reduce_trace, study_worlds
 from opportune.metrics import mean_interval
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.simulation.api import simulate
-from opportune.worlds.linear import synthetic_worlds
 
 LATE = 1 / 3  # the last and the first third of the steps are compared
 
@@ -29,7 +28,7 @@ def pieces(config: Config) -> list[str]:
 
 def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     """Curves of every policy at one budget, and what the claims need of the single steps."""
-    worlds = synthetic_worlds(config["instances"], seed)
+    worlds = study_worlds(config["instances"], seed)
     reduced = []
     for policy in paper_policies(int(piece[1:])):
         data = simulate(

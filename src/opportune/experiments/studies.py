@@ -1,6 +1,7 @@
 """What several experiments share: running a study and keeping only what figures and claims need."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from opportune.plots import COLOURS, STYLES
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.simulation.api import simulate
 from opportune.worlds import SimulatedWorld
+from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
 LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}  # places in plots.COLOURS and STYLES
@@ -27,6 +29,12 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
         policies.append(pd1_ucb(budget, scale=scale, unknown=unknown, name="PD1" + tail))
         policies.append(pd2_ucb(budget, scale=scale, unknown=unknown, name="PD2" + tail))
     return policies
+
+
+@lru_cache(maxsize=4)
+def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
+    """The paper's synthetic instances, made once: all pieces of an experiment, and most experiments, share them."""
+    return tuple(synthetic_worlds(instances, seed, known=known))
 
 
 def run_study(
