@@ -12,13 +12,12 @@ from opportune.experiments.studies import (
     draw_against,
     paper_policies,
     plus_minus,
+    reduce_to_totals,
     run_study,
     study_worlds,
     summary,
 )
 from opportune.plots import legend_outside, new_figure
-
-KEPT = ("regret", "final_regret", "final_realised", "spent", "reveals")
 
 
 def config(quick: bool) -> Config:
@@ -39,8 +38,10 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     scale, rate = piece.split("-")
     worlds = [w.replace(open_rate=float(rate)) for w in study_worlds(config["instances"], seed)]
     policies = paper_policies(config["budget"], (scale,))
-    data = run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
-    return data[list(KEPT)].drop_vars("regret")
+    return run_study(
+        worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed,
+        reduce=reduce_to_totals,
+    )  # fmt: skip
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:

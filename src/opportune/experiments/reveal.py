@@ -8,10 +8,9 @@ import xarray as xr
 
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.regret import LOOKS
-from opportune.experiments.studies import paper_policies, plain, reduce_trace, study_worlds
+from opportune.experiments.studies import paper_policies, plain, reduce_trace, run_study, study_worlds
 from opportune.metrics import mean_interval
 from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
-from opportune.simulation.api import simulate
 
 LATE = 1 / 3  # the last and the first third of the steps are compared
 
@@ -28,28 +27,28 @@ def pieces(config: Config) -> list[str]:
 
 def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
     """Curves of every policy at one budget, and what the claims need of the single steps."""
-    worlds = study_worlds(config["instances"], seed)
-    reduced = []
-    for policy in paper_policies(int(piece[1:])):
-        data = simulate(
-            worlds,
-            policy,
-            horizon=config["horizon"],
-            replicates=config["replications"],
-            seed=seed,
-            progress=False,
-        )
-        short = reduce_trace(data)[["probability", "price", "spend", "spent", "nudges"]]
-        short["price_falls"] = (data["price"].diff("step") < 0).sum(("world", "replicate", "step"))
-        weight = data["probability"]
-        third = round(config["horizon"] * LATE)
-        for name, part in (("early", slice(None, third)), ("late", slice(-third, None))):
-            w, gap = weight.isel(step=part), data["gap"].isel(step=part)
-            total = w.sum(("world", "replicate", "step"))
-            short[f"{name}_gap"] = (w * gap).sum(("world", "replicate", "step")) / total.where(total > 0)
-            short[f"{name}_spend"] = total / (data.sizes["world"] * data.sizes["replicate"])
-        reduced.append(short)
-    return xr.concat(reduced, dim="policy", coords="different", compat="equals")
+    return run_study(
+        study_worlds(config["instances"], seed), paper_policies(int(piece[1:])), horizon=config["horizon"],
+        replicates=config["replications"], seed=seed, reduce=_reduce,
+    )  # fmt: skip
+
+
+def _reduce(data: xr.Dataset) -> xr.Dataset:
+    """Curves and totals, how often the price fell, and the mean gap of reveals early and late."""
+    short = reduce_trace(data)[["probability", "price", "spend", "spent", "nudges"]]
+    short["price_falls"] = (data["price"].diff("step") < 0).sum(("world", "replicate", "step"))
+    third = round(data.sizes["step"] * LATE)
+    for name, part in (("early", slice(None, third)), ("late", slice(-third, None))):
+        weight, gap = data["probability"].isel(step=part), data["gap"].isel(step=part)
+        total = _total(weight)
+        short[f"{name}_gap"] = _total(weight * gap) / total.where(total > 0)
+        short[f"{name}_spend"] = total / (data.sizes["world"] * data.sizes["replicate"])
+    return short
+
+
+def _total(values: xr.DataArray) -> xr.DataArray:
+    """The sum over all runs and steps, policy by policy: its rounding must not depend on which ones run together."""
+    return xr.DataArray([values.isel(policy=i).sum().item() for i in range(values.sizes["policy"])], dims="policy")
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:

@@ -1,6 +1,6 @@
 """What several experiments share: running a study and keeping only what figures and claims need."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from opportune.worlds import SimulatedWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
+TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}  # places in plots.COLOURS and STYLES
 
 
@@ -38,36 +39,60 @@ def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[Line
 
 
 def run_study(
-    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], *, horizon: int, replicates: int, seed: int
+    worlds: Sequence[SimulatedWorld],
+    policies: Sequence[Policy],
+    *,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    reduce: Callable[[xr.Dataset], xr.Dataset] | None = None,
 ) -> xr.Dataset:
-    """Simulate and reduce: curves averaged over replicates for each world, and totals of every run.
+    """Simulate and reduce, by `reduce_trace` unless told otherwise.
 
-    Policies run one after another, so that only one policy's trace is in memory at a time.
+    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time.
     """
+    together = max(1, TRACED // (len(worlds) * replicates * horizon))
     return xr.concat(
-        [reduce_trace(simulate(worlds, p, horizon=horizon, replicates=replicates, seed=seed, progress=False))
-         for p in policies],
+        [
+            (reduce or reduce_trace)(
+                simulate(worlds, some, horizon=horizon, replicates=replicates, seed=seed, progress=False)
+            )
+            for some in (policies[i : i + together] for i in range(0, len(policies), together))
+        ],
         dim="policy", coords="different", compat="equals",
     )  # fmt: skip
 
 
 def reduce_trace(data: xr.Dataset) -> xr.Dataset:
     """Curves averaged over replicates for each world, and totals of every run."""
-    curves = regret(data)
-    realised = realised_regret(data)
+    curves = {
+        "regret": regret(data),
+        "realised_regret": realised_regret(data),
+        "probability": data["probability"],
+        "price": data["price"],
+        "spend": spend(data),
+    }
     return xr.Dataset(
         {
-            "regret": curves.mean("replicate"),
-            "realised_regret": realised.mean("replicate"),
-            "probability": data["probability"].mean("replicate"),
-            "price": data["price"].mean("replicate"),
-            "spend": spend(data).mean("replicate"),
-            "final_regret": curves.isel(step=-1, drop=True),
-            "final_realised": realised.isel(step=-1, drop=True),
+            **{name: values.mean("replicate") for name, values in curves.items()},
+            "final_regret": curves["regret"].isel(step=-1, drop=True),
+            "final_realised": curves["realised_regret"].isel(step=-1, drop=True),
             "spent": data["spent"],
             "nudges": data["nudges"],
             "reveals": data["reveals"],
             "budget_of": data["budget"],
+        }
+    ).drop_vars(["budget", "world_name"], errors="ignore")
+
+
+def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
+    """Totals of every run."""
+    return xr.Dataset(
+        {
+            "final_regret": regret(data).isel(step=-1, drop=True),
+            "final_realised": realised_regret(data).isel(step=-1, drop=True),
+            "spent": data["spent"],
+            "reveals": data["reveals"],
         }
     ).drop_vars(["budget", "world_name"], errors="ignore")
 
