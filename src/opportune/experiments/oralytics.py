@@ -226,11 +226,12 @@ def summarise(values: xr.DataArray) -> Numbers:
     `se_paper` is the paper's formula, sum_i sd_i / (N sqrt(n)), which adds up the users' standard errors as
     if all erred the same way; `se` takes users as independent: sqrt(sum_i sd_i^2) / (N sqrt(n)).
     """
-    users, trials = values.sizes["world"], values.sizes["replicate"]
-    sd = values.std("replicate", ddof=1)
+    every: NDArray[np.float64] = values.transpose("world", "replicate").values
+    users, trials = every.shape
+    sd = every.std(axis=1, ddof=1)
     share = users * np.sqrt(trials)
     return {
-        "mean": float(values.mean()),
+        "mean": float(every.mean()),
         "se_paper": float(sd.sum() / share),
         "se": float(np.sqrt((sd**2).sum()) / share),
     }
@@ -284,12 +285,14 @@ def _final(data: xr.Dataset, name: str = "net") -> xr.DataArray:
 
 
 def _piece_numbers(data: xr.Dataset) -> Numbers:
+    net, brushed = _final(data), _final(data, "outcome").values
+    totals = {name: data[name].values for name in ("sent", "sent_late", "spent", "reveals", "early_reveals")}
     numbers: Numbers = {}
-    for policy in data["policy"].values:
-        one = data.sel(policy=policy)
+    for i, policy in enumerate(data["policy"].values):
+        one = {name: values[i] for name, values in totals.items()}
         numbers[str(policy)] = {
-            **summarise(_final(one)),
-            "brushed": float(_final(one, "outcome").mean()),
+            **summarise(net[i]),
+            "brushed": float(brushed[i].mean()),
             "sent": float(one["sent"].mean()),
             "late_always": float((one["sent_late"] == 1.0).mean()),
             "late_never": float((one["sent_late"] == 0.0).mean()),

@@ -5,12 +5,16 @@ import importlib
 import json
 import os
 import platform
+import signal
 import time
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numba
 import xarray as xr
@@ -19,7 +23,7 @@ from rich.console import Console
 from opportune import checks
 from opportune._version import __version__
 from opportune.errors import DataError, InputError
-from opportune.experiments.base import Experiment, Findings
+from opportune.experiments.base import Experiment, Picture
 from opportune.plots import save_figure
 from opportune.progress import bar
 from opportune.report import write_report
@@ -72,22 +76,86 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
     total = sum(len(e.pieces(config)) for e, config in plan)
     with bar(console) as progress:
         task = progress.add_task("reproducing", total=total)
+        todo = []
         for experiment, config in plan:
-            progress.update(task, description=experiment.name)
-            count = len(experiment.pieces(config))
             done = None if force else _finished(experiment, config, out)
-            if done is not None:
-                progress.advance(task, count)
+            if done is None:
+                todo.append((experiment, config))
+            else:
+                progress.advance(task, len(experiment.pieces(config)))
                 progress.console.print(f"{experiment.name}: finished before, kept ({_score(done)})")
-                continue
-            began = time.perf_counter()
-            parts = {}
-            for piece in experiment.pieces(config):
-                progress.update(task, description=f"{experiment.name}: {piece}")
-                parts[piece] = _piece(experiment, config, piece, out, force)
-                progress.advance(task)
-            result = _write(experiment, config, parts, out, time.perf_counter() - began)
-            progress.console.print(f"{experiment.name}: done in {result['seconds']:.1f} s ({_score(result)})")
+        with Scribe(progress.console) as scribe:
+            for experiment, config in todo:
+                began = time.perf_counter()
+                parts = {}
+                for piece in experiment.pieces(config):
+                    progress.update(task, description=f"{experiment.name}: {piece}")
+                    parts[piece] = _piece(experiment, config, piece, out, force)
+                    progress.advance(task)
+                    scribe.look()
+                seconds = time.perf_counter() - began
+                found = _found(experiment, config, parts, out, seconds)
+                scribe.write(found, aside=experiment is not todo[-1][0])
+            progress.update(task, description="figures")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is to be written of an experiment: its files to be, and where its pieces are."""
+
+    result: dict[str, Any]
+    pictures: list[Picture]
+    data: xr.Dataset
+    out: Path
+    parts: Path
+
+
+class Scribe:
+    """Writes what experiments found, in a process of its own while this one goes on with the next experiment.
+
+    Where one core is to be used, this process does it. After an error or Ctrl-C what is being written is finished;
+    what is waiting is not begun.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.waiting: list[Future[dict[str, Any]]] = []
+        self.pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            while kind is None and self.waiting:
+                wait(self.waiting, return_when=FIRST_COMPLETED)
+                self.look()
+        finally:
+            if self.pool is not None:
+                self.pool.shutdown(cancel_futures=True)
+
+    def write(self, found: Found, *, aside: bool) -> None:
+        """Write an experiment's files, or have them written aside."""
+        if not aside or numba.get_num_threads() == 1:
+            self._tell(_write(found))
+            return
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_ignore_interrupts)
+        self.waiting.append(self.pool.submit(_write, found))
+
+    def look(self) -> None:
+        """Say what has been written since the last look; an error there is raised here."""
+        for future in [f for f in self.waiting if f.done()]:
+            self.waiting.remove(future)
+            self._tell(future.result())
+
+    def _tell(self, result: dict[str, Any]) -> None:
+        self.console.print(f"{result['experiment']}: done in {result['seconds']:.1f} s ({_score(result)})")
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which every process of a terminal gets, to the process that waits for this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path, force: bool) -> xr.Dataset:
@@ -126,16 +194,11 @@ def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> dict
     return result if same and complete else None
 
 
-def _write(
+def _found(
     experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset], out: Path, seconds: float
-) -> dict[str, Any]:
-    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces."""
-    findings: Findings = experiment.findings(config, parts)
-    save(_combine(experiment, config, parts), out / f"{experiment.name}.nc")
-    figures = []
-    for picture in findings.pictures:
-        png, svg = save_figure(picture.figure, out, picture.name)
-        figures.append({"name": picture.name, "caption": picture.caption, "alt": picture.alt, "png": png, "svg": svg})
+) -> Found:
+    """What an experiment found, ready to be written."""
+    findings = experiment.findings(config, parts)
     result = {
         "experiment": experiment.name,
         "title": experiment.title,
@@ -143,7 +206,10 @@ def _write(
         "config": config,
         "numbers": findings.numbers,
         "claims": [vars(claim) for claim in findings.claims],
-        "figures": figures,
+        "figures": [
+            {"name": p.name, "caption": p.caption, "alt": p.alt, "png": f"{p.name}.png", "svg": f"{p.name}.svg"}
+            for p in findings.pictures
+        ],
         "tables": [vars(table) for table in findings.tables],
         "seconds": round(seconds, 2),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -156,20 +222,34 @@ def _write(
         "command": f"opportune reproduce {experiment.name} --seed {config['seed']}"
         + (" --quick" if config["quick"] else ""),
     }
-    path = out / f"{experiment.name}.json"
+    return Found(
+        result=result,
+        pictures=findings.pictures,
+        data=_combine(experiment, config, parts),
+        out=out,
+        parts=_parts(experiment, config, out),
+    )
+
+
+def _write(found: Found) -> dict[str, Any]:
+    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces. Returns what is in NAME.json."""
+    name = found.result["experiment"]
+    save(found.data, found.out / f"{name}.nc")
+    for picture in found.pictures:
+        save_figure(picture.figure, found.out, picture.name)
+    path = found.out / f"{name}.json"
     part = path.with_suffix(".json.part")
     try:
-        part.write_text(json.dumps(result, indent=1, allow_nan=False), encoding="utf-8")
+        part.write_text(json.dumps(found.result, indent=1, allow_nan=False), encoding="utf-8")
     except ValueError as error:
-        raise InputError(f"{experiment.name} found a number that is not finite: {error}") from None
+        raise InputError(f"{name} found a number that is not finite: {error}") from None
     part.replace(path)
-    folder = _parts(experiment, config, out)
-    for piece in parts:
-        (folder / f"{piece}.nc").unlink(missing_ok=True)
-    for empty in (folder, folder.parent):
+    for piece in found.parts.glob("*.nc"):
+        piece.unlink()
+    for empty in (found.parts, found.parts.parent):
         if empty.is_dir() and not any(empty.iterdir()):
             empty.rmdir()
-    return result
+    return found.result
 
 
 def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
