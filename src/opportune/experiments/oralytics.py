@@ -419,8 +419,8 @@ def _claim_cost(config: Config, parts: Mapping[str, xr.Dataset]) -> Claim:
     found = {c: paired(_final(parts[f"cost-{c}"]), "PD2", "always send") for c in config["costs"] if c <= 20}
     shown = "; ".join(f"{c} s: {_difference(d)}" for c, d in found.items())
     return Claim(
-        claim="With a cost of up to 20 s a message, PD2 earns more, net of the cost, than always sending.",
-        held=any(d["mean"] > 0 for d in found.values()),
+        claim="At every cost of up to 20 s a message, PD2 earns more, net of the cost, than always sending.",
+        held=all(d["mean"] > 0 for d in found.values()),
         evidence=f"PD2 minus always send, by cost: {shown}.",
     )
 

@@ -27,9 +27,10 @@ from opportune.experiments.base import Experiment, Picture
 from opportune.plots import save_figure
 from opportune.progress import bar
 from opportune.report import write_report
-from opportune.results import load, save
+from opportune.results import FORMAT, load, save
 
 NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+WORTH_KEEPING = 0.5  # seconds
 
 
 def find(name: str) -> Experiment:
@@ -159,17 +160,20 @@ def _ignore_interrupts() -> None:
 
 
 def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path, force: bool) -> xr.Dataset:
-    """A piece's results: from disk if an interrupted run with this configuration left them, else run now."""
+    """A piece's results: from disk if an interrupted run with this configuration left them, else run now.
+
+    What took less than `WORTH_KEEPING` is not left on disk: writing it would take about as long as running it again.
+    """
     path = _parts(experiment, config, out) / f"{piece}.nc"
     if path.is_file() and not force:
         try:
             return load(path)
         except DataError:
             path.unlink()
+    began = time.perf_counter()
     data = experiment.run_piece(config, piece, config["seed"])
-    data.attrs.setdefault("opportune_version", __version__)
-    data.attrs.setdefault("opportune_format", 1)
-    save(data, path)
+    if time.perf_counter() - began >= WORTH_KEEPING:
+        save(data.assign_attrs(opportune_version=__version__, opportune_format=FORMAT), path)
     return data
 
 
@@ -263,7 +267,7 @@ def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr
             merged[f"{piece}.{name}"] = values.reset_coords(drop=True)
     combined = xr.Dataset(merged)
     combined.attrs = {
-        "opportune_version": __version__, "opportune_format": 1, "seed": str(config["seed"]),
+        "opportune_version": __version__, "opportune_format": FORMAT, "seed": str(config["seed"]),
         "experiment": experiment.name, "config": json.dumps(config),
     }  # fmt: skip
     return combined
