@@ -106,6 +106,7 @@ def plot_scatter(axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label
         ylabel=f"regret of {y_label}",
         aspect="equal",
     )
+    axes.locator_params(nbins=4)
 
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:

@@ -136,7 +136,7 @@ def draw_curves(data: xr.Dataset) -> Figure:
 
 def draw_scatters(data: xr.Dataset) -> Figure:
     """PD2 against naive and against PD1, for each scale, one dot an instance."""
-    figure, panels = new_figure(1, 4, width=12.0, height=3.4)
+    figure, panels = new_figure(1, 4, width=12.0, height=3.1)
     means = instance_means(data)
     pairs = [(f"PD2 {s}", other) for s in SCALES for other in ("naive", f"PD1 {s}")]
     for axes, (ours, other) in zip(panels, pairs, strict=True):
