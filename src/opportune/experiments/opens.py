@@ -23,7 +23,7 @@ from opportune.plots import legend_outside, new_figure
 def config(quick: bool) -> Config:
     """Open rates from never to every other step, budget 10, both scales."""
     return {
-        "instances": 50, "replications": 4 if quick else 20, "horizon": 300, "budget": 10,
+        "instances": 50, "replications": 2 if quick else 20, "horizon": 300, "budget": 10,
         "open_rates": [0.0, 0.05, 0.1, 0.2, 0.5],
     }  # fmt: skip
 

@@ -29,7 +29,7 @@ LEVELS = (0.0, 1.5, 3.0)  # s = 1 + sum of the three variables runs from 1 to 10
 def config(quick: bool) -> Config:
     """Three variables of three levels; none, one, two or all of them reported."""
     return {
-        "instances": 30, "replications": 3 if quick else 15, "horizon": 300, "budget": 20, "actions": 5,
+        "instances": 30, "replications": 2 if quick else 15, "horizon": 300, "budget": 20, "actions": 5,
         "reported": [0, 1, 2, 3],
     }  # fmt: skip
 

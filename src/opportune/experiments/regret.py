@@ -31,7 +31,7 @@ def config(quick: bool) -> Config:
     """The paper's grid: 50 instances, 50 replications, B in {10, 20, 30}, T = 300."""
     return {
         "instances": 50,
-        "replications": 5 if quick else 50,
+        "replications": 3 if quick else 50,
         "horizon": 300,
         "budgets": [10, 20, 30],
         "known": True,

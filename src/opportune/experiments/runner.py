@@ -5,16 +5,13 @@ import importlib
 import json
 import os
 import platform
-import signal
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numba
 import xarray as xr
@@ -22,14 +19,15 @@ from rich.console import Console
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.errors import DataError, InputError
-from opportune.experiments.base import Experiment, Picture
-from opportune.plots import save_figure
+from opportune.errors import DataError
+from opportune.experiments.base import Experiment
+from opportune.experiments.scribe import Found, Scribe, score
 from opportune.progress import bar
 from opportune.report import write_report
 from opportune.results import FORMAT, load, save
 
 NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+PARTS = ".parts"
 WORTH_KEEPING = 0.5  # seconds
 
 
@@ -84,8 +82,8 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
                 todo.append((experiment, config))
             else:
                 progress.advance(task, len(experiment.pieces(config)))
-                progress.console.print(f"{experiment.name}: finished before, kept ({_score(done)})")
-        with Scribe(progress.console) as scribe:
+                progress.console.print(f"{experiment.name}: finished before, kept ({score(done)})")
+        with Scribe(progress.console, aside=len(todo) > 1 and numba.get_num_threads() > 1) as scribe:
             for experiment, config in todo:
                 began = time.perf_counter()
                 parts = {}
@@ -95,68 +93,10 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
                     progress.advance(task)
                     scribe.look()
                 seconds = time.perf_counter() - began
-                found = _found(experiment, config, parts, out, seconds)
-                scribe.write(found, aside=experiment is not todo[-1][0])
-            progress.update(task, description="figures")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What is to be written of an experiment: its files to be, and where its pieces are."""
-
-    result: dict[str, Any]
-    pictures: list[Picture]
-    data: xr.Dataset
-    out: Path
-    parts: Path
-
-
-class Scribe:
-    """Writes what experiments found, in a process of its own while this one goes on with the next experiment.
-
-    Where one core is to be used, this process does it. After an error or Ctrl-C what is being written is finished;
-    what is waiting is not begun.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.waiting: list[Future[dict[str, Any]]] = []
-        self.pool: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            while kind is None and self.waiting:
-                wait(self.waiting, return_when=FIRST_COMPLETED)
-                self.look()
-        finally:
-            if self.pool is not None:
-                self.pool.shutdown(cancel_futures=True)
-
-    def write(self, found: Found, *, aside: bool) -> None:
-        """Write an experiment's files, or have them written aside."""
-        if not aside or numba.get_num_threads() == 1:
-            self._tell(_write(found))
-            return
-        if self.pool is None:
-            self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_ignore_interrupts)
-        self.waiting.append(self.pool.submit(_write, found))
-
-    def look(self) -> None:
-        """Say what has been written since the last look; an error there is raised here."""
-        for future in [f for f in self.waiting if f.done()]:
-            self.waiting.remove(future)
-            self._tell(future.result())
-
-    def _tell(self, result: dict[str, Any]) -> None:
-        self.console.print(f"{result['experiment']}: done in {result['seconds']:.1f} s ({_score(result)})")
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C, which every process of a terminal gets, to the process that waits for this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                scribe.write(_found(experiment, config, parts, out, seconds))
+            progress.update(task, description="writing")
+    with suppress(OSError):  # unless pieces of another configuration are in it
+        (out / PARTS).rmdir()
 
 
 def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path, force: bool) -> xr.Dataset:
@@ -180,7 +120,7 @@ def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path
 def _parts(experiment: Experiment, config: dict[str, Any], out: Path) -> Path:
     """The folder of an unfinished experiment's pieces; another configuration or version has another."""
     text = json.dumps([experiment.name, config, __version__], sort_keys=True)
-    return out / ".parts" / f"{experiment.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return out / PARTS / f"{experiment.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> dict[str, Any] | None:
@@ -235,27 +175,6 @@ def _found(
     )
 
 
-def _write(found: Found) -> dict[str, Any]:
-    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces. Returns what is in NAME.json."""
-    name = found.result["experiment"]
-    save(found.data, found.out / f"{name}.nc")
-    for picture in found.pictures:
-        save_figure(picture.figure, found.out, picture.name)
-    path = found.out / f"{name}.json"
-    part = path.with_suffix(".json.part")
-    try:
-        part.write_text(json.dumps(found.result, indent=1, allow_nan=False), encoding="utf-8")
-    except ValueError as error:
-        raise InputError(f"{name} found a number that is not finite: {error}") from None
-    part.replace(path)
-    for piece in found.parts.glob("*.nc"):
-        piece.unlink()
-    for empty in (found.parts, found.parts.parent):
-        if empty.is_dir() and not any(empty.iterdir()):
-            empty.rmdir()
-    return found.result
-
-
 def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
     """All pieces in one file: each piece's variables under its name, as are axes that differ between pieces."""
     axes = {str(axis) for data in parts.values() for axis in data.dims}
@@ -277,8 +196,3 @@ def _alike(axis: str, parts: dict[str, xr.Dataset]) -> bool:
     """Whether an axis is the same in every piece that has it."""
     first, *others = (data.get_index(axis) for data in parts.values() if axis in data.dims)
     return all(first.equals(other) for other in others)
-
-
-def _score(result: dict[str, Any]) -> str:
-    held = sum(c["held"] is True for c in result["claims"])
-    return f"{held} of {len(result['claims'])} claims held"

@@ -26,7 +26,7 @@ def config(quick: bool) -> Config:
     """200 arrival sequences of 300 steps, 60 instances; instance 0 stands for the paper's single one."""
     return {
         "instances": 60,
-        "sequences": 20 if quick else 200,
+        "sequences": 10 if quick else 200,
         "horizon": 300,
         "budgets": [2, 4, 8, 16, 32, 64],
     }

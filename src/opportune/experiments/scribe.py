@@ -1,0 +1,114 @@
+"""Writing what experiments found: data, figures and, last, the result; by a process beside the one that runs them."""
+
+import json
+import shutil
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Self
+
+import xarray as xr
+from rich.console import Console
+
+from opportune.errors import InputError
+from opportune.experiments.base import Picture
+from opportune.plots import save_figure
+from opportune.results import save
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is to be written of an experiment: its files to be, and where its pieces are."""
+
+    result: dict[str, Any]
+    pictures: list[Picture]
+    data: xr.Dataset
+    out: Path
+    parts: Path
+
+
+class Scribe:
+    """Writes what experiments found; `aside`, in a process of its own while this one goes on with the next experiment.
+
+    At the end this process helps with what is waiting. After an error or Ctrl-C what is being written is finished;
+    what is waiting is not begun.
+    """
+
+    def __init__(self, console: Console, *, aside: bool) -> None:
+        self.console = console
+        self.waiting: dict[Future[dict[str, Any]], Found] = {}
+        self.pool: ProcessPoolExecutor | None = None
+        if aside:
+            self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_ignore_interrupts)
+
+    def __enter__(self) -> Self:
+        if self.pool is not None:
+            self.pool.submit(_get_ready)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            if self.pool is not None:
+                self.pool.shutdown(cancel_futures=True)
+
+    def write(self, found: Found) -> None:
+        """Write an experiment's files, or have them written aside."""
+        if self.pool is None:
+            self._tell(write(found))
+        else:
+            self.waiting[self.pool.submit(write, found)] = found
+
+    def look(self) -> None:
+        """Say what has been written since the last look; an error there is raised here."""
+        for future in [f for f in self.waiting if f.done()]:
+            del self.waiting[future]
+            self._tell(future.result())
+
+    def _finish(self) -> None:
+        """Write what has not been begun, the last first, and wait for the rest."""
+        for future, found in reversed(list(self.waiting.items())):
+            if future.cancel():
+                del self.waiting[future]
+                self._tell(write(found))
+        wait(self.waiting)
+        self.look()
+
+    def _tell(self, result: dict[str, Any]) -> None:
+        self.console.print(f"{result['experiment']}: done in {result['seconds']:.1f} s ({score(result)})")
+
+
+def _get_ready() -> None:
+    """Nothing: with the first thing that it is asked to do, a process starts and imports what it needs."""
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which every process of a terminal gets, to the process that waits for this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def write(found: Found) -> dict[str, Any]:
+    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces. Returns what is in NAME.json."""
+    name = found.result["experiment"]
+    save(found.data, found.out / f"{name}.nc")
+    for picture in found.pictures:
+        save_figure(picture.figure, found.out, picture.name)
+    path = found.out / f"{name}.json"
+    part = path.with_suffix(".json.part")
+    try:
+        part.write_text(json.dumps(found.result, indent=1, allow_nan=False), encoding="utf-8")
+    except ValueError as error:
+        raise InputError(f"{name} found a number that is not finite: {error}") from None
+    part.replace(path)
+    shutil.rmtree(found.parts, ignore_errors=True)
+    return found.result
+
+
+def score(result: dict[str, Any]) -> str:
+    """How many claims held, in words."""
+    held = sum(c["held"] is True for c in result["claims"])
+    return f"{held} of {len(result['claims'])} claims held"
