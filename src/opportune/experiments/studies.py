@@ -104,11 +104,11 @@ def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray
 
 def summary(data: xr.Dataset, name: str = "final_regret") -> dict[str, dict[str, float]]:
     """Mean over all runs and the half width of its 95% interval over instances, for each policy."""
-    means = instance_means(data, name)
-    half = Z95 * means.std("world", ddof=1) / np.sqrt(means.sizes["world"])
+    means: NDArray[np.float64] = instance_means(data, name).transpose("policy", "world").values
+    half = Z95 * means.std(axis=1, ddof=1) / np.sqrt(means.shape[1])
     return {
-        str(p): {"mean": float(means.sel(policy=p).mean()), "half_width": float(half.sel(policy=p))}
-        for p in data["policy"].values
+        str(p): {"mean": float(means[i].mean()), "half_width": float(half[i])}
+        for i, p in enumerate(data["policy"].values)
     }
 
 
