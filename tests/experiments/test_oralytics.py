@@ -46,11 +46,11 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 
 def test_the_paper_s_setting() -> None:
-    """Ten users, 140 decisions, B = 30, 50 trials or 10 if quick, seven times to look."""
+    """Ten users, 140 decisions, B = 30, 50 trials or 5 if quick, seven times to look."""
     config = oralytics.config(False)
     assert (config["users"], config["horizon"], config["budget"], config["trials"]) == (10, 140, 30, 50)
     assert config["times"] == [20, 40, 60, 80, 100, 120, 140]
-    assert oralytics.config(True)["trials"] == 10
+    assert oralytics.config(True)["trials"] == 5
     assert find("oralytics") is oralytics.EXPERIMENT
     assert json.loads(json.dumps(config)) == config
 
@@ -173,6 +173,18 @@ def test_claims_follow_the_numbers(parts: dict[str, xr.Dataset]) -> None:
     for changed, held in ((ahead, True), (behind, False)):
         claims = oralytics.findings(small(True), changed).claims
         assert [c.held for c in claims[:4]] == [held, False, held, held]
+
+
+@pytest.mark.parametrize(("ahead", "held"), [({10, 20}, True), ({10}, False), ({20, 40}, False), (set(), False)])
+def test_a_cost_at_which_pd2_is_behind_counts(parts: dict[str, xr.Dataset], ahead: set[int], held: bool) -> None:
+    """That PD2 earns more at every cost up to 20 s holds only if it does at each of them."""
+    piece = parts["cost-10"]
+    is_pd2 = piece["policy"] == "PD2"
+    changed = {
+        f"cost-{c}": piece.assign(net=xr.zeros_like(piece["net"]) + is_pd2 * (1.0 if c in ahead else -1.0))
+        for c in (10, 20, 40)
+    }
+    assert oralytics._claim_cost({"costs": [10, 20, 40]}, changed).held is held
 
 
 def test_what_chance_could_do_is_not_decided(parts: dict[str, xr.Dataset]) -> None:

@@ -1,0 +1,113 @@
+"""Running experiments: the same files whichever process writes them, errors, resuming, what is in NAME.nc."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+import xarray as xr
+
+import opportune as op
+from opportune.experiments import decomposition, opens, runner, table
+from opportune.experiments.base import Config
+
+SMALL: dict[Any, Config] = {
+    table: {"instances": 2, "sequences": 2, "horizon": 20, "budgets": [2, 4]},
+    decomposition: {"instances": 2, "replications": 2, "horizons": [20, 40], "budgets": [2, 3], "scale": "adaptive"},
+    opens: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "open_rates": [0.0, 0.5]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Three experiments made small; and as many threads afterwards as before."""
+    for module, config in SMALL.items():
+        small = {**config}
+        monkeypatch.setattr(module, "EXPERIMENT", replace(module.EXPERIMENT, config=lambda _, small=small: small))
+    threads = numba.get_num_threads()
+    yield
+    numba.set_num_threads(threads)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files but the report, without times."""
+    found = {}
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            result = json.loads(content)
+            content = json.dumps({k: v for k, v in result.items() if k not in {"seconds", "finished"}}).encode()
+        if path.suffix in {".json", ".png", ".svg"}:
+            found[path.name] = content
+    return found
+
+
+def test_a_second_process_writes_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures and results are the same, byte for byte, whether one process writes them or two."""
+    numba.set_num_threads(2)
+    names = ["table", "decomposition", "opens"]
+    runner.reproduce(names, out=tmp_path / "two")
+    told = capsys.readouterr().err
+    assert all(f"{name}: done in" in told for name in names)
+    runner.reproduce(names, out=tmp_path / "one", jobs=1)
+    assert len(files(tmp_path / "one")) == 9
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    assert not (tmp_path / "two" / ".parts").exists()
+
+
+def test_errors_of_the_second_process_surface(tmp_path: Path) -> None:
+    """What goes wrong while the first experiment is written ends the run, and it does not count as finished."""
+    numba.set_num_threads(2)
+    (tmp_path / "table.nc").mkdir()
+    with pytest.raises(OSError, match=r"table\.nc"):
+        runner.reproduce(["table", "decomposition"], out=tmp_path)
+    assert not (tmp_path / "table.json").exists()
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C, finished experiments and pieces are kept; the rest is run, with the same result."""
+    monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
+    numba.set_num_threads(2)
+    names = ["table", "decomposition"]
+    whole = runner.reproduce(names, out=tmp_path / "whole").parent
+    begun: list[str] = []
+
+    def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
+        begun.append(piece)
+        if begun == ["T20", "T40"]:
+            raise KeyboardInterrupt
+        return decomposition.run_piece(config, piece, seed)
+
+    monkeypatch.setattr(decomposition, "EXPERIMENT", replace(decomposition.EXPERIMENT, run_piece=run_piece))
+    out = tmp_path / "broken"
+    with pytest.raises(KeyboardInterrupt):
+        runner.reproduce(names, out=out)
+    assert [path.name for path in out.glob(".parts/decomposition-*/*")] == ["T20.nc"]
+    assert (out / "table.json").is_file()
+    runner.reproduce(names, out=out)
+    assert begun == ["T20", "T40", "T40"]
+    assert files(out) == files(whole)
+    assert not (out / ".parts").exists()
+
+
+def test_short_pieces_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece that is quicker run again than written leaves no file behind."""
+    monkeypatch.setattr(runner, "WORTH_KEEPING", 1e9)
+    monkeypatch.setattr(runner, "_found", lambda *_: pytest.fail("stop here"))
+    with pytest.raises(pytest.fail.Exception):
+        runner.reproduce(["table"], out=tmp_path)
+    assert not list(tmp_path.rglob("*.nc"))
+
+
+def test_pieces_share_axes_that_are_alike(tmp_path: Path) -> None:
+    """In NAME.nc an axis has its own name where all pieces agree on it, else each piece's."""
+    runner.reproduce(["opens"], out=tmp_path)
+    data = op.load(tmp_path / "opens.nc")
+    assert dict(data.sizes) == {"policy": 3, "world": 2, "replicate": 2}
+    assert list(data["policy"].values) == ["naive", "PD1", "PD2"]
+    pieces = {"a": xr.Dataset({"x": ("t", [1, 2])}), "b": xr.Dataset({"x": ("t", [1, 2, 3])})}
+    combined = runner._combine(opens.EXPERIMENT, {"seed": 1}, pieces)
+    assert dict(combined.sizes) == {"a.t": 2, "b.t": 3}
