@@ -3,7 +3,10 @@
 import json
 import shutil
 import signal
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -45,7 +48,8 @@ class Scribe:
 
     def __enter__(self) -> Self:
         if self.pool is not None:
-            self.pool.submit(_get_ready)
+            with _deaf():
+                self.pool.submit(_get_ready)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -86,8 +90,21 @@ def _get_ready() -> None:
     """Nothing: with the first thing that it is asked to do, a process starts and imports what it needs."""
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that start meanwhile leave Ctrl-C, which all processes of a terminal get, to the one that waits."""
+    if threading.current_thread() is not threading.main_thread():  # others may not
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _ignore_interrupts() -> None:
-    """Leave Ctrl-C, which every process of a terminal gets, to the process that waits for this one."""
+    """The same where it is not inherited: on Windows, or if another thread started the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
