@@ -1,9 +1,9 @@
-"""Loops over long rows, `at[LANES]` numbers at a time.
+"""Loops over long rows, `width()` numbers at a time.
 
-Written here is what happens to one number: that is what a GPU's thread does, where a layout has one lane. Compiled
-for the CPU, `load` takes as many neighbours as a vector register holds, and the arithmetic is on all of them; rows
-are padded to whole vectors. Left to find this out by itself, the compiler would have to suspect that any number
-written is one still to be read, since all state lies in one array.
+Written here is what happens to one number: that is what a GPU's thread does. Compiled for the CPU, `load` takes as
+many neighbours as a vector register holds, and the arithmetic is on all of them; rows are padded to whole vectors.
+Left to find this out by itself, the compiler would have to suspect that any number written is one still to be read,
+since all state lies in one array.
 """
 
 from typing import Any
@@ -15,6 +15,11 @@ from numba.extending import lower_builtin, models, register_model, type_callable
 
 from opportune.core.flat import Flat
 from opportune.core.state import WIDTH
+
+
+def width() -> Any:
+    """How many numbers go at a time."""
+    return 1
 
 
 def load(array: Any, place: Any) -> Any:
@@ -62,6 +67,11 @@ def _on_cpu(context: Any, result: Any) -> Any:
     return result if isinstance(context, Context) else None
 
 
+@type_callable(width)
+def _type_width(context):  # type: ignore[no-untyped-def]
+    return lambda: _on_cpu(context, types.uint64)
+
+
 @type_callable(load)
 def _type_load(context):  # type: ignore[no-untyped-def]
     return lambda array, place: _on_cpu(context, _vector)
@@ -80,6 +90,11 @@ def _type_spread(context):  # type: ignore[no-untyped-def]
 @type_callable(fma)
 def _type_fma(context):  # type: ignore[no-untyped-def]
     return lambda x, y, z: _on_cpu(context, _vector)
+
+
+@lower_builtin(width)
+def _width(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return context.get_constant(types.uint64, WIDTH)
 
 
 @lower_builtin(load, types.Any, types.Integer)

@@ -19,7 +19,7 @@ from numba import njit
 
 from opportune.core import state as L  # noqa: N812  (at[L.THETA]: where theta lies)
 from opportune.core.compiled import inner_function, step_function
-from opportune.core.lanes import fma, load, spread, store
+from opportune.core.lanes import fma, load, spread, store, width
 from opportune.core.state import CONFIDENCE, NOISE, PRIOR, REGULARISATION, TIE
 
 _u = np.uint64
@@ -68,13 +68,13 @@ def nonzero(at, support, source, x, p):  # type: ignore[no-untyped-def]
 @inner_function
 def multiply(at, s, source, x):  # type: ignore[no-untyped-def]
     """Write w = V^-1 x to s[w:]."""
-    lanes, stride, cov, w = _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
+    lanes, stride, cov, w = _u(width()), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
     for i in range(_u(0), stride, lanes):
         wi = spread(0.0)
         for p in range(nonzeros(at, at[L.SUPPORT])):
             j, xj = nonzero(at, at[L.SUPPORT], source, x, p)
             # cov is symmetric: its rows are its columns, and with one lane there is only the upper triangle
-            place = j * stride + i if at[L.LANES] > 1 else min(i, j) * stride + max(i, j)
+            place = j * stride + i if lanes > 1 else min(i, j) * stride + max(i, j)
             wi = fma(spread(xj), load(s, cov + place), wi)
         store(s, w + i, wi)
 
@@ -82,11 +82,11 @@ def multiply(at, s, source, x):  # type: ignore[no-untyped-def]
 @inner_function
 def deflate(at, s, shrink):  # type: ignore[no-untyped-def]
     """V^-1 += shrink w w'; with one lane the upper triangle alone, which halves what a GPU must keep at hand."""
-    d, lanes, stride, cov, w = _u(at[L.D]), _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
+    d, lanes, stride, cov, w = _u(at[L.D]), _u(width()), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
     for j in range(d):
         row = cov + j * stride
         factor = spread(shrink * s[w + j])
-        for i in range(_u(0) if at[L.LANES] > 1 else j, stride, lanes):
+        for i in range(_u(0) if lanes > 1 else j, stride, lanes):
             store(s, row + i, fma(factor, load(s, w + i), load(s, row + i)))
 
 
@@ -98,7 +98,7 @@ def observe(at, facts, s, source, place, count, total):  # type: ignore[no-untyp
     theta += w err f, V^-1 -= count f w w', ln det V += ln(1 + count q), and for each row j of the table, with
     c_j = x_j'w, mean_j += c_j err f, width2_j -= c_j^2 count f.
     """
-    d, lanes, stride, rows, x = _u(at[L.D]), _u(at[L.LANES]), _u(at[L.STRIDE]), _u(at[L.TABLE]), _u(place)
+    d, lanes, stride, rows, x = _u(at[L.D]), _u(width()), _u(at[L.STRIDE]), _u(at[L.TABLE]), _u(place)
     theta, w = _u(at[L.THETA]), _u(at[L.W])
     mean, width2, columns = _u(at[L.MEAN]), _u(at[L.WIDTH2]), _u(at[L.COLUMNS])
     multiply(at, s, source, x)

@@ -91,7 +91,6 @@ class Layout(NamedTuple):
     probabilities: int  # KNOWN, PLUGIN, OPTIMISTIC
     table: int  # rows whose scores are kept incrementally, padded; 0: scores are computed on the spot
     stride: int  # from one row of cov to the next: d, padded
-    lanes: int  # numbers that rows are walked through at a time
     support: int  # the most nonzero numbers in any row, where rows are listed by them; else 0
     counted: int  # cells with running means
 
@@ -145,12 +144,12 @@ class Layout(NamedTuple):
 
 # The places of a layout's entries: `at[THETA]` is where theta begins. In the order of `Layout`.
 (
-    D, ACTIONS, CONTEXTS, CELLS, SENSES, CORNERS, PROBABILITIES, TABLE, STRIDE, LANES, SUPPORT, COUNTED, ROWS,
+    D, ACTIONS, CONTEXTS, CELLS, SENSES, CORNERS, PROBABILITIES, TABLE, STRIDE, SUPPORT, COUNTED, ROWS,
     LISTS, COLUMNS, CELL_OF, SENSE_OF, START, DISTANCE, HIDDEN, FACTS_SIZE, THETA, COV, MEAN, WIDTH2, LOG_DET,
     RADIUS, OLD_RADIUS, STALE, CELL_SUM, CELL_COUNT, COUNTS, PENDING_COUNT, PENDING_TOTAL, PENDING_SEEN,
     OLD_THETA, OLD_COV, OLD_SUM, OLD_COUNT, KEPT_SIZE, X, CORNER, BLIND, W, UCB, LOWER, UPPER, FLAT, MIXTURE,
     GRAM, WORK, SIZE,
-) = range(52)  # fmt: skip
+) = range(51)  # fmt: skip
 
 
 def layout(
@@ -179,7 +178,7 @@ def layout(
     s = _Cursor(0, lanes)
     return Layout(
         d=d, actions=actions, contexts=contexts, cells=cells, senses=senses, corners=corners,
-        probabilities=probabilities, table=tabled, stride=stride, lanes=lanes, support=listed, counted=counted,
+        probabilities=probabilities, table=tabled, stride=stride, support=listed, counted=counted,
         rows=facts.take(blocks * block),
         lists=facts.take(blocks * block if listed else 0),
         columns=facts.take_row(d * tabled),

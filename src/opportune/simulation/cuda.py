@@ -40,7 +40,7 @@ def _take_as_written(function: Any) -> None:
 
 
 if not config.ENABLE_CUDASIM:
-    for _function in (lanes.load, lanes.store, lanes.spread, lanes.fma):
+    for _function in (lanes.width, lanes.load, lanes.store, lanes.spread, lanes.fma):
         _take_as_written(_function)
 
 
