@@ -19,6 +19,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[Sizes], Result], Callable[[Console, Resu
     "growth": (measure.measure_growth, show.show_growth),
     "agent": (measure.measure_agent, show.show_agent),
     "start": (measure.measure_start, show.show_start),
+    "workers": (measure.measure_workers, show.show_workers),
     "arithmetic": (measure.measure_arithmetic, show.show_arithmetic),
 }
 

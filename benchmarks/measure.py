@@ -4,23 +4,26 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
+import joblib
 import numba
 import numpy as np
-from joblib import effective_n_jobs
 from numba import njit, prange
 
 from benchmarks import batched, jaxed, plain, straightforward
 from benchmarks.study import BUDGET, Floats, Ints, Study, make_study, simulated
-from benchmarks.timing import best_of, in_turn
+from benchmarks.timing import best_of, in_turn, installed
 from opportune.agent import Agent
 from opportune.policy import paper_tolerance, pd2_ucb
 from opportune.problem import Problem
 from opportune.simulation import simulate
+from opportune.simulation.cluster import connect
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Result = dict[str, Any]
@@ -53,12 +56,14 @@ class Sizes:
     starts: int = 5
     sweeps: int = 200_000  # over an array of LANES numbers on each core
     product: int = 1_500  # rows of the matrices multiplied
+    sweep_runs: int = 100_000  # of the sweep that threads, processes and clusters share
+    engines: tuple[str, ...] = ("processes", "Dask workers", "Ray workers")
 
 
 FULL = Sizes()
 QUICK = Sizes(
     replicates=5, repetitions=3, plain_runs=30, batched_runs=750, runs=(1, 10, 100, 1_000), shape_runs=300,
-    growth_runs=1_000, decisions=1_000, starts=5, sweeps=50_000, product=800,
+    growth_runs=1_000, decisions=1_000, starts=5, sweeps=50_000, product=800, sweep_runs=20_000,
 )  # fmt: skip
 
 
@@ -74,7 +79,7 @@ def measure_study(sizes: Sizes) -> Result:
 def race(study: Study, sizes: Sizes) -> Result:
     """Seconds of each contestant for the whole study, draws included; shares are extrapolated linearly in runs."""
     everything = np.arange(study.size)
-    cores = effective_n_jobs(-1)
+    cores = joblib.effective_n_jobs(-1)
     some, few = study.sample(sizes.batched_runs), study.sample(sizes.plain_runs)
     contestants: dict[str, tuple[Ints, Callable[[], Floats]]] = {
         OURS: (everything, partial(simulated, study)),
@@ -281,7 +286,47 @@ def fresh(script: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-# 6. The arithmetic limit
+# 6. More hands
+
+
+def measure_workers(sizes: Sizes) -> Result:
+    """Seconds of one sweep by one thread, by all, and by as many processes of each engine, all on this machine."""
+    worlds = synthetic_worlds(10, seed=1)
+    cores = numba.get_num_threads()
+    places: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+        "1 thread": partial(joblib.parallel_config, "threading", n_jobs=1),
+        f"{cores} threads": nullcontext,
+        **{f"{cores} {name}": ENGINES[name] for name in sizes.engines if installed(LIBRARIES.get(name, "joblib"))},
+    }
+    work = partial(run_pd2, worlds, runs=sizes.sweep_runs, horizon=sizes.horizon)
+    seconds = {}
+    for name, place in places.items():
+        with place():
+            seconds[name] = best_of({name: work}, sizes.repetitions)[name]
+    return {"steps": sizes.sweep_runs * sizes.horizon, "seconds": seconds}
+
+
+@contextmanager
+def dask_here() -> Iterator[None]:
+    """A Dask cluster on this machine, a process a core."""
+    distributed = import_module("distributed")
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=numba.get_num_threads(), **settings) as cluster,
+        connect(cluster.scheduler_address.replace("tcp", "dask")),
+    ):
+        yield
+
+
+LIBRARIES = {"Dask workers": "distributed", "Ray workers": "ray"}
+ENGINES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "processes": partial(connect, "local"),
+    "Dask workers": dask_here,
+    "Ray workers": partial(connect, "ray://local"),
+}
+
+
+# 7. The arithmetic limit
 
 LANES = 1_024  # numbers in an array that stays in the first-level cache
 

@@ -120,6 +120,16 @@ def show_start(console: Console, result: Result) -> None:
     console.print(rows)
 
 
+def show_workers(console: Console, result: Result) -> None:
+    """The same sweep by more hands."""
+    seconds = result["seconds"]
+    alone = next(iter(seconds.values()))
+    rows = table(f"A sweep of {result['steps'] / 1e6:g} million steps", "by", "seconds", "times faster", "steps/s")
+    for name, taken in seconds.items():
+        rows.add_row(name, f"{taken:.3g}", f"{alone / taken:.2f}", f"{result['steps'] / taken:.3g}")
+    console.print(rows)
+
+
 def show_arithmetic(console: Console, result: Result) -> None:
     """How far from the machine's limit."""
     rows = table("Arithmetic, all cores", "", "operations a step", "GFLOP/s", "of the loop", "of the product")

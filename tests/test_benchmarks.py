@@ -19,6 +19,7 @@ from benchmarks.study import Floats, Study, make_study, simulated
 TINY = Sizes(
     worlds=2, replicates=2, horizon=20, repetitions=1, plain_runs=6, batched_runs=6, runs=(1, 10), shape_runs=2,
     dimensions=(3, 4), actions=(2, 3), contexts=(2, 3), growth_runs=10, decisions=20, starts=1, sweeps=10, product=10,
+    sweep_runs=10, engines=("processes",),
 )  # fmt: skip
 
 
