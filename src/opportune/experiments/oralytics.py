@@ -79,8 +79,8 @@ def config(quick: bool) -> Config:
     """Ten users, 140 decisions, 30 reveals each, 50 trials; costs and open rates of the variants."""
     return {
         "trials": 5 if quick else 50, "horizon": 140, "budget": 30, "users": 10,
-        "times": list(range(20, 141, 20)), "costs": [5, 10, 20, 40, 60, 80], "open_rates": [0.3, 0.7],
-        "effects_seed": 0,
+        "times": list(range(20, 141, 20)), "open_rates": [0.3, 0.7], "effects_seed": 0,
+        "costs": [5, 20, 60] if quick else [5, 10, 20, 40, 60, 80],
     }  # fmt: skip
 
 
