@@ -56,14 +56,14 @@ class Sizes:
     starts: int = 5
     sweeps: int = 200_000  # over an array of LANES numbers on each core
     product: int = 1_500  # rows of the matrices multiplied
-    sweep_runs: int = 100_000  # of the sweep that threads, processes and clusters share
+    sweep_runs: int = 40_000  # of the sweep that threads, processes and clusters share
     engines: tuple[str, ...] = ("processes", "Dask workers", "Ray workers")
 
 
 FULL = Sizes()
 QUICK = Sizes(
     replicates=5, repetitions=3, plain_runs=30, batched_runs=750, runs=(1, 10, 100, 1_000), shape_runs=300,
-    growth_runs=1_000, decisions=1_000, starts=5, sweeps=50_000, product=800, sweep_runs=20_000,
+    growth_runs=1_000, decisions=1_000, starts=5, sweeps=50_000, product=800, sweep_runs=10_000,
 )  # fmt: skip
 
 
