@@ -212,7 +212,7 @@ def test_a_decision_carries_what_an_auditor_needs() -> None:
         seen.add((decision.nudged, decision.opened, decision.revealed))
         agent.learn(float(rng.normal()))
     assert len(seen) == 4
-    assert {f.name for f in fields(Decision)} == {*TRACED, "step", "budget_left", "coin"}
+    assert {f.name for f in fields(Decision)} == {*TRACED, "step", "budget_left", "coin", "priced"}
 
 
 def test_a_given_coin_is_used() -> None:
@@ -301,8 +301,16 @@ def test_why_nudged() -> None:
 def test_why_the_coin_said_no() -> None:
     """Where the coin decided, it is named with the probability it fell above."""
     assert small_agent(naive_ucb(5)).decide(1, coin=0.75).why == (
-        "No nudge: knowing the context is worth 1.00 on the scale of the price, but the coin 0.75 fell above 0.50."
+        "No nudge: the rule nudges whatever the context, but the coin 0.75 fell above 0.50."
     )
+
+
+def test_why_a_rule_without_price_nudges() -> None:
+    """Rules that do not weigh the context do not say that they did."""
+    for policy, probability in ((naive_ucb(5), "0.50"), (Policy(revealer=Always()), "1.00")):
+        assert small_agent(policy).decide(0, coin=0.25).why == (
+            f"Nudge: the rule nudges whatever the context; probability {probability}, coin 0.25; the patient answered."
+        )
 
 
 def test_why_the_budget_is_spent() -> None:
@@ -329,8 +337,9 @@ def test_why_the_price_is_too_high() -> None:
 def test_why_nothing_was_planned() -> None:
     """A rule that goes by the calendar says that it had no nudge planned."""
     for revealer in (Periodic(every=3), Never()):
-        decision = small_agent(Policy(revealer=revealer)).decide(1)
-        assert decision.why == "No nudge: the rule has none planned for this step."
+        for context in (0, 1):
+            decision = small_agent(Policy(revealer=revealer)).decide(context)
+            assert decision.why == "No nudge: the rule has none planned for this step."
 
 
 # What is refused, and that a refused call changes nothing.

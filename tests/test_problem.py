@@ -262,6 +262,17 @@ def test_replace_changes_what_is_named() -> None:
         problem.replace(noise_level=2.0)
 
 
+def test_replace_lets_lam_follow_the_bound() -> None:
+    """A new W brings its own lam = 1/W^2, unless lam was given then or is now."""
+    features, probs = np.eye(2)[None].repeat(2, axis=0), [0.5, 0.5]
+    problem = Problem(features, probs, noise_sd=0.1, theta_bound=2.0)
+    assert problem.replace(theta_bound=4.0).regularisation == 1 / 16
+    assert problem.replace(theta_bound=4.0, regularisation=0.5).regularisation == 0.5
+    assert problem.replace(delta=0.1).regularisation == 1 / 4
+    given = Problem(features, probs, noise_sd=0.1, theta_bound=2.0, regularisation=0.7)
+    assert given.replace(theta_bound=4.0).regularisation == 0.7
+
+
 def test_repr() -> None:
     """A problem's text form says its sizes and whether probabilities are known."""
     assert repr(Problem(features())) == "Problem(4 contexts (unknown probabilities), 3 actions, d=2)"

@@ -12,6 +12,7 @@ from opportune import checks
 from opportune._version import __version__
 from opportune.core import live
 from opportune.core.flat import aligned
+from opportune.core.reveal import LEARNING_PRIMAL_DUAL, PRIMAL_DUAL
 from opportune.core.rng import COIN, TREATMENT, draw
 from opportune.core.state import NUDGES, PURSE_SIZE, SPENT
 from opportune.errors import InputError, StateError
@@ -25,8 +26,9 @@ STATE_FORMAT = 2
 class Decision:
     """Everything an auditor needs to know of one decision.
 
-    `price` is what the gap was compared with, before this step moved it. `coin` fell below `probability` if and
-    only if `nudged`; a nudge reveals unless it went unanswered, and so does the patient opening the app.
+    `price` is what the gap was compared with, before this step moved it; rules that are not `priced` nudge whatever
+    the gap. `coin` fell below `probability` if and only if `nudged`; a nudge reveals unless it went unanswered, and
+    so does the patient opening the app.
     """
 
     step: int
@@ -43,24 +45,25 @@ class Decision:
     tolerance: float
     budget_left: float
     coin: float
+    priced: bool
 
     @property
     def why(self) -> str:
         """The decision in a sentence."""
-        worth = f"knowing the context is worth {self.gap:.2f} on the scale of the price"
+        worth = "the rule nudges whatever the context"
+        if self.priced:
+            worth = f"knowing the context is worth {self.gap:.2f} on the scale of the price"
         if self.opened:
             return "Revealed free of charge: the patient opened the app."
         if self.nudged:
+            price = f", the price is {self.price:.2f}" if self.priced else ""
             end = "the patient answered" if self.revealed else "it went unanswered, so the old advice stands"
-            return (
-                f"Nudge: {worth}, the price is {self.price:.2f}; probability {self.probability:.2f}, "
-                f"coin {self.coin:.2f}; {end}."
-            )
+            return f"Nudge: {worth}{price}; probability {self.probability:.2f}, coin {self.coin:.2f}; {end}."
         if self.probability > 0.0:
             return f"No nudge: {worth}, but the coin {self.coin:.2f} fell above {self.probability:.2f}."
         if self.budget_left <= 1e-9:
             return "No nudge: the budget is spent."
-        if self.gap <= self.price:
+        if self.priced and self.gap <= self.price:
             return f"No nudge: {worth}, which does not exceed the price {self.price:.2f}."
         return "No nudge: the rule has none planned for this step."
 
@@ -98,6 +101,7 @@ class Agent:
         self._rule = np.array([float(x) for x in rule])
         self._budget = rule.budget
         self._hard = rule.hard
+        self._priced = rule.rule in {PRIMAL_DUAL, LEARNING_PRIMAL_DUAL}
         self._treats_at_random = type(policy.recommender).__name__ == "RandomAction"
         self._s = aligned(self._at.size)
         self._purse = np.zeros(PURSE_SIZE)
@@ -159,6 +163,7 @@ class Agent:
             step=step, probability=probability, nudged=bool(nudged), opened=bool(opened), revealed=revealed,
             action=action, fresh_action=int(fresh), stale_action=int(stale), gap=gap, price=price,
             disagreement=disagreement, tolerance=tolerance, budget_left=self.budget_left, coin=coin,
+            priced=self._priced,
         )  # fmt: skip
 
     def learn(self, reward: float) -> None:

@@ -209,8 +209,11 @@ class Problem:
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
-        """The same problem with some settings changed."""
-        return Problem.from_dict({**self.to_dict(), **changes})
+        """The same problem with some settings changed; lam follows W unless it was given."""
+        settings = {**self.to_dict(), **changes}
+        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
+            settings["regularisation"] = changes.get("regularisation")
+        return Problem.from_dict(settings)
 
     def __repr__(self) -> str:
         known = "known" if self.context_probs is not None else "unknown"
