@@ -84,3 +84,35 @@ def test_what_a_gpu_cannot_run_is_refused() -> None:
     policy = op.pd2_ucb(op.Budget(3, shared=True))
     with pytest.raises(op.InputError, match=r"shared budget or is optimistic; expected device='cpu'"):
         op.simulate(op.synthetic_worlds(2, seed=1), policy, horizon=5, replicates=1, seed=1, device="cuda")
+
+
+WITHOUT_EXTRA = """
+from importlib import util
+
+from numba.cuda import extending
+
+del extending.overload  # what Numba itself brings has none
+find_spec = util.find_spec
+util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find_spec(name, *rest)
+import opportune as op
+from opportune.simulation import cuda
+cuda.cuda.is_available = lambda: True  # a card is there
+
+worlds = op.synthetic_worlds(1, seed=1)
+print(op.simulate(worlds, op.naive_ucb(5), horizon=9, replicates=1, seed=1, progress=False, device="auto").device)
+try:
+    op.simulate(worlds, op.naive_ucb(5), horizon=9, replicates=1, seed=1, progress=False, device="cuda")
+except op.InputError as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_auto_takes_the_cpu_and_cuda_says_what_is_missing() -> None:
+    """A card without numba-cuda is no reason to fail, unless it was asked for."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    device, message = done.stdout.splitlines()
+    assert device == "cpu"
+    assert "opportune[gpu]" in message

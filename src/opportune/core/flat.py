@@ -20,7 +20,7 @@ from opportune.core.state import WIDTH
 
 
 class Flat(types.CPointer):  # type: ignore[misc]
-    """The type of such an address; numbers are read and written as in an array, a slice of it is an array."""
+    """The type of such an address: numbers are read and written as in an array, a slice with both ends is an array."""
 
     def __init__(self, dtype: Any) -> None:
         super().__init__(dtype)
@@ -47,7 +47,7 @@ class _Slice(AbstractTemplate):  # type: ignore[misc]
     """flat[begin:end] is an array."""
 
     def generic(self, args, kws):  # type: ignore[no-untyped-def]
-        if isinstance(args[0], Flat) and isinstance(args[1], types.SliceType):
+        if isinstance(args[0], Flat) and isinstance(args[1], types.SliceType) and not args[1].has_step:
             return signature(types.Array(args[0].dtype, 1, "C"), *args)
         return None
 

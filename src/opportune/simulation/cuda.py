@@ -5,6 +5,7 @@ live in registers and local memory. Nothing of the algorithm is written here.
 """
 
 import functools
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -32,20 +33,21 @@ THREADS = 256
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
 
 
-def _take_as_written(function: Any) -> None:
-    """Tell the GPU's compiler that a function means what is written in it: a thread is one lane."""
-    from numba.cuda.extending import overload  # noqa: PLC0415  (the simulator has none, and needs none)
+@functools.cache
+def _teach_compiler() -> None:
+    """Tell the GPU's compiler that the functions of core.lanes mean what is written in them: a thread is one lane."""
+    if config.ENABLE_CUDASIM:  # which runs them as they are written
+        return
+    from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)
 
-    overload(function)(functools.wraps(function)(lambda *_: function))
-
-
-if not config.ENABLE_CUDASIM:
-    for _function in (lanes.width, lanes.load, lanes.store, lanes.spread, lanes.fma):
-        _take_as_written(_function)
+    for function in (lanes.width, lanes.load, lanes.store, lanes.spread, lanes.fma):
+        overload(function)(functools.wraps(function)(lambda *_, function=function: function))
 
 
 def available() -> bool:
     """Whether a CUDA device (or Numba's simulator of one) can be used."""
+    if find_spec("numba_cuda") is None and not config.ENABLE_CUDASIM:
+        return False
     try:
         return bool(cuda.is_available())
     except Exception:  # a broken driver installation can raise anything
@@ -64,6 +66,7 @@ def require() -> None:
 @functools.lru_cache(maxsize=32)
 def build(at: Layout, kind: int, history_size: int, traced: bool) -> Any:
     """The kernel for one layout and kind of world."""
+    _teach_compiler()
     places = tuple(int(x) for x in at)
     size = max(1, at.size)
     history_size = max(1, history_size)

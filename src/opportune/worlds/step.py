@@ -21,13 +21,14 @@ MESSAGE_COST = 4
 WORLD_HEAD = 5
 # LINEAR goes on with cumulative context probabilities [K], <theta, phi[k, a]> [K, A], <theta, bar(z, a)> [Z, A];
 # BRUSHING goes on with the parameters of worlds.brushing_step.
+BRUSHING_END = WORLD_HEAD + brushing_step.PARAMS_SIZE
 
 
 @driver_function
 def start(kind, world, history):  # type: ignore[no-untyped-def]
     """Begin a run of the world."""
     if kind == BRUSHING:
-        brushing_step.reset(world[WORLD_HEAD:], history)
+        brushing_step.reset(world[WORLD_HEAD:BRUSHING_END], history)
 
 
 @inner_function
@@ -49,7 +50,7 @@ def arrive(kind, world, at, facts, s, history, step, arrival):  # type: ignore[n
     `arrival` is the step's uniform for it.
     """
     if kind == BRUSHING:
-        params = world[WORLD_HEAD:]
+        params = world[WORLD_HEAD:BRUSHING_END]
         shape = (at[L.ACTIONS], at[L.D])
         block = at[L.ACTIONS] * at[L.D]
         for i in range(at[L.CORNERS] // at[L.ACTIONS]):
@@ -81,8 +82,8 @@ def respond(kind, world, at, s, history, seed, stream, step, context, action, no
     if kind == BRUSHING:
         zero = draw(seed, stream, step, ZERO)
         x = s[at[L.X] : at[L.X] + at[L.ACTIONS] * at[L.D]].reshape((at[L.ACTIONS], at[L.D]))
-        outcome = brushing_step.outcome(world[WORLD_HEAD:], x, action, zero, noise)
-        brushing_step.advance(world[WORLD_HEAD:], history, step - 1, outcome)
+        outcome = brushing_step.outcome(world[WORLD_HEAD:BRUSHING_END], x, action, zero, noise)
+        brushing_step.advance(world[WORLD_HEAD:BRUSHING_END], history, step - 1, outcome)
         return (outcome - world[MESSAGE_COST] * action) / brushing_step.CAP, outcome
     mean = world[WORLD_HEAD + at[L.CONTEXTS] + context * at[L.ACTIONS] + action]
     return mean + world[NOISE_SD] * normal(noise), mean
