@@ -11,7 +11,7 @@ from rich.console import Console
 from benchmarks import measure, show
 from benchmarks.measure import FULL, QUICK, Result, Sizes
 from benchmarks.timing import machine
-from opportune.plots import save_figure
+from opportune.analysis.plots import save_figure
 
 MEASUREMENTS: dict[str, tuple[Callable[[Sizes], Result], Callable[[Console, Result], None]]] = {
     "study": (measure.measure_study, show.show_study),

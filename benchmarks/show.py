@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import BATCHED, JAX, OURS, PLAIN, SCALES, STRAIGHTFORWARD, Result
-from opportune.plots import COLOURS, STYLES, new_figure
+from opportune.analysis.plots import COLOURS, STYLES, new_figure
 
 # What we aim at.
 GOALS = {

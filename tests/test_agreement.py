@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opportune.agent import Agent
 from opportune.core.rng import ANSWER, ARRIVAL, COIN, NOISE, OPEN, categorical, draw, normal
+from opportune.live.agent import Agent
 from opportune.policy import (
     Always,
     Budget,
@@ -27,7 +27,7 @@ from opportune.policy import (
     PrimalDual,
     Revealer,
 )
-from opportune.problem import Problem, Visibility
+from opportune.problems.finite import Problem, Visibility
 from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld
 from reference import SMALLEST_DIVISOR, Reference

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import opportune
-from opportune.core import live, state
-from opportune.problem import Problem
+from opportune.core import layout as state
+from opportune.core import live
+from opportune.problems.finite import Problem
 from opportune.simulation import loop
 
 ROOT = Path(opportune.__file__).parent
@@ -21,14 +22,16 @@ ROOT = Path(opportune.__file__).parent
 # From the bottom up. A module may import what stands in its own layer or below.
 LAYERS = (
     ("errors", "_version"),
+    ("checks", "progress"),
     ("core",),
-    ("checks", "formula", "problem", "policy", "progress"),
-    ("worlds", "agent"),
-    ("results",),
+    ("problems", "policy"),
+    ("worlds",),
+    ("analysis.results",),  # what simulate hands over
     ("simulation",),
-    ("metrics", "clairvoyant", "bounds"),
-    ("plots",),
-    ("experiments", "studyfile"),
+    ("live",),
+    ("analysis",),
+    ("study",),
+    ("experiments",),
     ("report",),
     ("experiments.runner",),  # runs experiments and hands what they found to the report
     ("cli",),
@@ -124,7 +127,7 @@ def test_core_stands_alone(module: str) -> None:
     Two modules reach into Numba: they teach its compiler bare addresses and vectors.
     """
     outside = {name for name in imports(tree(module)) if not name.startswith("opportune.core")}
-    if module in {"opportune.core.flat", "opportune.core.lanes"}:
+    if module in {"opportune.core.pointers", "opportune.core.simd"}:
         outside -= {"llvmlite"} | {name for name in outside if name.startswith("numba.")}
     assert outside <= {
         *sys.stdlib_module_names,
@@ -145,7 +148,7 @@ def test_core_neither_raises_nor_prints(module: str) -> None:
             assert ast.unparse(node.func) not in {"print", "open", "input"}, ast.unparse(node)
 
 
-@pytest.mark.parametrize("name", ["step", "ridge", "reveal", "rng", "optimistic", "live"])
+@pytest.mark.parametrize("name", ["protocol", "model", "reveal", "rng", "optimistic", "live"])
 def test_core_does_not_allocate(name: str) -> None:
     """Step functions make no arrays, lists, dicts or sets: all they need is given to them."""
     functions = [node for node in ast.walk(tree(f"opportune.core.{name}")) if isinstance(node, ast.FunctionDef)]
@@ -231,7 +234,7 @@ def test_public_names_are_typed() -> None:
 
 def test_public_names_stay_what_they_are() -> None:
     """A public name is the same whatever was imported before: `simulate` is the function."""
-    code = "import opportune, opportune.simulation.api; assert callable(opportune.simulate)"
+    code = "import opportune, opportune.simulation.run; assert callable(opportune.simulate)"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from opportune import __version__, cli
+from opportune import __version__
+from opportune.cli import main as cli
 from opportune.experiments.runner import NAMES, find
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,7 +115,7 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_names_do_not_depend_on_earlier_imports() -> None:
     """What pages take from `opportune` can be called, also if a module of the same name was imported before."""
     code = (
-        "import opportune.simulation.api, opportune as op; "
+        "import opportune.simulation.run, opportune as op; "
         "print([name for name in op.__all__ if name != '__version__' and not callable(getattr(op, name))])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -126,7 +127,7 @@ def make_files(page: Path, folder: Path) -> None:
     for block in blocks(page):
         if block.info in SHELLS:
             for name in re.findall(r"opportune simulate --example\s*>\s*(\S+)", block.text):
-                example = ROOT / "src" / "opportune" / "example_study.toml"
+                example = ROOT / "src" / "opportune" / "study" / "example_study.toml"
                 (folder / name).write_bytes(example.read_bytes())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from opportune.core import reveal
-from opportune.core.state import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
+from opportune.core.layout import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
 from opportune.errors import InputError
 from opportune.policy import (
     Always,
@@ -30,7 +30,7 @@ from opportune.policy import (
     pd2_ucb,
     rule_for,
 )
-from opportune.problem import Problem
+from opportune.problems.finite import Problem
 
 make_policy: Callable[..., Policy] = Policy  # given what its types would not allow
 make_periodic: Callable[..., Periodic] = Periodic

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from opportune.metrics import realised_regret, regret
+from opportune.analysis.metrics import realised_regret, regret
 from opportune.policy import Always, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.simulation import simulate
 from opportune.worlds.linear import synthetic_worlds

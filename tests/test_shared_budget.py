@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 import opportune as op
 from opportune.errors import InputError
-from opportune.simulation import api, simulate
+from opportune.simulation import run as api
+from opportune.simulation import simulate
 from opportune.worlds import SimulatedWorld
-from opportune.worlds.brushing import brushing_world
+from opportune.worlds.brushing.world import brushing_world
 
 HORIZON = 60
 PARTICIPANTS = 5

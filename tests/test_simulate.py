@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from opportune.analysis.results import config, load, save
 from opportune.errors import DataError, InputError
 from opportune.policy import (
     Always,
@@ -25,9 +26,9 @@ from opportune.policy import (
     pd1_ucb,
     pd2_ucb,
 )
-from opportune.problem import Problem
-from opportune.results import config, load, save
-from opportune.simulation import api, cpu, simulate
+from opportune.problems.finite import Problem
+from opportune.simulation import cpu, simulate
+from opportune.simulation import run as api
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 HORIZON = 40

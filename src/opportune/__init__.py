@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from opportune._version import __version__
 
 if TYPE_CHECKING:
-    from opportune.agent import Agent, Decision
+    from opportune.analysis.metrics import decomposition, mean_interval, realised_regret, regret
+    from opportune.analysis.plots import plot_regret, plot_reveals
+    from opportune.analysis.results import load, save
     from opportune.errors import DataError, InputError, OpportuneError, StateError
-    from opportune.metrics import decomposition, mean_interval, realised_regret, regret
-    from opportune.plots import plot_regret, plot_reveals
+    from opportune.live.agent import Agent, Decision
     from opportune.policy import (
         Always,
         Budget,
@@ -35,25 +36,24 @@ if TYPE_CHECKING:
         pd1_ucb,
         pd2_ucb,
     )
-    from opportune.problem import Problem
-    from opportune.results import load, save
-    from opportune.simulation.api import simulate
-    from opportune.worlds.brushing import brushing_world
+    from opportune.problems.finite import Problem
+    from opportune.simulation.run import simulate
+    from opportune.worlds.brushing.world import brushing_world
     from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 _HOMES = {
-    "agent": ("Agent", "Decision"),
+    "live.agent": ("Agent", "Decision"),
     "errors": ("DataError", "InputError", "OpportuneError", "StateError"),
-    "metrics": ("decomposition", "mean_interval", "realised_regret", "regret"),
-    "plots": ("plot_regret", "plot_reveals"),
+    "analysis.metrics": ("decomposition", "mean_interval", "realised_regret", "regret"),
+    "analysis.plots": ("plot_regret", "plot_reveals"),
     "policy": (
         "Always", "Budget", "FixedAction", "FixedRate", "LearningPrimalDual", "LinUCB", "Never", "Periodic",
         "Policy", "PrimalDual", "RandomAction", "naive_ucb", "pd1_ucb", "pd2_ucb",
     ),
-    "problem": ("Problem",),
-    "results": ("load", "save"),
-    "simulation.api": ("simulate",),
-    "worlds.brushing": ("brushing_world",),
+    "problems.finite": ("Problem",),
+    "analysis.results": ("load", "save"),
+    "simulation.run": ("simulate",),
+    "worlds.brushing.world": ("brushing_world",),
     "worlds.linear": ("LinearWorld", "synthetic_worlds"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from opportune import checks
 from opportune.core import reveal
-from opportune.core.state import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
+from opportune.core.layout import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
 from opportune.errors import InputError
-from opportune.problem import Problem
+from opportune.problems.finite import Problem
 
 SCALES = ("adaptive", "range", "gap")
 UNKNOWN = ("plugin", "optimistic")

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opportune.bounds import competitive_bound, price_floor
-from opportune.clairvoyant import clairvoyant, minimum_gap
+from opportune.analysis.bounds import competitive_bound, price_floor
+from opportune.analysis.clairvoyant import clairvoyant, minimum_gap
 from opportune.core.reveal import growth, learning_primal_dual, next_price, primal_dual
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from opportune.experiments import oralytics
 from opportune.experiments.base import Config, Findings
 from opportune.experiments.runner import find, reproduce
 from opportune.simulation import simulate
-from opportune.worlds.brushing import brushing_world
+from opportune.worlds.brushing.world import brushing_world
 
 TRIALS = 4
 COSTS = [10, 200]

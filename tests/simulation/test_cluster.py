@@ -24,14 +24,16 @@ import numba
 import pytest
 import xarray as xr
 
-from opportune import cli
+from opportune.analysis.results import load
+from opportune.cli import main as cli
 from opportune.errors import InputError, OpportuneError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
-from opportune.results import load
-from opportune.simulation import api, batch, cluster
-from opportune.simulation.api import simulate
+from opportune.simulation import cluster
+from opportune.simulation import pack as batch
+from opportune.simulation import run as api
 from opportune.simulation.cluster import chosen_workers, connect, spread
 from opportune.simulation.cpu import run_batch
+from opportune.simulation.run import simulate
 from opportune.worlds.linear import synthetic_worlds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +116,7 @@ def test_without_a_choice_the_threads_of_this_process_work() -> None:
 def test_nothing_is_imported_to_find_that_nothing_was_chosen() -> None:
     """A plain simulation does without joblib, Dask and Ray: they are slow to import."""
     code = (
-        "import sys, opportune.simulation.api, opportune.simulation.cluster as c; c.chosen_workers();"
+        "import sys, opportune.simulation.run, opportune.simulation.cluster as c; c.chosen_workers();"
         "sys.exit(bool({'joblib', 'distributed', 'ray'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -231,7 +233,7 @@ def test_ctrl_c_keeps_the_replicates_that_are_complete(monkeypatch: pytest.Monke
 
 def small_study() -> None:
     """Write a small study, my.toml, into the present folder."""
-    example = (ROOT / "src/opportune/example_study.toml").read_text(encoding="utf-8")
+    example = (ROOT / "src/opportune/study/example_study.toml").read_text(encoding="utf-8")
     small = re.sub(r"replicates = \d+", "replicates = 4", re.sub(r"horizon = \d+", "horizon = 30", example))
     Path("my.toml").write_text(small, encoding="utf-8")
 
@@ -415,7 +417,7 @@ def test_the_command_runs_on_a_ray_cluster(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else a cluster that others cannot reach asks for a token
     small_study()
     with ray_cluster() as address:
-        main = [sys.executable, "-c", "from opportune.cli import main; main()", "simulate", "my.toml"]
+        main = [sys.executable, "-c", "from opportune.cli.main import main; main()", "simulate", "my.toml"]
         for options in (["--out", "here"], ["--out", "there", "--cluster", address]):
             subprocess.run([*main, *options], check=True, capture_output=True)
     name = "stress-messages.nc"

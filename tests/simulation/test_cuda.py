@@ -15,7 +15,7 @@ import opportune as op
 CASES = """
 import opportune as op
 from opportune.policy import Always, FixedAction, Never, Policy
-from opportune.worlds.brushing import brushing_world
+from opportune.worlds.brushing.world import brushing_world
 
 baselines = [Policy(revealer=Always()), Policy(revealer=Never(), recommender=FixedAction(action=1), name="fixed")]
 three = [op.naive_ucb(5), op.pd1_ucb(5, scale="range"), op.pd2_ucb(5)]

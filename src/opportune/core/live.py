@@ -2,8 +2,8 @@
 
 from numba import njit
 
-from opportune.core.flat import flat
-from opportune.core.step import begin, learn, propose, settle, toss
+from opportune.core.pointers import flat
+from opportune.core.protocol import begin, learn, propose, settle, toss
 
 # What `decide_live` writes.
 GAP = 0

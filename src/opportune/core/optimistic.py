@@ -16,7 +16,7 @@ import math
 
 from numba import njit
 
-from opportune.core.state import SEARCH_ROWS, TIE
+from opportune.core.layout import SEARCH_ROWS, TIE
 
 EXACT_LIMIT = 12  # contexts up to which `optimistic` searches every vertex
 

@@ -6,15 +6,15 @@ from itertools import pairwise
 import numpy as np
 import xarray as xr
 
-from opportune import bounds
-from opportune.clairvoyant import minimum_gap
+from opportune.analysis import bounds
+from opportune.analysis.clairvoyant import minimum_gap
+from opportune.analysis.metrics import clairvoyant_value
+from opportune.analysis.metrics import decomposition as decompose
+from opportune.analysis.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.studies import study_worlds
-from opportune.metrics import clairvoyant_value
-from opportune.metrics import decomposition as decompose
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.policy import pd2_ucb
-from opportune.simulation.api import simulate
+from opportune.simulation.run import simulate
 from opportune.worlds.linear import LinearWorld
 
 

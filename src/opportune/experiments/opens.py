@@ -5,6 +5,7 @@ from typing import Any
 
 import xarray as xr
 
+from opportune.analysis.plots import legend_outside, new_figure
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.studies import (
     LOOKS,
@@ -17,7 +18,6 @@ from opportune.experiments.studies import (
     study_worlds,
     summary,
 )
-from opportune.plots import legend_outside, new_figure
 
 
 def config(quick: bool) -> Config:

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from numba import njit
 from numpy.typing import NDArray
 
+from opportune.analysis.metrics import Z95
+from opportune.analysis.plots import COLOURS, legend_outside, new_figure, style
 from opportune.core import rng
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
-from opportune.metrics import Z95
-from opportune.plots import COLOURS, legend_outside, new_figure, style
 from opportune.policy import (
     Always,
     Budget,
@@ -27,10 +27,10 @@ from opportune.policy import (
     pd1_ucb,
     pd2_ucb,
 )
-from opportune.simulation.api import simulate
-from opportune.simulation.batch import streams_of
-from opportune.worlds import brushing_step
-from opportune.worlds.brushing import BrushingWorld, brushing_world
+from opportune.simulation.pack import streams_of
+from opportune.simulation.run import simulate
+from opportune.worlds.brushing import step as brushing_step
+from opportune.worlds.brushing.world import BrushingWorld, brushing_world
 
 THREE = ("naive", "PD1", "PD2")
 REFERENCES = ("never send", "coin flip", "always send")

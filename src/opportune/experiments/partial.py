@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from opportune.analysis.plots import legend_outside, new_figure
 from opportune.core.rng import PARAMETER, PROBABILITY, draw
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.studies import (
@@ -18,8 +19,7 @@ from opportune.experiments.studies import (
     run_study,
     summary,
 )
-from opportune.plots import legend_outside, new_figure
-from opportune.problem import Problem, Visibility
+from opportune.problems.finite import Problem, Visibility
 from opportune.worlds.linear import LinearWorld
 
 NAMES = ("first", "second", "third")

@@ -7,6 +7,8 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
+from opportune.analysis.metrics import mean_interval
+from opportune.analysis.plots import COLOURS, STYLES, legend_outside, new_figure, plot_scatter
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.studies import (
     SCALES,
@@ -20,8 +22,6 @@ from opportune.experiments.studies import (
     study_worlds,
     summary,
 )
-from opportune.metrics import mean_interval
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure, plot_scatter
 
 ALMOST_ALL = 0.9
 LOOKS = {"naive": 2, "PD1 range": 4, "PD2 range": 5, "PD1 adaptive": 1, "PD2 adaptive": 0}

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from opportune.analysis.metrics import mean_interval
+from opportune.analysis.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.regret import LOOKS
 from opportune.experiments.studies import paper_policies, plain, reduce_trace, run_study, study_worlds
-from opportune.metrics import mean_interval
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 
 LATE = 1 / 3  # the last and the first third of the steps are compared
 

@@ -20,12 +20,12 @@ from rich.console import Console
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.analysis.results import FORMAT, load, save
 from opportune.errors import DataError
 from opportune.experiments.base import Experiment
 from opportune.experiments.scribe import Found, Scribe, score
 from opportune.progress import bar
-from opportune.report import write_report
-from opportune.results import FORMAT, load, save
+from opportune.report.page import write_report
 
 NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
 PARTS = ".parts"

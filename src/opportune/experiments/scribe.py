@@ -15,10 +15,10 @@ from typing import Any, Self
 import xarray as xr
 from rich.console import Console
 
+from opportune.analysis.plots import save_figure
+from opportune.analysis.results import save
 from opportune.errors import InputError
 from opportune.experiments.base import Picture
-from opportune.plots import save_figure
-from opportune.results import save
 
 
 @dataclass(frozen=True, kw_only=True)

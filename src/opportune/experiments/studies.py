@@ -9,11 +9,11 @@ import xarray as xr
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from opportune.analysis.metrics import Z95, realised_regret, regret, spend
+from opportune.analysis.plots import COLOURS, STYLES
 from opportune.experiments.base import Claim
-from opportune.metrics import Z95, realised_regret, regret, spend
-from opportune.plots import COLOURS, STYLES
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
-from opportune.simulation.api import simulate
+from opportune.simulation.run import simulate
 from opportune.worlds import SimulatedWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 

@@ -7,13 +7,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from opportune.bounds import tolerance
-from opportune.clairvoyant import auxiliary, clairvoyant
+from opportune.analysis.bounds import tolerance
+from opportune.analysis.clairvoyant import auxiliary, clairvoyant
+from opportune.analysis.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
 from opportune.experiments.studies import plain, study_worlds
-from opportune.plots import COLOURS, STYLES, legend_outside, new_figure
 from opportune.policy import pd2_ucb
-from opportune.simulation.api import simulate
+from opportune.simulation.run import simulate
 
 PAPER = {
     "PD1": {2: 0.805, 4: 0.832, 8: 0.849, 16: 0.861, 32: 0.870, 64: 0.879},

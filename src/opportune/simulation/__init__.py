@@ -1,5 +1,5 @@
 """Simulation at scale: `simulate` and the drivers behind it."""
 
-from opportune.simulation.api import simulate
+from opportune.simulation.run import simulate
 
 __all__ = ["simulate"]

@@ -7,9 +7,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from opportune.core.compiled import step_function
-from opportune.core.flat import aligned, flat
-from opportune.core.state import PRICE, PURSE_SIZE, SIZE
-from opportune.core.step import begin
+from opportune.core.layout import PRICE, PURSE_SIZE, SIZE
+from opportune.core.pointers import aligned, flat
+from opportune.core.protocol import begin
 from opportune.simulation.loop import FINAL_PRICE, MARKS, NUMBERS, RECORD, Batch, add_up, run_step, write_down
 from opportune.worlds.step import start
 

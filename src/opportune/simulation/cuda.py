@@ -12,9 +12,9 @@ import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
-from opportune.core import lanes
-from opportune.core.state import PRICE, PURSE_SIZE, Layout
-from opportune.core.step import begin
+from opportune.core import simd as lanes
+from opportune.core.layout import PRICE, PURSE_SIZE, Layout
+from opportune.core.protocol import begin
 from opportune.errors import InputError
 from opportune.simulation.loop import (
     FINAL_PRICE,

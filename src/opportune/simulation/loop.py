@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from opportune.core import rng
 from opportune.core.compiled import driver_function
+from opportune.core.layout import RANDOM, TREATMENT
+from opportune.core.protocol import learn, propose, settle, toss
 from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
-from opportune.core.state import RANDOM, TREATMENT
-from opportune.core.step import learn, propose, settle, toss
 from opportune.worlds.step import LINEAR, answers, arrive, blind_value, opens, respond
 
 # Totals kept of every run, trace or not.

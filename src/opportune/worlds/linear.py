@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.rng import PARAMETER, PROBABILITY, draw
 from opportune.errors import InputError
-from opportune.problem import Problem
+from opportune.problems.finite import Problem
 from opportune.worlds.step import LINEAR
 
 Floats = NDArray[np.float64]

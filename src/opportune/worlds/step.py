@@ -4,10 +4,10 @@ A world is one flat array, `world`: a few numbers that every kind has, then what
 `core.rng`, so that every policy meets the same arrivals, noise and openings. `history` is the world's own state.
 """
 
-from opportune.core import state as L  # noqa: N812  (at[L.X]: where the moment's features lie)
+from opportune.core import layout as L  # noqa: N812  (at[L.X]: where the moment's features lie)
 from opportune.core.compiled import driver_function, inner_function
 from opportune.core.rng import ANSWER, OPEN, ZERO, draw, normal
-from opportune.worlds import brushing_step
+from opportune.worlds.brushing import step as brushing_step
 
 LINEAR = 0
 BRUSHING = 1

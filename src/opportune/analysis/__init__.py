@@ -1,0 +1,1 @@
+"""What results mean: regret, bounds, clairvoyants, intervals, figures, files."""

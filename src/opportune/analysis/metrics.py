@@ -1,0 +1,190 @@
+"""What results mean: regret, realised regret, its decomposition, spending, intervals. Dataset in, labelled out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.analysis.clairvoyant import auxiliary, clairvoyant
+from opportune.analysis.results import config
+from opportune.errors import InputError
+from opportune.policy import Policy
+
+RUN_AXES = ("policy", "world", "replicate")
+Z95 = 1.959963984540054
+
+
+def regret(data: xr.Dataset) -> xr.DataArray:
+    """The paper's regret: cumulative value of the clairvoyant minus that of the policy (SPEC section 6).
+
+    With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run.
+    """
+    _needs_truth(data, "regret")
+    if any(map(_shared, _policies(data))):
+        _needs_trace(data, "regret under a shared budget")
+    if "step" not in data.dims:
+        best = _clairvoyant_totals(data)
+        return (best - data["total_value"]).transpose(*RUN_AXES).rename("regret")
+    best = clairvoyant_value(data).cumsum("step")
+    result = best - data["value"].cumsum("step")
+    return result.assign_coords(step=data["step"]).rename("regret").assign_attrs(long_name="cumulative regret")
+
+
+def realised_regret(data: xr.Dataset) -> xr.DataArray:
+    """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
+    _needs_truth(data, "realised regret")
+    if "step" not in data.dims:
+        best = (data["context_count"] * data["true_best"]).sum("k")
+        return (best - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
+    lost = _by_context(data, "true_best") - data["outcome"]
+    result = lost.cumsum("step").assign_coords(step=data["step"]).rename("realised_regret")
+    return result.assign_attrs(long_name="cumulative realised regret")
+
+
+def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
+    """CLV's value at every step, o u* + (1 - o) v*, for each policy's budget."""
+    _needs_trace(data, "the clairvoyant's value at every step")
+    gaps = _by_context(data, "true_gap")
+    chosen = xr.zeros_like(data["value"])
+    for i, policy in enumerate(_policies(data)):
+        budget = float(data["budget"].values[i])
+        chosen[i] = _together(clairvoyant, gaps[i].values, budget, shared=_shared(policy))
+    return (_by_context(data, "true_blind") + chosen * gaps).rename("clairvoyant_value")
+
+
+def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
+    """AUX's value at every step: the policy's own revealer with theta known and arrivals coming one by one.
+
+    With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's.
+    """
+    _needs_trace(data, "the auxiliary problem's value")
+    gaps = _by_context(data, "true_gap")
+    chosen = xr.zeros_like(data["value"])
+    for i, policy in enumerate(_policies(data)):
+        kind, budget = policy["revealer"]["kind"], float(data["budget"].values[i])
+        if kind == "FixedRate":
+            participants = data.sizes["world"] if _shared(policy) else 1
+            chosen[i] = budget / (config(data)["horizon"] * participants)
+        elif kind in {"PrimalDual", "LearningPrimalDual"}:
+            scaled = gaps[i].values / _scale(data, policy)
+            chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
+        else:
+            raise InputError(f"the auxiliary problem is defined for naive, PD1 and PD2; got {kind}")
+    return (_by_context(data, "true_blind") + chosen * gaps).rename("auxiliary_value")
+
+
+def decomposition(data: xr.Dataset) -> xr.Dataset:
+    """Regret as information reveal loss (CLV - AUX) plus bandit learning loss (AUX - ALG), at every step."""
+    best = clairvoyant_value(data).cumsum("step")
+    known = auxiliary_value(data).cumsum("step")
+    got = data["value"].cumsum("step")
+    parts = {
+        "information_reveal_loss": best - known,
+        "bandit_learning_loss": known - got,
+        "regret": best - got,
+    }
+    return xr.Dataset(parts).assign_coords(step=data["step"])
+
+
+def spend(data: xr.Dataset) -> xr.DataArray:
+    """Expected reveals spent so far, at every step."""
+    _needs_trace(data, "spending over time")
+    return data["probability"].cumsum("step").assign_coords(step=data["step"]).rename("spend")
+
+
+def mean_interval(values: xr.DataArray, over: Sequence[str] = ("world", "replicate")) -> xr.Dataset:
+    """Mean over runs with a 95% interval.
+
+    Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
+    with one world, from the spread of its replicates.
+    """
+    dims = [d for d in over if d in values.dims]
+    if not dims:
+        raise InputError(f"nothing to average over: {list(over)} are not among the axes {list(values.dims)}")
+    outer = next((d for d in dims if values.sizes[d] > 1), dims[0])
+    units = values.mean([d for d in dims if d != outer])
+    mean = units.mean(outer)
+    if units.sizes[outer] > 1:
+        half = Z95 * units.std(outer, ddof=1) / np.sqrt(units.sizes[outer])
+    else:
+        half = xr.zeros_like(mean) * np.nan
+    return xr.Dataset({"mean": mean, "low": mean - half, "high": mean + half})
+
+
+def _shared(policy: dict[str, Any]) -> bool:
+    return policy["budget"] is not None and bool(policy["budget"]["shared"])
+
+
+def _together(
+    rule: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
+    gaps: NDArray[np.float64],
+    budget: float,
+    *,
+    shared: bool,
+) -> NDArray[np.float64]:
+    """Reveals a rule chooses from gaps[W, R, T]: for each run, or for all participants of a replicate in turn."""
+    if not shared:
+        return rule(gaps, budget)
+    worlds, replicates, steps = gaps.shape
+    in_turn = gaps.transpose(1, 2, 0).reshape(replicates, steps * worlds)
+    return rule(in_turn, budget).reshape(replicates, steps, worlds).transpose(2, 0, 1)
+
+
+def _by_context(data: xr.Dataset, name: str) -> xr.DataArray:
+    """A property of contexts, looked up for the context of every step."""
+    table: NDArray[Any] = data[name].values
+    context = data["context"]
+    world = np.arange(context.sizes["world"]).reshape(1, -1, 1, 1)
+    return context.copy(data=table[world, context.transpose("policy", "world", "replicate", "step").values])
+
+
+def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
+    """CLV's value of whole runs, from how often each context arrived: the budget goes to the largest gaps first."""
+    blind = (data["context_count"] * data["true_blind"]).sum("k")
+    counts = data["context_count"].transpose("world", "replicate", "k").values
+    gaps = data["true_gap"].values
+    order = np.argsort(-gaps, axis=1, kind="stable")
+    sorted_gaps = np.maximum(np.take_along_axis(gaps, order, axis=1), 0.0)[:, None, :]
+    sorted_counts = np.take_along_axis(counts, np.broadcast_to(order[:, None, :], counts.shape), axis=2)
+    before = np.cumsum(sorted_counts, axis=2) - sorted_counts
+    gains = []
+    for budget in data["budget"].values:
+        used = np.clip(budget - before, 0.0, sorted_counts)
+        gains.append((used * sorted_gaps).sum(axis=2))
+    gain = xr.DataArray(np.stack(gains), dims=("policy", "world", "replicate"), coords={"policy": data["policy"]})
+    return blind + gain
+
+
+def _policies(data: xr.Dataset) -> list[dict[str, Any]]:
+    """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
+    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
+
+    described = config(data)["policies"]
+    labels = policy_labels([Policy.from_dict(policy) for policy in described])
+    found = dict(zip(labels, described, strict=True))
+    for label in data["policy"].values.tolist():
+        if label not in found:
+            raise InputError(f"policy {label!r} is not one the Dataset was made with; expected some of {labels}")
+    return [found[label] for label in data["policy"].values.tolist()]
+
+
+def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
+    """What a policy divides true gaps by, for each world: [W, 1, 1]."""
+    if policy["revealer"]["scale"] == "range":
+        bounds = data["value_range"].values
+        scale = bounds[:, 1] - bounds[:, 0]
+    else:
+        scale = data["true_gap"].where(data["context_probs"] > 0).max("k").values
+    return np.asarray(np.maximum(scale, 1e-12).reshape(-1, 1, 1), dtype=np.float64)
+
+
+def _needs_truth(data: xr.Dataset, what: str) -> None:
+    if "true_gap" not in data:
+        raise InputError(f"{what} needs the truth of a linear world; this Dataset has none")
+
+
+def _needs_trace(data: xr.Dataset, what: str) -> None:
+    if "step" not in data.dims:
+        raise InputError(f"{what} needs every step; run simulate with trace=True")

@@ -1,0 +1,134 @@
+"""Figures from Datasets: readable in print and by colour-blind readers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from opportune.analysis.metrics import mean_interval, regret, spend
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart; line styles help in black and white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 2)))
+# The paper's policies look the same in every figure.
+FIXED = {"PD2": 0, "PD1": 1, "naive": 2}
+DPI = 150
+
+RC: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "legend.frameon": False,
+    "svg.hashsalt": "opportune",
+}
+
+
+def new_figure(
+    rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
+) -> tuple[Figure, list[Axes]]:
+    """A figure with its panels, in the package's look, without a window or global state."""
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(rows, columns)).ravel().tolist()
+    return figure, panels
+
+
+def style(label: str, index: int) -> dict[str, Any]:
+    """Colour and line style of a policy: by name for the paper's three, else by place."""
+    place = next((i for name, i in FIXED.items() if label == name or label.startswith(name + " ")), index)
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)]}
+
+
+def draw_bands(axes: Axes, values: xr.DataArray, *, over: Sequence[str] = ("world", "replicate")) -> None:
+    """One line a policy against the step, with a band for the 95% interval of the mean."""
+    summary = mean_interval(values, over)
+    for i, label in enumerate(summary["policy"].values):
+        one = summary.sel(policy=label)
+        look = style(str(label), i + len(FIXED) if _others(summary) else i)
+        axes.plot(one["step"], one["mean"], label=str(label), linewidth=1.8, **look)
+        axes.fill_between(one["step"], one["low"], one["high"], color=look["color"], alpha=0.18, linewidth=0)
+    axes.set_xlabel("step")
+
+
+def legend_outside(axes: Axes) -> None:
+    """A legend above the whole figure, where it covers no line."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        columns = max(1, min(len(labels), int(figure.get_figwidth() / 1.8)))
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, frameon=False)
+
+
+def plot_regret(data: xr.Dataset) -> Figure:
+    """Cumulative regret of each policy over time, mean with 95% band."""
+    figure, (axes,) = new_figure()
+    draw_bands(axes, regret(data))
+    axes.set_ylabel("cumulative regret")
+    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    legend_outside(axes)
+    return figure
+
+
+def plot_reveals(data: xr.Dataset) -> Figure:
+    """When reveals happen: mean probability and mean spending of each policy over time."""
+    figure, (left, right) = new_figure(1, 2, width=9.6)
+    window = max(1, data.sizes["step"] // 30)
+    smooth = data["probability"].rolling(step=window, center=True, min_periods=1).mean()
+    draw_bands(left, smooth)
+    left.set_ylabel(f"probability of a reveal (mean of {window} steps)")
+    legend_outside(left)
+    draw_bands(right, spend(data))
+    right.set_ylabel("reveals spent (expected)")
+    for budget in sorted({float(b) for b in data["budget"].values if np.isfinite(b)}):
+        right.axhline(budget, color="0.4", linewidth=1, linestyle=":")
+        right.annotate(f"budget {budget:g}", (1.0, budget), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    return figure
+
+
+def plot_scatter(axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> None:
+    """One dot an instance with the diagonal; dots below it favour the policy on the vertical axis."""
+    top = float(max(x.max(), y.max())) * 1.05
+    axes.plot([0, top], [0, top], color="0.5", linewidth=1)
+    axes.scatter(x, y, s=18, color=COLOURS[0], alpha=0.75, linewidths=0)
+    axes.set(
+        xlim=(0, top),
+        ylim=(0, top),
+        xlabel=f"regret of {x_label}",
+        ylabel=f"regret of {y_label}",
+        aspect="equal",
+    )
+    axes.locator_params(nbins=4)
+
+
+def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
+    """Write a figure as PNG and SVG; returns the two file names."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(RC):
+        _lay_out(figure)
+        figure.savefig(directory / f"{name}.png", dpi=DPI, metadata={"Software": None})
+        figure.savefig(directory / f"{name}.svg", metadata={"Date": None, "Creator": None})
+    return f"{name}.png", f"{name}.svg"
+
+
+def _lay_out(figure: Figure) -> None:
+    """Lay a figure out once and for all: `savefig` would for each file, and draw the whole figure to do so."""
+    figure.set_dpi(DPI)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
+def _others(summary: xr.Dataset) -> bool:
+    """Whether policies beside the paper's three are shown, whose looks must not clash with theirs."""
+    labels = [str(p) for p in summary["policy"].values]
+    return not all(any(p == n or p.startswith(n + " ") for n in FIXED) for p in labels)

@@ -1,0 +1,1 @@
+"""Live: one decision at a time, for real participants."""

@@ -1,0 +1,1 @@
+"""Problems: what the agents know beforehand."""

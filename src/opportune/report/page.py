@@ -1,0 +1,352 @@
+"""The report: one self-contained HTML page from the results that experiments left in a directory."""
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Self
+from xml.etree import ElementTree
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from opportune.errors import DataError
+
+ORDER = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+"""The experiments of the paper, in the order a reader meets them; all others follow by name."""
+
+LARGEST_SVG = 2_000_000
+"""Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+NOTHING = "–"
+
+Cell = bool | int | float | str | None
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Claim(_Part):
+    """A sentence that the experiment could refute, and what came of it; None is 'not decided'."""
+
+    claim: Text
+    held: bool | None
+    evidence: str
+
+    @property
+    def mark(self) -> str:
+        """The verdict in words."""
+        return {True: "Held", False: "Not held", None: "Not decided"}[self.held]
+
+
+class Figure(_Part):
+    """A drawing in two formats, with what to see in it and what it shows to those who cannot see it."""
+
+    name: str
+    caption: str
+    alt: Text
+    png: Text
+    svg: Text
+
+
+class Table(_Part):
+    """A caption, the names of the columns, and rows as long as these."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        for at, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {at} has {len(row)} cells; expected {len(self.columns)}")
+        return self
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
+        cells = [row[column] for row in self.rows if row[column] is not None]
+        return bool(cells) and all(_looks_numeric(cell) for cell in cells)
+
+
+class Result(_Part):
+    """What one experiment wrote, as its JSON file holds it."""
+
+    experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    title: Text
+    about: str
+    config: dict[str, Any]
+    numbers: dict[str, Any]
+    claims: list[Claim]
+    figures: list[Figure]
+    tables: list[Table]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    finished: AwareDatetime
+    versions: dict[str, str]
+    machine: str
+    command: str
+
+    @property
+    def quick(self) -> bool:
+        """Whether this was a short trial with too few repetitions for firm conclusions."""
+        return self.config.get("quick") is True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure's file as a data URI, with its size in pixels for the layout."""
+
+    uri: str
+    width: int
+    height: int
+
+    @property
+    def wide(self) -> bool:
+        """Whether it would be too small to read when fitted to the width of a phone."""
+        return self.width > 1.9 * self.height
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How many claims held, did not hold, and were not decided."""
+
+    held: int
+    not_held: int
+    undecided: int
+
+    @property
+    def total(self) -> int:
+        """All claims."""
+        return self.held + self.not_held + self.undecided
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` from every result in a directory; it appears only once it is complete.
+
+    JSON files that no experiment wrote (no `experiment` key) are left alone. A result that cannot be read,
+    or whose figure is missing, is a `DataError` that names the file.
+    """
+    results = _read_results(directory)
+    page = _render(directory, results)
+    target = directory / "report.html"
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_text(page, encoding="utf-8", newline="\n")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+# Reading
+
+
+def _read_results(directory: Path) -> list[Result]:
+    if not directory.is_dir():
+        raise DataError(f"{directory} is not a directory; run `opportune reproduce` to make results")
+    files: dict[str, Path] = {}
+    results: list[Result] = []
+    for file in sorted(directory.glob("*.json")):
+        result = _read_result(file)
+        if result is None:
+            continue
+        if result.experiment in files:
+            first = files[result.experiment].name
+            raise DataError(f"{file}: holds experiment {result.experiment!r}, as {first} does; expected one file")
+        files[result.experiment] = file
+        results.append(result)
+    if not results:
+        raise DataError(f"{directory} holds no results; run `opportune reproduce` to make some")
+    return sorted(results, key=lambda result: _place(result.experiment))
+
+
+def _read_result(file: Path) -> Result | None:
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = json.loads(text)
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise DataError(f"{file}: not readable as JSON: {error}") from error
+    if not isinstance(content, dict) or "experiment" not in content:
+        return None
+    try:
+        return Result.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise DataError(f"{file}: {where}: {first['msg']}") from error
+
+
+def _place(experiment: str) -> tuple[int, str]:
+    return (ORDER.index(experiment) if experiment in ORDER else len(ORDER), experiment)
+
+
+def _read_picture(directory: Path, figure: Figure) -> Picture:
+    svg, png = (_inside(directory, name) for name in (figure.svg, figure.png))
+    if svg.stat().st_size > LARGEST_SVG:
+        return _read_png(png)
+    return _read_svg(svg)
+
+
+def _inside(directory: Path, name: str) -> Path:
+    file = directory / name
+    if not file.resolve().is_relative_to(directory.resolve()):
+        raise DataError(f"{file}: figure lies outside {directory}; expected a file within it")
+    if not file.is_file():
+        raise DataError(f"{file}: figure is missing; run its experiment again")
+    return file
+
+
+def _read_svg(file: Path) -> Picture:
+    content = file.read_bytes()
+    try:
+        root = ElementTree.fromstring(content)
+        _, _, width, height = (float(part) for part in root.attrib["viewBox"].replace(",", " ").split())
+    except (ElementTree.ParseError, KeyError, ValueError) as error:
+        raise DataError(f"{file}: not readable as SVG with a viewBox: {error!r}") from error
+    if not root.tag.endswith("svg") or not (width > 0 and height > 0):
+        raise DataError(f"{file}: root is {root.tag!r}, {width:g} by {height:g}; expected a drawing")
+    pixels = 4 / 3 if root.get("width", "").endswith("pt") else 1  # CSS: 96 pixels are 72 points
+    return _picture("image/svg+xml", content, width * pixels, height * pixels)
+
+
+def _read_png(file: Path) -> Picture:
+    content = file.read_bytes()
+    # Eight bytes of signature, then a chunk: four bytes of length, its name IHDR, width and height.
+    if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
+        raise DataError(f"{file}: not readable as PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    return _picture("image/png", content, width, height)
+
+
+def _picture(kind: str, content: bytes, width: float, height: float) -> Picture:
+    uri = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    return Picture(uri=uri, width=round(width), height=round(height))
+
+
+# Counting and grouping
+
+
+def _tally(claims: Iterable[Claim]) -> Tally:
+    verdicts = [claim.held for claim in claims]
+    return Tally(
+        held=sum(held is True for held in verdicts),
+        not_held=sum(held is False for held in verdicts),
+        undecided=sum(held is None for held in verdicts),
+    )
+
+
+def _group_by_origin(results: Sequence[Result]) -> list[list[Result]]:
+    """Results that one command, seed, machine and set of versions produced belong together."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        seed = result.config.get("seed")
+        origin = json.dumps([result.command, seed, result.machine, sorted(result.versions.items())])
+        groups.setdefault(origin, []).append(result)
+    return list(groups.values())
+
+
+# Writing for people
+
+
+def _render(directory: Path, results: list[Result]) -> str:
+    environment = Environment(
+        loader=PackageLoader("opportune.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=_number, duration=_duration, day=_day, moment=_moment, setting=_setting)
+    pictures = {
+        (result.experiment, at): _read_picture(directory, figure)
+        for result in results
+        for at, figure in enumerate(result.figures)
+    }
+    return environment.get_template("report.html.jinja").render(
+        results=results,
+        pictures=pictures,
+        tallies={result.experiment: _tally(result.claims) for result in results},
+        total=_tally(claim for result in results for claim in result.claims),
+        seconds=sum(result.seconds for result in results),
+        first=min(result.finished for result in results),
+        last=max(result.finished for result in results),
+        origins=_group_by_origin(results),
+    )
+
+
+def _looks_numeric(cell: Cell) -> bool:
+    if isinstance(cell, str):
+        return cell.strip().lstrip("+-−±<>≤≥≈~ ")[:1].isdigit() or cell.strip() in {"", NOTHING, "-", "—"}
+    return not isinstance(cell, bool)
+
+
+def _number(cell: Cell) -> str:
+    """A cell of a table: text as it is, floats to three significant digits."""
+    match cell:
+        case None:
+            return NOTHING
+        case bool():
+            return "yes" if cell else "no"
+        case str():
+            return cell
+        case int():
+            return (f"{cell:,}" if abs(cell) >= 10_000 else str(cell)).replace("-", "−")
+        case float():
+            return _real(cell).replace("-", "−")
+
+
+def _real(value: float) -> str:
+    if math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    if size < 1e-4 or size >= 1e9:
+        digits, power = f"{value:.2e}".split("e")
+        return f"{digits} × 10{str(int(power)).translate(SUPERSCRIPTS)}"
+    if size >= 99.95:
+        return f"{value:,.0f}" if size >= 9_999.5 else f"{value:.0f}"
+    return f"{value:#.3g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def _day(moment: datetime) -> str:
+    here = moment.astimezone(UTC)
+    return f"{here.day} {MONTHS[here.month - 1]} {here.year}"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{_day(moment)}, {moment.astimezone(UTC):%H:%M} UTC"
+
+
+def _setting(value: Any) -> str:
+    """A setting as people write it: lists with commas, no quotes and no braces."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_setting(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(_setting(inner) for inner in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return _number(value) if isinstance(value, bool) or value is None else str(value)

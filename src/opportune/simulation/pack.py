@@ -1,0 +1,164 @@
+"""Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.analysis.results import label_dataset
+from opportune.core.pointers import aligned
+from opportune.errors import InputError
+from opportune.policy import LinUCB, Policy, rule_for
+from opportune.simulation.loop import MARKS, NUMBERS, TOTALS, Batch
+from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds.arrivals import context_counts
+
+TOTAL_NAMES = (
+    "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
+)  # fmt: skip
+
+
+class Output:
+    """Where runs leave their results: axes replicate, policy, world first."""
+
+    def __init__(self, replicates: int, policies: int, worlds: int, traced: int) -> None:
+        lead = (replicates, policies, worlds)
+        self.totals: NDArray[np.float64] = np.zeros((*lead, TOTALS))
+        self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
+        self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
+
+    def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
+        """Take in the results of some policies for the replicates first..last."""
+        self.totals[first:last, chosen] = part.totals
+        self.numbers[first:last, chosen] = part.numbers
+        self.marks[first:last, chosen] = part.marks
+
+
+def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
+    """The stream of each run: the world's number in the high 32 bits, the replicate's in the low ones."""
+    world = np.arange(worlds, dtype=np.uint64) << np.uint64(32)
+    return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
+
+
+def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
+    """Refuse what is not a world or a policy."""
+    if not worlds:
+        raise InputError("worlds is empty; expected at least one world")
+    if not policies:
+        raise InputError("policies is empty; expected at least one policy")
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise InputError(f"policies holds {type(policy).__name__}; expected Policy, such as pd2_ucb(budget=10)")
+    for world in {type(w): w for w in worlds}.values():
+        if not isinstance(world, SimulatedWorld):
+            raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
+
+
+def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
+    """The form of layout that suits a device, as Problem.layout takes it.
+
+    The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
+    compute scores on the spot, by the features that are not zero.
+    """
+    if device == "cpu":
+        return {}
+    return {"table": False, "lanes": 1, "support": max(w.informed_problem().support for w in worlds)}
+
+
+def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
+    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
+    problems = [w.informed_problem() for w in worlds]
+    form = layout_form(worlds, device)
+    layouts = [p.layout(**form) for p in problems]
+    if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
+        raise InputError(
+            "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
+            "expected alike ones in one call of simulate"
+        )
+    rules = [
+        [tuple(map(float, rule_for(p, problem, horizon=horizon, participants=len(worlds)))) for problem in problems]
+        for p in policies
+    ]
+    facts = aligned(len(problems), layouts[0].facts_size)
+    for row, problem in zip(facts, problems, strict=True):
+        row[:] = problem.facts(layouts[0], horizon)
+    return Batch(
+        facts=facts,
+        worlds=np.stack([w.numbers() for w in worlds]),
+        rules=np.array(rules),
+        kind=worlds[0].kind,
+        history=worlds[0].history,
+    )
+
+
+def policy_labels(policies: Sequence[Policy]) -> list[str]:
+    """Each policy's name, with budget, kind of budget or scale added where names repeat."""
+    labels = [p.name for p in policies]
+    extras = [
+        [f" B={p.budget.amount:g}" if p.budget else "" for p in policies],
+        [f" {p.scale}" for p in policies],
+        [" hard" if p.budget and p.budget.hard else "" for p in policies],
+        [" shared" if p.shared else "" for p in policies],
+        [f" {p.recommender.unknown}" if isinstance(p.recommender, LinUCB) else "" for p in policies],
+    ]
+    for extra in extras:
+        if len(set(labels)) == len(labels):
+            break
+        repeated = {label for label in labels if labels.count(label) > 1}
+        for label in repeated:
+            same = [i for i, other in enumerate(labels) if other == label]
+            if len({extra[i] for i in same}) > 1:
+                for i in same:
+                    labels[i] += extra[i]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InputError(f"two policies are called {twice!r}; expected names that tell them apart (name=...)")
+    return labels
+
+
+def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
+             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+    """The results as labelled arrays, axes policy, world, replicate, (step)."""
+    axes = ("policy", "world", "replicate")
+    variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
+    for i, name in enumerate(TOTAL_NAMES):
+        values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
+        variables[name] = (
+            axes,
+            values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values,
+        )
+    coords: dict[str, Any] = {
+        "policy": labels,
+        "world": np.arange(len(worlds)),
+        "replicate": np.arange(finished),
+        "world_name": ("world", [w.name or f"world {i}" for i, w in enumerate(worlds)]),
+        "budget": ("policy", [p.budget.amount if p.budget else np.inf for p in policies]),
+    }
+    if output.numbers.shape[-1]:
+        coords["step"] = np.arange(1, horizon + 1)
+        for i, name in enumerate(NUMBERS):
+            variables[name] = ((*axes, "step"), output.numbers[:finished, :, :, i].transpose(1, 2, 0, 3))
+        for i, name in enumerate(MARKS):
+            marks = output.marks[:finished, :, :, i].transpose(1, 2, 0, 3)
+            yes_no = name in {"revealed", "nudged", "opened"}
+            variables[name] = ((*axes, "step"), marks.astype(bool) if yes_no else marks)
+    tables = [w.truth_table() for w in worlds]
+    for name, (truth_axes, _) in tables[0].items():
+        variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
+    if isinstance(worlds[0], LinearWorld):
+        variables["context_count"] = (
+            ("world", "replicate", "k"),
+            count_contexts(worlds, finished, horizon, seed),
+        )
+    return label_dataset(variables, coords, attrs)
+
+
+def count_contexts(worlds: Sequence[SimulatedWorld], replicates: int, horizon: int, seed: int) -> NDArray[np.int64]:
+    """How often each context arrives in each run: [W, R, K]. Arrivals are the same for every policy."""
+    cumulative = np.stack([np.cumsum(w.context_probs) for w in worlds if isinstance(w, LinearWorld)])
+    counts: NDArray[np.int64] = context_counts(
+        np.uint64(seed), streams_of(0, replicates, len(worlds)).T.copy(), cumulative, horizon
+    )
+    return counts

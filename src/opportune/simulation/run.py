@@ -1,0 +1,289 @@
+"""`simulate`: policies in worlds, many runs, one Dataset."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune._version import __version__
+from opportune.core.layout import Layout
+from opportune.errors import InputError
+from opportune.policy import Policy
+from opportune.simulation.cluster import Workers, chosen_workers, spread
+from opportune.simulation.cpu import run_batch
+from opportune.simulation.loop import Batch
+from opportune.simulation.pack import Output, build_dataset, check_inputs, layout_form, pack, policy_labels, streams_of
+from opportune.worlds import SimulatedWorld
+
+DEVICES = ("cpu", "cuda", "auto")
+CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
+SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
+SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
+
+
+def simulate(
+    worlds: SimulatedWorld | Sequence[SimulatedWorld],
+    policies: Policy | Sequence[Policy],
+    *,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    trace: bool = True,
+    progress: bool = True,
+    device: str = "cpu",
+) -> xr.Dataset:
+    """Run every policy in every world, `replicates` times, over `horizon` steps.
+
+    All cores of this machine take part or, under `joblib.parallel_config(...)`, the workers of that backend.
+    Every policy meets the same arrivals, noise and openings. The numbers do not depend on threads, chunks or what
+    else is in the call: a run is a function of (world, policy, seed, its number in `worlds`, its replicate).
+
+    Args:
+        worlds: one or more worlds of the same kind and sizes; with a shared budget, the participants of a study.
+        policies: one or more policies, told apart by name (or by budget and scale where names repeat).
+        horizon: steps in a run, T.
+        replicates: runs of each policy in each world.
+        seed: of every draw.
+        trace: keep every step; without it only totals are kept, and memory does not grow with the horizon.
+        progress: show a progress bar if it takes more than a moment.
+        device: "cpu", "cuda", or "auto", which takes a GPU where there is one.
+
+    Returns:
+        A Dataset with dims policy, world, replicate and, with `trace`, step. If interrupted (Ctrl-C), the finished
+        replicates, with attribute `interrupted` = 1.
+
+    """
+    world_list = [worlds] if isinstance(worlds, SimulatedWorld) else list(worlds)
+    policy_list = [policies] if isinstance(policies, Policy) else list(policies)
+    horizon = checks.whole("horizon", horizon, least=1)
+    replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
+    seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+    checks.choice("device", device, DEVICES)
+    check_inputs(world_list, policy_list)
+    labels = policy_labels(policy_list)
+    device = pick_device(device, policy_list)
+    batch = pack(world_list, policy_list, horizon, device)
+    began = time.perf_counter()
+    output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
+    finished = _run(
+        batch,
+        _groups(policy_list, world_list, device),
+        output,
+        horizon=horizon,
+        seed=seed,
+        progress=progress,
+        device=device,
+    )
+    attrs = {
+        "seed": str(seed),
+        "horizon": horizon,
+        "device": device,
+        "seconds": time.perf_counter() - began,
+        "interrupted": int(finished < replicates),
+        "config": json.dumps(
+            {"horizon": horizon, "replicates": replicates, "seed": seed, "worlds": len(world_list),
+             "policies": [p.describe() for p in policy_list]}
+        ),
+    }  # fmt: skip
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+
+
+Group = tuple[Layout, NDArray[np.int64], bool]  # policies that run together; whether their budget is shared
+
+
+class Job(NamedTuple):
+    """What all chunks of a simulation have in common, for workers elsewhere."""
+
+    batch: Batch
+    seed: int
+    horizon: int
+    traced: int
+    threads: int
+    version: str
+
+
+class Chunk(NamedTuple):
+    """Some policies, alike in layout and in whether the budget is shared, for the replicates first..last."""
+
+    at: Layout
+    chosen: NDArray[np.int64]
+    shared: bool
+    first: int
+    last: int
+
+
+def run_chunk(job: Job, chunk: Chunk) -> Output:
+    """Run a chunk; this is what workers elsewhere do."""
+    if job.version != __version__:
+        raise InputError(f"a worker has opportune {__version__}; expected {job.version}, as its caller has")
+    # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
+    facts, worlds, rules, chosen = (
+        np.require(x, requirements=["C", "A", "W", "E"])
+        for x in (job.batch.facts, job.batch.worlds, job.batch.rules, chunk.chosen)
+    )
+    batch = Batch(facts, worlds, rules, job.batch.kind, job.batch.history)
+    streams = streams_of(chunk.first, chunk.last, worlds.shape[0])
+    part = Output(streams.shape[0], chosen.size, streams.shape[1], job.traced)
+    run_batch(
+        batch, np.array(chunk.at), chosen, chunk.shared, job.seed, streams, job.horizon,
+        part.totals, part.numbers, part.marks, job.threads,
+    )  # fmt: skip
+    return part
+
+
+def pick_device(device: str, policies: Sequence[Policy]) -> str:
+    """The device to run on: "auto" takes a GPU where there is one that can do it, "cuda" insists."""
+    if device == "cpu":
+        return "cpu"
+    from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
+
+    unfit = [p.name for p in policies if p.shared or p.optimistic]
+    if device == "auto":
+        return "cuda" if cuda.available() and not unfit else "cpu"
+    if unfit:
+        raise InputError(f"policy {unfit[0]!r} has a shared budget or is optimistic; expected device='cpu' for it")
+    cuda.require()
+    return "cuda"
+
+
+def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, seed: int, progress: bool,
+         device: str) -> int:  # fmt: skip
+    """Run everything in chunks of replicates; returns how many replicates are finished."""
+    replicates = output.totals.shape[0]
+    workers = chosen_workers()
+    run = _run_on_gpu if device == "cuda" else _run_here if workers.backend is None else _run_elsewhere
+    pieces = _pieces(output, horizon, sent=device == "cpu" and workers.backend is not None)
+    done = 0
+    try:
+        with (
+            _progress(progress and len(pieces) >= 4, replicates) as show,
+            closing(run(batch, groups, output, pieces, workers, seed, horizon)) as counts,
+        ):
+            for done in counts:
+                show(done)
+    except KeyboardInterrupt:
+        if done == 0:
+            raise
+        warnings.warn(
+            f"interrupted: {done} of {replicates} replicates are finished and returned",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return done
+
+
+def _run_here(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+              workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run by threads of this process; yields, as it goes, how many replicates are finished."""
+    for first, last in pieces:
+        streams = streams_of(first, last, output.totals.shape[2])
+        for group in groups:
+            _run_group(batch, *group, seed, streams, horizon, output, first, last, workers.threads)
+        yield last
+
+
+def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+                   workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run by other processes; yields, as results come, up to which replicate all of them are there."""
+    traced = output.numbers.shape[-1]
+    most = SENT_TRACE_STEPS if traced else CHUNK_STEPS
+    chunks = [
+        Chunk(at, some, shared, first, last)
+        for first, last in pieces
+        for at, chosen, shared in groups
+        for some in _split(chosen, (last - first) * output.totals.shape[2] * horizon, most)
+    ]
+    missing = [True] * len(chunks)
+    complete = 0  # chunks, in the order of replicates
+    job = Job(batch, seed, horizon, traced, workers.threads, __version__)
+    with closing(spread(workers, run_chunk, job, chunks)) as results:
+        for number, part in results:
+            chunk = chunks[number]
+            output.put(part, chunk.chosen, chunk.first, chunk.last)
+            missing[number] = False
+            while complete < len(chunks) and not missing[complete]:
+                complete += 1
+            yield chunks[complete].first if complete < len(chunks) else pieces[-1][1]
+
+
+def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.int64]]:
+    """Policies in as many parts as keep each near `most` steps, where one policy takes `steps`."""
+    return np.array_split(chosen, min(chosen.size, -(-chosen.size * steps // most)))
+
+
+def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+                workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+    """Run on the GPU, all replicates at once or as many as its memory takes."""
+    from opportune.simulation import cuda  # noqa: PLC0415
+
+    replicates, _, n_worlds = output.totals.shape[:3]
+    streams = streams_of(0, replicates, n_worlds)
+    for at, chosen, _ in groups:
+        part = Output(replicates, chosen.size, n_worlds, output.numbers.shape[-1])
+        cuda.run_batch(batch, at, chosen, seed, streams, horizon, part.totals, part.numbers, part.marks)
+        output.put(part, chosen, 0, replicates)
+    yield replicates
+
+
+def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], device: str) -> list[Group]:
+    """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
+    problem, form = worlds[0].informed_problem(), layout_form(worlds, device)
+    groups: dict[tuple[bool, bool], list[int]] = {}
+    for i, policy in enumerate(policies):
+        groups.setdefault((policy.optimistic, policy.shared), []).append(i)
+    return [
+        (problem.layout(optimistic=optimistic, **form), np.array(chosen, dtype=np.int64), shared)
+        for (optimistic, shared), chosen in groups.items()
+    ]
+
+
+def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int,
+               streams: NDArray[np.uint64], horizon: int, output: Output, first: int, last: int,
+               threads: int) -> None:  # fmt: skip
+    """Run some policies for the replicates first..last and put the results in their places."""
+    everything = chosen.size == output.totals.shape[1]
+    part = Output(0, 0, 0, 0)
+    traced = output.numbers.shape[-1]
+    if everything:
+        part.totals, part.numbers = output.totals[first:last], output.numbers[first:last]
+        part.marks = output.marks[first:last]
+    else:
+        part = Output(last - first, chosen.size, output.totals.shape[2], traced)
+    run_batch(
+        batch, np.array(at), chosen, shared, seed, streams, horizon,
+        part.totals, part.numbers, part.marks, threads,
+    )  # fmt: skip
+    if not everything:
+        output.put(part, chosen, first, last)
+
+
+def _pieces(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
+    """The replicates in pieces, each a chunk of work; smaller ones if they are sent elsewhere."""
+    replicates, n_policies, n_worlds = output.totals.shape[:3]
+    per_replicate = n_policies * n_worlds * horizon
+    chunk = CHUNK_STEPS // per_replicate
+    if sent:
+        most = SENT_TRACE_STEPS if output.numbers.shape[-1] else CHUNK_STEPS
+        chunk = min(most // per_replicate, -(-replicates // SENT_CHUNKS))
+    chunk = max(1, chunk)
+    return [(first, min(first + chunk, replicates)) for first in range(0, replicates, chunk)]
+
+
+@contextmanager
+def _progress(shown: bool, replicates: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar, if it is to be shown; gives a function that takes the number of finished replicates."""
+    if not shown:
+        yield lambda done: None
+        return
+    from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
+
+    with bar() as show:
+        task = show.add_task("simulating", total=replicates)
+        yield lambda done: show.update(task, completed=done)

@@ -1,0 +1,1 @@
+"""The study file: a study in words, for simulation and for life."""

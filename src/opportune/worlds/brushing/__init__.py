@@ -1,0 +1,1 @@
+"""The tooth-brushing world (Oralytics)."""

@@ -1,0 +1,396 @@
+"""The command line: what it prints, what it writes, and the code it ends with."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numba
+import pytest
+
+from opportune._version import __version__
+from opportune.analysis.results import load
+from opportune.cli import main as cli
+from opportune.errors import DataError
+from opportune.study.file import Study
+from opportune.worlds.brushing import fitting
+
+STUDY = """\
+[study]
+name = "tiny"
+horizon = 20
+replicates = 3
+actions = ["none", "call"]
+budgets = [4]
+
+[variables.stress]
+range = [1, 3]
+
+[reward]
+formula = "action*stress"
+noise_sd = 0.2
+
+[effects]
+"*" = 0.5
+
+[[policies]]
+kind = "naive"
+
+[[policies]]
+kind = "PD2"
+
+[[policies]]
+kind = "never"
+"""
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own to work in, 80 columns wide, with a study file tiny.toml."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "tiny.toml").write_text(STUDY, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands in for the experiments' runner and notes how it was called."""
+    called: dict[str, Any] = {}
+
+    def reproduce(names: list[str], **settings: Any) -> Path:
+        called.update(settings, names=names)
+        return Path(settings["out"]) / "report.html"
+
+    module = ModuleType("opportune.experiments.runner")
+    module.__dict__.update(NAMES=("regret", "ratio"), reproduce=reproduce)
+    monkeypatch.setitem(sys.modules, "opportune.experiments.runner", module)
+    return called
+
+
+def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on standard error."""
+    return capsys.readouterr().err.splitlines()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version prints the name and the version."""
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"opportune {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The help names every command, explains the words, gives examples, and fits into 80 columns."""
+    assert cli.run(arguments) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("reproduce", "simulate", "fit-brushing", "nudge", "Examples", "Exit codes"))
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("reproduce", ["--out", "--quick", "--seed", "--jobs", "--force", "--cluster"]),
+        ("simulate", ["--example", "--out", "--jobs", "--cluster"]),
+        ("fit-brushing", ["--study", "--out"]),
+    ],
+)
+def test_help_of_commands(command: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command has help with an example and all its options."""
+    assert cli.run([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Example" in text
+    assert all(option in text for option in options)
+
+
+def test_entry_point_is_quick_to_answer() -> None:
+    """The installed command answers --help without importing anything heavy."""
+    code = (
+        "import sys; sys.argv = ['opportune', '--help']\n"
+        "import opportune.cli.main\n"
+        "try: opportune.cli.main.main()\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "heavy = {'numpy', 'numba', 'scipy', 'xarray', 'pandas', 'matplotlib', 'pydantic', 'formulaic'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == "\n"
+    assert "Usage: opportune" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'?; see 'opportune --help'"),
+        (["simulate", "--jbos", "2"], "No such option: --jbos"),
+        (["simulate", "--jobs", "two"], "Invalid value for '--jobs'"),
+        (["simulate", "a.toml", "b.toml"], "Got unexpected extra argument"),
+        (["simulate"], "no study file is named; expected STUDY.toml, or --example, which prints one"),
+        (["simulate", "nix.toml"], "nix.toml does not exist; expected a study file in TOML"),
+        (["fit-brushing", "a.csv", "--study", "robas3"], "Missing option '--out'"),
+        (
+            ["fit-brushing", "a.csv", "--study", "robas4", "--out", "x.json"],
+            "--study is 'robas4'; expected one of 'robas3', 'robas2'; did you mean 'robas3'?",
+        ),
+        (
+            ["fit-brushing", "a.csv", "--study", "robas3", "--out", "nix/x.json"],
+            "--out is 'nix/x.json'; its folder does not exist",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("in_folder")
+def test_wrong_use(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong use ends with code 2 and one line that says what is wrong."""
+    assert cli.run(arguments) == 2
+    (line,) = errors(capsys)
+    assert line.startswith(f"opportune: error: {message}")
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_too_many_cores(capsys: pytest.CaptureFixture[str]) -> None:
+    """More jobs than cores are refused with the number of cores."""
+    cores: int = numba.config.NUMBA_NUM_THREADS  # set when numba reads its settings
+    for jobs in (0, cores + 1):
+        assert cli.run(["simulate", "tiny.toml", "--jobs", str(jobs)]) == 2
+        expected = f"--jobs is {jobs}; expected a whole number from 1 to {cores}, the cores of this machine"
+        assert errors(capsys) == [f"opportune: error: {expected}"]
+
+
+def test_mistakes_in_a_study_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every mistake in a study file is a line of its own, with the file's line, and nothing is written."""
+    (in_folder / "bad.toml").write_text(STUDY.replace("budgets", "budgts").replace("0.2", "0"), encoding="utf-8")
+    assert cli.run(["simulate", "bad.toml"]) == 2
+    assert errors(capsys) == [
+        "opportune: error: bad.toml, line 6: unknown key 'budgts' in [study]; did you mean 'budgets'?",
+        "opportune: error: bad.toml, line 13: noise_sd in [reward] is 0; expected a number > 0, the sd of "
+        "the reward's noise",
+    ]
+    assert not (in_folder / "out").exists()
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    """--debug shows where an error was raised, wherever it stands; without it there is one line."""
+    for arguments in (["--debug", "simulate", "nix.toml"], ["simulate", "nix.toml", "--debug"]):
+        assert cli.run(arguments) == 2
+        lines = errors(capsys)
+        assert lines[0].startswith("Traceback")
+        assert lines[-1].startswith("opportune: error: nix.toml does not exist")
+
+
+def test_failures(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What goes wrong in the run, in the data or on the disk ends with code 1 and one line."""
+    faults = {
+        "opportune: error: row 3 is broken": DataError("row 3 is broken"),
+        "opportune: error: ZeroDivisionError: oh dear (--debug shows where)": ZeroDivisionError("oh\ndear"),
+    }
+    for line, fault in faults.items():
+
+        def fail(self: Study, *, progress: bool, fault: Exception = fault) -> None:
+            raise fault
+
+        monkeypatch.setattr(Study, "run", fail)
+        assert cli.run(["simulate", "tiny.toml"]) == 1
+        assert errors(capsys)[-1] == line
+    (in_folder / "file").touch()
+    assert cli.run(["simulate", "tiny.toml", "--out", "file"]) == 1
+    assert errors(capsys) == ["opportune: error: file: File exists"]
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_interrupted_before_anything_was_finished(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C ends with code 130 and says that nothing was kept, wherever it comes."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "run", stop)
+    assert cli.run(["simulate", "tiny.toml"]) == 130
+    assert errors(capsys)[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
+    monkeypatch.setattr("opportune.study.file.load_study", stop)
+    assert cli.run(["simulate", "tiny.toml"]) == 130
+    assert errors(capsys) == ["opportune: interrupted: nothing was written"]
+
+
+def test_interrupted_run_keeps_what_is_finished(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in the middle writes the finished replicates, says so, and ends with code 130."""
+    whole = Study.run
+
+    def part(self: Study, *, progress: bool) -> Any:
+        return whole(self, progress=progress).isel(replicate=slice(2)).assign_attrs(interrupted=1)
+
+    monkeypatch.setattr(Study, "run", part)
+    assert cli.run(["simulate", "tiny.toml"]) == 130
+    expected = "opportune: interrupted: 2 of 3 replicates were finished and are kept in out/tiny.nc"
+    assert errors(capsys)[-1] == expected
+    assert load(in_folder / "out" / "tiny.nc").sizes["replicate"] == 2
+
+
+def test_example_can_be_run(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The printed example is a study file that runs as it is, here with fewer runs, into table and files."""
+    assert cli.run(["simulate", "--example"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    for key, large, small in (("horizon", 200, 25), ("replicates", 50, 2), ("instances", 10, 2)):
+        assert f"{key} = {large} " in text
+        text = text.replace(f"{key} = {large} ", f"{key} = {small} ")
+    (in_folder / "my.toml").write_text(text, encoding="utf-8")
+    assert cli.run(["simulate", "my.toml", "--out", "results"]) == 0
+    shown = capsys.readouterr().out
+    for label in ("naive B=10", "PD1 B=20", "PD2 B=20", "periodic", "never", "always", "±", "instances"):
+        assert label in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    stem = Path("results") / "stress-messages"
+    written = [
+        f"{stem}.nc",
+        *(f"{stem}-{name}.{kind}" for name in ("regret", "reveals") for kind in ("png", "svg")),
+    ]
+    assert shown.splitlines()[-5:] == written
+    assert all((in_folder / name).stat().st_size > 0 for name in written)
+
+
+def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table's numbers are those of the data: reveals, nudges and what is left of the budget."""
+    before = numba.get_num_threads()
+    assert cli.run(["simulate", "tiny.toml", "--jobs", "1"]) == 0
+    assert numba.get_num_threads() == 1
+    numba.set_num_threads(before)
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.split()}
+    data = load(in_folder / "out" / "tiny.nc")
+    assert data.attrs["study_file"] == STUDY
+    for policy in ("naive", "PD2", "never"):
+        here = data.sel(policy=policy)
+        assert rows[policy][-3] == f"{float(here['reveals'].mean()):.1f}"
+        assert rows[policy][-2] == f"{float(here['nudges'].mean()):.1f}"
+    assert rows["naive"][-1] == f"{4 - float(data['spent'].sel(policy='naive').mean()):.1f}"
+    assert rows["never"][-1] == "-"
+
+
+def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left of a hard budget is a number of nudges."""
+    hard = STUDY.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')
+    (in_folder / "tiny.toml").write_text(hard, encoding="utf-8")
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.split()}
+    nudges = float(load(in_folder / "out" / "tiny.nc")["nudges"].sel(policy="PD2").mean())
+    assert rows["PD2"][-1] == f"{4 - nudges:.1f}"
+
+
+def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With trace = false there are a table and data, and a line that says why there are no figures."""
+    (in_folder / "tiny.toml").write_text(STUDY.replace("replicates", "trace = false\nreplicates"), encoding="utf-8")
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    assert "no figures" in errors(capsys)[-1]
+    assert [path.name for path in (in_folder / "out").iterdir()] == ["tiny.nc"]
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--cluster holds a connection to the address while the study runs."""
+    events: list[str] = []
+
+    class Connection:
+        def __init__(self, address: str) -> None:
+            self.address = address
+
+        def __enter__(self) -> None:
+            events.append(f"open {self.address}")
+
+        def __exit__(self, *_: object) -> None:
+            events.append("close")
+
+    module = ModuleType("opportune.simulation.cluster")
+    module.__dict__.update(connect=Connection)
+    monkeypatch.setitem(sys.modules, "opportune.simulation.cluster", module)
+    whole = Study.run
+
+    def noted(self: Study, *, progress: bool) -> Any:
+        events.append("run")
+        return whole(self, progress=progress)
+
+    monkeypatch.setattr(Study, "run", noted)
+    assert cli.run(["simulate", "tiny.toml", "--cluster", "tcp://host:8786"]) == 0
+    assert events == ["open tcp://host:8786", "run", "close"]
+
+
+def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """Names and options reach the runner as they were given; the report's path is the last line."""
+    options = ["--out", "here", "--quick", "--seed", "7", "--force", "--cluster", "ray://a:1"]
+    assert cli.run(["reproduce", "ratio", "regret", "ratio", *options]) == 0
+    assert runner == {
+        "names": ["ratio", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
+        "force": True, "cluster": "ray://a:1",
+    }  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[-1] == str(Path("here") / "report.html")
+
+
+def test_reproduce_all(runner: dict[str, Any]) -> None:
+    """`all` stands for every experiment."""
+    assert cli.run(["reproduce", "all"]) == 0
+    assert runner["names"] == ["regret", "ratio"]
+    assert (runner["out"], runner["seed"]) == (Path("out"), 1)
+
+
+@pytest.mark.usefixtures("runner")
+def test_reproduce_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong or missing name ends with code 2 and says which names there are."""
+    assert cli.run(["reproduce", "regrets"]) == 2
+    expected = "NAME is 'regrets'; expected one of 'regret', 'ratio', 'all'; did you mean 'regret'?"
+    assert errors(capsys) == [f"opportune: error: {expected}"]
+    assert cli.run(["reproduce"]) == 2
+    expected = "no experiment is named; expected one of 'regret', 'ratio', or 'all'"
+    assert errors(capsys) == [f"opportune: error: {expected}"]
+
+
+def test_reproduce_interrupted(
+    runner: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C says that finished parts are kept and how to go on."""
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["opportune.experiments.runner"], "reproduce", stop)
+    assert cli.run(["reproduce", "all", "--out", "here"]) == 130
+    expected = "what is finished is kept in here; the same command goes on from there"
+    assert errors(capsys) == [f"opportune: interrupted: {expected}"]
+    assert runner == {}
+
+
+def test_fit_brushing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ROBAS file becomes a table of users that can be loaded, with a line on how the fit went."""
+    (in_folder / "data.csv").write_text(brushing_file(users=2, days=8), encoding="utf-8")
+    assert cli.run(["fit-brushing", "data.csv", "--study", "robas3", "--out", "users.json"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 of 2" in shown
+    assert shown.splitlines()[-1] == "users.json"
+    assert fitting.load_table("users.json").users == 2
+
+
+def test_fit_brushing_broken_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that breaks the format ends with code 1 and the row, and no table is written."""
+    (in_folder / "data.csv").write_text(brushing_file(users=1, days=8).replace(",60,", ",-60,", 1), encoding="utf-8")
+    assert cli.run(["fit-brushing", "data.csv", "--study", "robas3", "--out", "users.json"]) == 1
+    (line,) = errors(capsys)
+    assert line.startswith("opportune: error: data.csv, line ")
+    assert not (in_folder / "users.json").exists()
+
+
+def brushing_file(*, users: int, days: int) -> str:
+    """A small file in the format of ROBAS 3."""
+    rows = [
+        ",ROBAS ID,Day in Study,Time of Day,Brushing duration,Pressure duration,Day Type,"
+        "Proportion Brushed In Past 7 Days"
+    ]
+    for user in range(users):
+        for session in range(2 * days):
+            day, evening = session // 2 + 1, session % 2
+            seconds = 60 if (session + user) % 3 else 5 + 7 * session
+            rows.append(f"{len(rows) - 1},user{user},{day},{evening},{seconds},5,{int(day % 7 > 4)},0.5")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,68 @@
+"""Bare addresses and vectors in compiled code do what plain arrays and numbers do."""
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.errors import TypingError
+
+from opportune.core import simd as lanes
+from opportune.core.layout import WIDTH
+from opportune.core.pointers import aligned, flat
+from opportune.core.simd import fma, load, spread, store
+
+
+@njit
+def combine(x, y, factor, out):  # type: ignore[no-untyped-def]
+    """Out = factor x + y, a vector at a time."""
+    for i in range(0, x.shape[0], WIDTH):
+        store(flat(out), i, fma(spread(factor), load(flat(x), i), load(y, i)))
+
+
+@njit
+def shift(x):  # type: ignore[no-untyped-def]
+    """Change numbers through an address: one by one, and by a slice."""
+    here = flat(x)
+    here[0] = here[1] + 1.0
+    part = here[2:6].reshape((2, 2))
+    part[1, 1] = part[0, 0] * 10.0
+    return part.sum()
+
+
+def test_vectors_equal_numbers() -> None:
+    """Every lane is loaded, combined and stored, and nothing beside them."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 3 * WIDTH))
+    out = np.full(4 * WIDTH, -1.0)
+    combine(x, y, 2.5, out[WIDTH:])
+    np.testing.assert_allclose(out[WIDTH:], 2.5 * x + y, rtol=1e-15, atol=1e-15)  # one rounding less
+    np.testing.assert_array_equal(out[:WIDTH], -1.0)
+
+
+def test_uncompiled_they_mean_one_number() -> None:
+    """What a GPU's thread and Numba's simulator do: one lane."""
+    x = np.array([1.0, 2.0])
+    lanes.store(x, 1, lanes.fma(lanes.spread(3.0), lanes.load(x, 0), lanes.load(x, 1)))
+    np.testing.assert_array_equal(x, [1.0, 5.0])
+
+
+def test_an_address_reads_and_writes_the_array() -> None:
+    """Numbers and slices of `flat(x)` are those of x."""
+    x = np.arange(8.0)
+    assert shift(x) == 2.0 + 3.0 + 4.0 + 20.0
+    np.testing.assert_array_equal(x, [2.0, 1.0, 2.0, 3.0, 4.0, 20.0, 6.0, 7.0])
+
+
+def test_only_contiguous_arrays_have_an_address() -> None:
+    """Neighbours in memory must be neighbours in the array."""
+    with pytest.raises(TypingError):
+        shift(np.arange(16.0)[::2])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 16), (0,), (2, 0)])
+def test_aligned_arrays_begin_at_a_vector(shape: tuple[int, ...]) -> None:
+    """New arrays of zeros, each at a multiple of a vector's size in memory."""
+    for _ in range(20):
+        array = aligned(*shape)
+        assert array.shape == shape
+        assert array.ctypes.data % (8 * WIDTH) == 0 or array.size == 0
+        assert not array.any()
