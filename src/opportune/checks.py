@@ -43,6 +43,13 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     return int(value)
 
 
+def yes_no(name: str, value: Any) -> bool:
+    """True or False, and nothing that only looks like it."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InputError(f"{name} is {value!r}; expected True or False")
+
+
 def choice(name: str, value: Any, options: Iterable[str]) -> str:
     """One of a few words; a near miss is named."""
     known = list(options)

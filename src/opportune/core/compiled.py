@@ -1,13 +1,137 @@
-"""How the step functions are compiled."""
+"""How functions are compiled, and where the compiled code is kept.
 
+Numba's own cache looks at a function's own file only: after an edit in `core/model.py` every driver would go on with
+the old code inside. Ours keeps compiled code in the user's cache directory, in a folder named after a hash of
+everything that goes into it: all sources of the package, Numba's version, the processor, and the switches below.
+
+OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (core.pointers).
+"""
+
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
 from numba import njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
-# A step function: compiled on first use and kept on disk; called from other compiled functions only, so that no
-# Python wrapper is built for it, which would take longer to compile than the function.
-step_function = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+PACKAGE = Path(__file__).resolve().parents[1]
+CHECK_BOUNDS = os.environ.get("OPPORTUNE_CHECK_BOUNDS", "") not in {"", "0"}
 
-# The same, callable from Python: drivers' ends, which Numba's CUDA simulator runs as Python.
-driver_function = njit(cache=True)
+COMPILED = ("core", "revealers", "recommenders", "problems", "worlds", "simulation", "live", "analysis")
+
+extensions: set[Path] = set()  # files of revealers, recommenders and worlds that others have registered
+
+
+@functools.cache
+def code_hash() -> str:
+    """A hash of all sources that are compiled: equal hashes mean equal algorithms."""
+    digest = hashlib.sha256()
+    for path in sorted(path for part in COMPILED for path in (PACKAGE / part).rglob("*.py")):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def build_hash() -> str:
+    """The same with all else that machine code depends on: compiler, processor, switches."""
+    facts = (code_hash(), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    from llvmlite import binding  # noqa: PLC0415  (only asked for its processor)
+
+    return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Where compiled code lies: OPPORTUNE_CACHE_DIR, else the user's cache directory, else a temporary one."""
+    home = os.environ.get("OPPORTUNE_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
+    if home:
+        base = Path(home)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "opportune" / build_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"opportune-{_user()}" / build_hash()
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Compiled code of one function: in our folder, good for as long as registered extensions are the same."""
+
+    def __init__(self, py_func: Any, py_file: str) -> None:
+        self._file = Path(py_file).name
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder())
+
+    def get_source_stamp(self) -> Any:
+        return tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(extensions))
+
+    def get_disambiguator(self) -> str:
+        return self._file
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> "_Locator":
+        return cls(py_func, py_file)
+
+
+class _Impl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _Impl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        self._cache_file._source_stamp = self._impl.locator.get_source_stamp()  # extensions may have come since
+        return super().load_overload(sig, target_context)
+
+
+def compiled(**options: Any) -> Callable[[Any], Any]:
+    """`numba.njit` with these options, its code kept on disk."""
+
+    def decorate(function: Any) -> Any:
+        if numba.config.DISABLE_JIT or numba.config.ENABLE_CUDASIM:
+            return function  # Numba's CUDA simulator runs Python
+        dispatcher = njit(**options)(function)
+        dispatcher._cache = _Cache(function)
+        return dispatcher
+
+    return decorate
+
+
+# A step function: called from other compiled functions only, so that no Python wrapper is built for it, which would
+# take longer to compile than the function.
+step_function = compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+# The same, callable from Python.
+driver_function = compiled()
 
 # One that stands in every step's way: put into its caller, which saves handing over its arguments.
-inner_function = njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+inner_function = compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+
+# The large ones among these: put into their caller before it is compiled, so that they are compiled once, not at every
+# level between a driver and them.
+hot_function = compiled(inline="always")

@@ -1,20 +1,26 @@
-"""Where things lie: everything a run reads is one flat array, everything it changes another.
+"""What a run consists of: one declaration for every array, from which places, sizes and named views are generated.
 
-`facts` is what both agents know beforehand about a world, `s` is one participant's state. A `Layout` says where each
-part begins in them. Step functions take it as `at`, an array (for a CUDA kernel: a constant tuple) of whole numbers.
-So a run is one allocation, and a live agent is saved and resumed exactly.
+A run's numbers lie in a few flat arrays, one per group below. `Constants` is what both agents know beforehand about a
+problem, `Rule` a policy in numbers; `Model`, `Counts`, `Snapshot` and `Budget` are what a participant changes;
+`Scratch` is room to work in. Participants who share a budget or a model are handed the same array.
 
-Feature vectors come in blocks of A, an action each. Block k of `rows` is context k; where probabilities are known
-there follow one block for each public cell (blind features) and, with reported variables, one for each sensed cell.
+Step functions see them under their names: `p.model.theta[i]`, where `p` is a `Participant` that a driver puts together
+once per run (core.views). The dimensions of each part stand in its annotation.
+
+Feature vectors come in blocks, one vector per action. Block k of `rows` is context k; where probabilities are known
+there follow one block per public stratum (blind features) and, with reported variables, one per sensed part.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import functools
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH = 8  # numbers in a vector register of a CPU
+from opportune.core.pointers import WIDTH
+
 TIE = 1e-12  # values this close count as equal, so that every compile target agrees
 
 # How the context distribution is known.
@@ -26,227 +32,251 @@ OPTIMISTIC = 2
 CONSTANT = 0
 ADAPTIVE = 1
 
-# Who picks the action: the bandit, chance, or (0, 1, ...) always the same.
-BANDIT = -1
-RANDOM = -2
-
-# The numbers that `facts` begins with.
-NOISE = 0  # R
-REGULARISATION = 1  # lam
-PRIOR = 2  # sqrt(lam) W
-CONFIDENCE = 3  # 2 ln(1/delta)
-DELTA = 4
-HORIZON = 5  # T, which the optimistic confidence box needs
-FACTS_HEAD = 6
-
 SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
+SETTINGS = 8  # numbers that a revealer or a recommender may have of its own
 
-# A purse: what the revealer has spent. Participants of a shared budget share one.
-PRICE = 0
-SPENT = 1
-NUDGES = 2
-PURSE_SIZE = 3
+Numbers = Any  # float64 numbers: an address on the CPU, an array on a GPU and in the simulator
 
 
-class Rule(NamedTuple):
-    """A policy in numbers."""
-
-    rule: int
-    budget: float
-    hard: bool
-    rate: float  # FixedRate's B/T
-    tolerance: float  # beta_0
-    every: int
-    growth: float  # c
-    scaling: int  # CONSTANT, ADAPTIVE
-    scale: float
-    treatment: int  # BANDIT, RANDOM, or an action
-
-
-# The places of a rule's entries, in the order of `Rule`: step functions take it as an array of floats.
-RULE, BUDGET, HARD, RATE, TOLERANCE, EVERY, GROWTH, SCALING, SCALE, TREATMENT = range(10)
-
-
-class Proposal(NamedTuple):
-    """What the revealer sees and intends at one step, before the coin."""
-
-    gap: float
-    price: float
-    probability: float
-    tolerance: float
-    disagreement: float
-    fresh_action: int
-    stale_action: int
-
-
-class Layout(NamedTuple):
-    """Sizes, and where each part begins in `facts` and in the state `s`."""
+class Sizes(NamedTuple):
+    """How large a problem is, and which parts of the algorithm it needs."""
 
     d: int
     actions: int
-    contexts: int  # K; 0: not a finite set
-    cells: int  # public cells
-    senses: int  # with reported variables, sensed cells; else 0
-    corners: int  # feature vectors that bound what could be sensed, contexts not finite
+    block: int  # numbers in a block of feature vectors: actions * d
+    contexts: int  # K; 0: contexts are not a finite set
+    strata: int  # public parts of a context
+    senses: int  # sensed parts, with reported variables and finitely many contexts; else 0
+    corners: int  # combinations of extreme values that bound what could be sensed, contexts not finite
     probabilities: int  # KNOWN, PLUGIN, OPTIMISTIC
-    table: int  # rows whose scores are kept incrementally, padded; 0: scores are computed on the spot
+    table: int  # rows whose scores are kept up to date, padded; 0: scores are computed on the spot
     stride: int  # from one row of cov to the next: d, padded
     support: int  # the most nonzero numbers in any row, where rows are listed by them; else 0
-    counted: int  # cells with running means
-
-    # facts
-    rows: int  # [blocks, A, d]
-    lists: int  # [blocks, A, d]: the places of each row's nonzero numbers, then these numbers, where they are listed
-    columns: int  # [d, table]
-    cell_of: int  # [K]: the public cell of a context
-    sense_of: int  # [K]: the sensed cell of a context
-    start: int  # [cells + senses, A, d]: blind features before anything was counted (or for good, if known)
-    distance: int  # [cells, A, A]: how far apart two actions' blind features are, if they are rows
-    hidden: int  # [d]: 1 where a coordinate is not public, contexts not finite
-    facts_size: int
-
-    # state that must be kept
-    theta: int  # [stride]
-    cov: int  # [d, stride], V^-1
-    mean: int  # [table]
-    width2: int  # [table]
-    log_det: int  # ln det V - d ln lam
-    radius: int
-    old_radius: int
-    stale: int  # [cells]: the recommender's blind action in each public cell, contexts finite
-    cell_sum: int  # [counted, A, d]: sums of features seen
-    cell_count: int  # [counted]
-    counts: int  # [K]
-    pending_count: int  # [K, A]: steps whose context nobody has seen yet
-    pending_total: int  # [K, A]: the sum of their rewards
-    pending_seen: int  # [K]
-    old_theta: int  # [d]: what the recommender froze, contexts not finite
-    old_cov: int  # [d, stride]
-    old_sum: int  # [counted, A, d]
-    old_count: int  # [counted]
-    kept_size: int
-
-    # scratch
-    x: int  # [A, d]: full features of the moment, contexts not finite
-    corner: int  # [corners, d]: features that bound what could be sensed now
-    blind: int  # [A, d]
-    w: int  # [stride]
-    ucb: int  # [A]
-    # scratch of the optimistic search
-    lower: int  # [K]
-    upper: int  # [K]
-    flat: int  # [K]: means of one action
-    mixture: int  # [A, K]: the maximising probabilities of each action
-    gram: int  # [K, K]
-    work: int  # [SEARCH_ROWS + 2 K, K]
-    size: int
+    counted: int  # parts with running means
+    variables: int  # that a context consists of, contexts not finite
+    reported: int  # 1: some variables are reported
+    atoms: int  # of the feature program
+    fixed_atoms: int  # those that do not depend on the action, which come first
+    factors: int  # the most atoms whose product is a feature
+    memory: int  # decision points that are kept until a reveal uncovers them, contexts not finite
 
 
-# The places of a layout's entries: `at[THETA]` is where theta begins. In the order of `Layout`.
-(
-    D, ACTIONS, CONTEXTS, CELLS, SENSES, CORNERS, PROBABILITIES, TABLE, STRIDE, SUPPORT, COUNTED, ROWS,
-    LISTS, COLUMNS, CELL_OF, SENSE_OF, START, DISTANCE, HIDDEN, FACTS_SIZE, THETA, COV, MEAN, WIDTH2, LOG_DET,
-    RADIUS, OLD_RADIUS, STALE, CELL_SUM, CELL_COUNT, COUNTS, PENDING_COUNT, PENDING_TOTAL, PENDING_SEEN,
-    OLD_THETA, OLD_COV, OLD_SUM, OLD_COUNT, KEPT_SIZE, X, CORNER, BLIND, W, UCB, LOWER, UPPER, FLAT, MIXTURE,
-    GRAM, WORK, SIZE,
-) = range(51)  # fmt: skip
+class Constants(NamedTuple):
+    """What both agents know beforehand about a problem."""
+
+    noise: Annotated[Numbers, 1]  # R
+    regularisation: Annotated[Numbers, 1]  # lam
+    prior: Annotated[Numbers, 1]  # sqrt(lam) W
+    confidence: Annotated[Numbers, 1]  # 2 ln(1/delta)
+    delta: Annotated[Numbers, 1]
+    horizon: Annotated[Numbers, 1]  # T
+    rows: Annotated[Numbers, "blocks", "actions", "d"]
+    lists: Annotated[Numbers, "listed", "actions", "d"]  # places of each row's nonzero numbers, then these numbers
+    columns: Annotated[Numbers, "d", "table"]  # the rows once more, the other way round
+    stratum_of: Annotated[Numbers, "contexts"]
+    sense_of: Annotated[Numbers, "contexts"]
+    stratum_of_sense: Annotated[Numbers, "parts"]
+    sense_probability: Annotated[Numbers, "parts"]
+    start: Annotated[Numbers, "means", "actions", "d"]  # means before anything was counted (or for good, if known)
+    distance: Annotated[Numbers, "distances", "actions", "actions"]  # between two actions' blind features, if rows
+    hidden: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate is not public, contexts not finite
+    unsensed: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate depends on something reported
+    weight: Annotated[Numbers, "variables"]  # what a variable's level adds to the number of its stratum
+    corner: Annotated[Numbers, "corners", "variables"]  # extreme values; NaN where the moment's own counts
+    code: Annotated[Numbers, "code"]  # the feature program: see core.features
+    atom_end: Annotated[Numbers, "atoms"]
+    factor: Annotated[Numbers, "moment", "d", "factors"]
+
+
+class Rule(NamedTuple):
+    """A policy in numbers, for one problem and horizon."""
+
+    revealer: Annotated[Numbers, 1]  # its number in the registry
+    recommender: Annotated[Numbers, 1]  # likewise
+    amount: Annotated[Numbers, 1]  # B
+    hard: Annotated[Numbers, 1]
+    growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
+    decisions: Annotated[Numbers, 1]  # that the budget is for
+    scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
+    scale: Annotated[Numbers, 1]
+    settings: Annotated[Numbers, SETTINGS]  # the revealer's own
+    options: Annotated[Numbers, SETTINGS]  # the recommender's own
+
+
+class Model(NamedTuple):
+    """What was learned of the reward: one per participant, or one for all of them (`pooled`)."""
+
+    theta: Annotated[Numbers, "stride"]
+    cov: Annotated[Numbers, "d", "stride"]  # V^-1
+    mean: Annotated[Numbers, "table"]  # <x, theta> of every row
+    width2: Annotated[Numbers, "table"]  # x' V^-1 x of every row
+    log_det: Annotated[Numbers, 1]  # ln det V - d ln lam
+    radius: Annotated[Numbers, 1]
+
+
+class Counts(NamedTuple):
+    """Which contexts one participant's revealer has seen, and what waits for a reveal to uncover it."""
+
+    total: Annotated[Numbers, "counted", "actions", "d"]  # sums of features seen
+    count: Annotated[Numbers, "counted"]
+    seen: Annotated[Numbers, "tallied"]  # how often each context was seen
+    pending_seen: Annotated[Numbers, "pending"]  # steps whose context nobody has seen yet
+    pending_count: Annotated[Numbers, "pending", "actions"]  # those of them with a reward
+    pending_total: Annotated[Numbers, "pending", "actions"]  # the sum of these
+    held_values: Annotated[Numbers, "memory", "variables"]  # the same, contexts not finite: one row per step
+    held_action: Annotated[Numbers, "memory"]
+    held_state: Annotated[Numbers, "memory"]  # 0: nothing held, 1: pending, 2: pending with a reward
+    held_reward: Annotated[Numbers, "memory"]
+    held_until: Annotated[Numbers, 1]  # steps up to here may be held
+
+
+class Snapshot(NamedTuple):
+    """What the recommender froze at the last reveal: enough to act from until the next, for any recommender."""
+
+    theta: Annotated[Numbers, "stride"]
+    cov: Annotated[Numbers, "d", "stride"]
+    radius: Annotated[Numbers, 1]
+    total: Annotated[Numbers, "counted", "actions", "d"]
+    count: Annotated[Numbers, "counted"]
+    action: Annotated[Numbers, "standing"]  # the blind action in each stratum, where it cannot change until a reveal
+    root: Annotated[Numbers, "sampled", "stride"]  # a triangular root of cov, for those who draw from it
+
+
+class Budget(NamedTuple):
+    """What was spent: one per participant, or one for all of them (`shared`)."""
+
+    price: Annotated[Numbers, 1]
+    spent: Annotated[Numbers, 1]
+    nudges: Annotated[Numbers, 1]
+
+
+class Scratch(NamedTuple):
+    """Room to work in; nothing here outlives a call, but for the moment's values and features within a step."""
+
+    values: Annotated[Numbers, "variables"]
+    other: Annotated[Numbers, "variables"]  # values of another moment
+    atom: Annotated[Numbers, "atom_room"]
+    x: Annotated[Numbers, "moment", "actions", "d"]  # full features of the moment, contexts not finite
+    y: Annotated[Numbers, "moment", "actions", "d"]  # features of another moment
+    blind: Annotated[Numbers, "averaged", "actions", "d"]
+    w: Annotated[Numbers, "stride"]
+    theta: Annotated[Numbers, "sampled", "stride"]  # a drawn parameter
+    ucb: Annotated[Numbers, "actions"]
+    # the optimistic search
+    lower: Annotated[Numbers, "searched"]
+    upper: Annotated[Numbers, "searched"]
+    flat: Annotated[Numbers, "searched"]  # means of one action
+    mixture: Annotated[Numbers, "actions", "searched"]  # the maximising probabilities of each action
+    gram: Annotated[Numbers, "searched", "searched"]
+    work: Annotated[Numbers, "search_rows", "searched"]
+
+
+class Participant(NamedTuple):
+    """Everything a step function needs, under its name."""
+
+    sizes: Sizes
+    constants: Constants
+    rule: Rule
+    model: Model
+    counts: Counts
+    snapshot: Snapshot
+    budget: Budget
+    scratch: Scratch
+
+
+GROUPS = (Constants, Rule, Model, Counts, Snapshot, Budget, Scratch)
+STATE = (Model, Counts, Snapshot, Budget)  # what is saved of a participant
+
+
+class Layout(NamedTuple):
+    """Where everything lies: the sizes, then each group's places (where its parts begin, and its end)."""
+
+    sizes: Sizes
+    places: tuple[tuple[int, ...], ...]
+
+    @property
+    def at(self) -> tuple[int, ...]:
+        """All of it as whole numbers, as compiled code takes it."""
+        return (*self.sizes, *(place for group in self.places for place in group))
+
+    def length(self, group: type) -> int:
+        """How many numbers a group has."""
+        return self.places[GROUPS.index(group)][-1]  # type: ignore[arg-type]
+
+    def views(self, group: Any, array: NDArray[np.float64]) -> Any:
+        """A group's parts of an array, as NumPy views."""
+        places = self.places[GROUPS.index(group)]
+        return group(*(array[a:b] for a, b in zip(places[:-1], places[1:], strict=True)))
+
+    def filled(self, group: Any, parts: Mapping[str, Any]) -> NDArray[np.float64]:
+        """A group's array with these parts put in their places, the rest 0."""
+        array = np.zeros(self.length(group))
+        views = self.views(group, array)
+        for name, numbers in parts.items():
+            values = np.asarray(numbers, dtype=np.float64).ravel()
+            getattr(views, name)[: values.size] = values
+        return array
+
+
+@functools.cache
+def dimensions(group: type) -> dict[str, tuple[str | int, ...]]:
+    """The dimensions of each part of a group, as declared."""
+    return {name: hint.__metadata__ for name, hint in get_type_hints(group, include_extras=True).items()}
 
 
 def layout(
-    *, d: int, actions: int, contexts: int, cells: int, senses: int = 0, corners: int = 0,
-    probabilities: int = KNOWN, table: bool = True, lanes: int = WIDTH, support: int = 0,
+    *, d: int, actions: int, contexts: int, strata: int, senses: int = 0, corners: int = 0,
+    probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
+    variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
+    memory: int = 0, sampled: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
-    Rows that loops run along are padded with zeros to a multiple of `lanes` and begin at one (the table, of which
-    two stretches are worked on together, at a multiple of two). Rows with at most `support` nonzero numbers are
-    listed by these if that is at most half of them.
+    Every part begins at a multiple of `simd`, and rows that loops run along are padded with zeros to one (the table,
+    of which two stretches are worked on together, to a multiple of two). Rows with at most `support` nonzero numbers
+    are listed by these if that is at most half of them.
     """
     finite = contexts > 0
-    block = actions * d
     known = probabilities == KNOWN
-    blocks = contexts + (cells + senses if known and finite else 0)
-    tabled = _padded(blocks * actions, 2 * lanes) if table and finite else 0
-    stride = _padded(d, lanes)
-    listed = support if finite and 2 * support <= d else 0
-    counted = 0 if known else cells + senses
-    pending = contexts if senses else 0
-    old = 0 if finite else 1
+    blocks = contexts + (strata + senses if known and finite else 0)
     searched = contexts if probabilities == OPTIMISTIC else 0
-
-    facts = _Cursor(FACTS_HEAD, lanes)
-    s = _Cursor(0, lanes)
-    return Layout(
-        d=d, actions=actions, contexts=contexts, cells=cells, senses=senses, corners=corners,
-        probabilities=probabilities, table=tabled, stride=stride, support=listed, counted=counted,
-        rows=facts.take(blocks * block),
-        lists=facts.take(blocks * block if listed else 0),
-        columns=facts.take_row(d * tabled),
-        cell_of=facts.take(contexts),
-        sense_of=facts.take(contexts),
-        start=facts.take((cells + senses) * block),
-        distance=facts.take(cells * actions * actions if known and finite else 0),
-        hidden=facts.take(d),
-        facts_size=facts.take_row(0),
-        theta=s.take_row(stride),
-        cov=s.take_row(d * stride),
-        mean=s.take_row(tabled),
-        width2=s.take_row(tabled),
-        log_det=s.take(1),
-        radius=s.take(1),
-        old_radius=s.take(1),
-        stale=s.take(cells if finite else 0),
-        cell_sum=s.take(counted * block),
-        cell_count=s.take(counted),
-        counts=s.take(contexts if counted else 0),
-        pending_count=s.take(pending * actions),
-        pending_total=s.take(pending * actions),
-        pending_seen=s.take(pending),
-        old_theta=s.take(old * d),
-        old_cov=s.take(old * d * stride),
-        old_sum=s.take(old * counted * block),
-        old_count=s.take(old * counted),
-        kept_size=s.at,
-        x=s.take(old * block),
-        corner=s.take(corners * d),
-        blind=s.take(0 if known and finite else block),
-        w=s.take_row(stride),
-        ucb=s.take(actions),
-        lower=s.take(searched),
-        upper=s.take(searched),
-        flat=s.take(searched),
-        mixture=s.take(actions * searched),
-        gram=s.take(searched * searched),
-        work=s.take((SEARCH_ROWS + 2 * searched) * searched),
-        size=s.take_row(0),
+    counted = 0 if known else strata + senses
+    listed = support if finite and 2 * support <= d else 0
+    sizes = Sizes(
+        d=d, actions=actions, block=actions * d, contexts=contexts, strata=strata, senses=senses, corners=corners,
+        probabilities=probabilities, table=_padded(blocks * actions, 2 * simd) if table and finite else 0,
+        stride=_padded(d, simd), support=listed, counted=counted, variables=variables, reported=int(reported),
+        atoms=atoms, fixed_atoms=fixed_atoms, factors=factors, memory=memory,
     )  # fmt: skip
+    extents: dict[str | int, int] = {
+        **sizes._asdict(),
+        "blocks": blocks,
+        "listed": blocks if listed else 0,
+        "parts": senses or contexts,
+        "means": strata + senses,
+        "distances": strata if known and finite else 0,
+        "moment": 0 if finite else 1,
+        "averaged": 0 if known and finite and not reported else 1,
+        "tallied": contexts if counted else 0,
+        "pending": contexts if senses else 0,
+        "standing": strata if finite else 0,
+        "sampled": d if sampled else 0,
+        "code": code,
+        "atom_room": atoms + depth,
+        "searched": searched,
+        "search_rows": SEARCH_ROWS + 2 * searched,
+    }
+    return Layout(sizes, tuple(_places(group, extents, simd) for group in GROUPS))
 
 
-def laid_out(size: int, parts: Iterable[tuple[int, Sequence[float] | NDArray[Any]]]) -> NDArray[np.float64]:
-    """A flat array of zeros with each of the parts (place, numbers) put in its place."""
-    array = np.zeros(size)
-    for place, numbers in parts:
-        array[place : place + len(numbers)] = numbers
-    return array
+def _places(group: type, extents: Mapping[str | int, int], simd: int) -> tuple[int, ...]:
+    """Where each part of a group begins, and where the group ends."""
+    places = [0]
+    for dims in dimensions(group).values():
+        size = math.prod(dim if isinstance(dim, int) else extents[dim] for dim in dims)
+        places.append(places[-1] + _padded(size, simd))
+    return tuple(places)
 
 
-def _padded(size: int, lanes: int) -> int:
-    return -(-size // lanes) * lanes
-
-
-class _Cursor:
-    """Hands out consecutive stretches of a flat array."""
-
-    def __init__(self, at: int, lanes: int) -> None:
-        self.at = at
-        self.lanes = lanes
-
-    def take(self, size: int) -> int:
-        begin = self.at
-        self.at += size
-        return begin
-
-    def take_row(self, size: int) -> int:
-        """A stretch that begins where a vector may."""
-        self.at = _padded(self.at, self.lanes)
-        return self.take(size)
+def _padded(size: int, simd: int) -> int:
+    return -(-size // simd) * simd

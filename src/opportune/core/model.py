@@ -4,172 +4,196 @@
     radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W,
     ucb(x) = <x, theta> + radius sqrt(x' V^-1 x).
 
-`cov` is V^-1 and `log_det` is ln det V - d ln lam. For a fixed set of feature vectors (the table's rows) means and
-squared widths are kept up to date with the same rank-one step, O(d) a row instead of O(d^2).
+`cov` is V^-1 and `log_det` is ln det V - d ln lam. For a fixed set of feature vectors (the problem's rows) means and
+squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
 
-Feature vectors are given as an array and the place in it where they begin. Places are turned into unsigned numbers
-before a loop: a signed index may be negative, and an array would check that at every step. Long rows are walked
-through in lanes (core.lanes).
+Feature vectors are given as numbers and the place in them where the vector begins. Indices are unsigned: a signed one
+may be negative, and an array would check that at every step. Long rows are walked through in SIMD width.
 """
 
 import math
 
 import numpy as np
-from numba import njit
 
-from opportune.core import layout as L  # noqa: N812  (at[L.THETA]: where theta lies)
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.layout import CONFIDENCE, NOISE, PRIOR, REGULARISATION, TIE
+from opportune.core.compiled import compiled, inner_function, step_function
+from opportune.core.layout import TIE
 from opportune.core.simd import fma, load, spread, store, width
 
 _u = np.uint64
 
 
 @step_function
-def reset(at, facts, s):  # type: ignore[no-untyped-def]
+def reset(n, constants, model):  # type: ignore[no-untyped-def]
     """Knowledge before any data: theta = 0, V = lam I."""
-    for j in range(at[L.STRIDE]):
-        s[at[L.THETA] + j] = 0.0
-    for i in range(at[L.D]):
-        for j in range(at[L.STRIDE]):
-            s[at[L.COV] + i * at[L.STRIDE] + j] = 0.0
-        s[at[L.COV] + i * at[L.STRIDE] + i] = 1.0 / facts[REGULARISATION]
-    for j in range(at[L.TABLE]):
+    lam = constants.regularisation[0]
+    for j in range(n.stride):
+        model.theta[j] = 0.0
+    for i in range(n.d):
+        for j in range(n.stride):
+            model.cov[i * n.stride + j] = 0.0
+        model.cov[i * n.stride + i] = 1.0 / lam
+    for j in range(n.table):
         total = 0.0
-        for i in range(at[L.D]):
-            total += facts[at[L.COLUMNS] + i * at[L.TABLE] + j] ** 2
-        s[at[L.MEAN] + j] = 0.0
-        s[at[L.WIDTH2] + j] = total / facts[REGULARISATION]
-    s[at[L.LOG_DET]] = 0.0
-    set_radius(at, facts, s)
+        for i in range(n.d):
+            total += constants.columns[i * n.table + j] ** 2
+        model.mean[j] = 0.0
+        model.width2[j] = total / lam
+    model.log_det[0] = 0.0
+    set_radius(constants, model)
 
 
 @inner_function
-def set_radius(at, facts, s):  # type: ignore[no-untyped-def]
+def set_radius(constants, model):  # type: ignore[no-untyped-def]
     """The confidence radius, R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W."""
-    s[at[L.RADIUS]] = facts[NOISE] * math.sqrt(facts[CONFIDENCE] + s[at[L.LOG_DET]]) + facts[PRIOR]
+    spread_of_noise = math.sqrt(constants.confidence[0] + model.log_det[0])
+    model.radius[0] = constants.noise[0] * spread_of_noise + constants.prior[0]
 
 
 @inner_function
-def nonzeros(at, support):  # type: ignore[no-untyped-def]
+def nonzeros(n, support):  # type: ignore[no-untyped-def]
     """How many of a feature vector's numbers have to be looked at: those listed, if any are, or all."""
-    return support if support > 0 else at[L.D]
+    return support if support > 0 else n.d
 
 
 @inner_function
-def nonzero(at, support, source, x, p):  # type: ignore[no-untyped-def]
-    """The p-th of them: its place in the vector at source[x:], and the number."""
+def nonzero(support, source, lists, x, p):  # type: ignore[no-untyped-def]
+    """The p-th of them: its place in the vector at source[x], and the number."""
     if support > 0:
-        listed = x + _u(at[L.LISTS] - at[L.ROWS] + p)
-        return _u(source[listed]), source[listed + _u(support)]
+        listed = x + _u(p)
+        return _u(lists[listed]), lists[listed + _u(support)]
     return _u(p), source[x + _u(p)]
 
 
 @inner_function
-def multiply(at, s, source, x):  # type: ignore[no-untyped-def]
-    """Write w = V^-1 x to s[w:]."""
-    lanes, stride, cov, w = _u(width()), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
-    for i in range(_u(0), stride, lanes):
+def multiply(n, cov, w, support, source, lists, x):  # type: ignore[no-untyped-def]
+    """Write w = V^-1 x."""
+    step, stride = _u(width()), _u(n.stride)
+    for i in range(_u(0), stride, step):
         wi = spread(0.0)
-        for p in range(nonzeros(at, at[L.SUPPORT])):
-            j, xj = nonzero(at, at[L.SUPPORT], source, x, p)
-            # cov is symmetric: its rows are its columns, and with one lane there is only the upper triangle
-            place = j * stride + i if lanes > 1 else min(i, j) * stride + max(i, j)
-            wi = fma(spread(xj), load(s, cov + place), wi)
-        store(s, w + i, wi)
+        for p in range(nonzeros(n, support)):
+            j, xj = nonzero(support, source, lists, x, p)
+            # cov is symmetric: its rows are its columns, and one number at a time there is only the upper triangle
+            place = j * stride + i if step > 1 else min(i, j) * stride + max(i, j)
+            wi = fma(spread(xj), load(cov, place), wi)
+        store(w, i, wi)
 
 
 @inner_function
-def deflate(at, s, shrink):  # type: ignore[no-untyped-def]
-    """V^-1 += shrink w w'; with one lane the upper triangle alone, which halves what a GPU must keep at hand."""
-    d, lanes, stride, cov, w = _u(at[L.D]), _u(width()), _u(at[L.STRIDE]), _u(at[L.COV]), _u(at[L.W])
+def deflate(n, cov, w, shrink):  # type: ignore[no-untyped-def]
+    """V^-1 += shrink w w'; one number at a time the upper triangle alone, half of what a GPU must keep at hand."""
+    d, step, stride = _u(n.d), _u(width()), _u(n.stride)
     for j in range(d):
-        row = cov + j * stride
-        factor = spread(shrink * s[w + j])
-        for i in range(_u(0) if lanes > 1 else j, stride, lanes):
-            store(s, row + i, fma(factor, load(s, w + i), load(s, row + i)))
+        row = j * stride
+        factor = spread(shrink * w[j])
+        for i in range(_u(0) if step > 1 else j, stride, step):
+            store(cov, row + i, fma(factor, load(w, i), load(cov, row + i)))
 
 
 @inner_function
-def observe(at, facts, s, source, place, count, total):  # type: ignore[no-untyped-def]
-    """Learn from `count` observations of the feature vector x at source[place:] whose rewards sum to `total`.
+def observe(n, constants, model, w, support, source, lists, place, count, total):  # type: ignore[no-untyped-def]
+    """Learn from `count` observations of the feature vector x at source[place] whose rewards sum to `total`.
 
     With w = V^-1 x, q = x'w, f = 1/(1 + count q) and err = total - count <x, theta>:
     theta += w err f, V^-1 -= count f w w', ln det V += ln(1 + count q), and for each row j of the table, with
     c_j = x_j'w, mean_j += c_j err f, width2_j -= c_j^2 count f.
     """
-    d, lanes, stride, rows, x = _u(at[L.D]), _u(width()), _u(at[L.STRIDE]), _u(at[L.TABLE]), _u(place)
-    theta, w = _u(at[L.THETA]), _u(at[L.W])
-    mean, width2, columns = _u(at[L.MEAN]), _u(at[L.WIDTH2]), _u(at[L.COLUMNS])
-    multiply(at, s, source, x)
+    step, stride, x = _u(width()), _u(n.stride), _u(place)
+    multiply(n, model.cov, w, support, source, lists, x)
     q = 0.0
     fit = 0.0
-    for p in range(nonzeros(at, at[L.SUPPORT])):
-        i, xi = nonzero(at, at[L.SUPPORT], source, x, p)
-        q += xi * s[w + i]
-        fit += xi * s[theta + i]
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        q += xi * w[i]
+        fit += xi * model.theta[i]
     f = 1.0 / (1.0 + count * q)
-    step = spread((total - count * fit) * f)
+    move = (total - count * fit) * f
     shrink = -count * f
-    for i in range(_u(0), stride, lanes):
-        store(s, theta + i, fma(load(s, w + i), step, load(s, theta + i)))
-    deflate(at, s, shrink)
-    for j in range(_u(0), rows, lanes + lanes):  # two at a time, so that one can be worked on while the other waits
-        k = j + lanes
+    for i in range(_u(0), stride, step):
+        store(model.theta, i, fma(load(w, i), spread(move), load(model.theta, i)))
+    deflate(n, model.cov, w, shrink)
+    update_table(n, constants, model, w, move, shrink)
+    model.log_det[0] += math.log1p(count * q)
+
+
+@inner_function
+def update_table(n, constants, model, w, move, shrink):  # type: ignore[no-untyped-def]
+    """Keep the rows' scores up to date: with c_j = x_j'w, mean_j += c_j move and width2_j += c_j^2 shrink."""
+    d, step, rows = _u(n.d), _u(width()), _u(n.table)
+    by, less = spread(move), spread(shrink)
+    for j in range(_u(0), rows, step + step):  # two at a time, so that one can be worked on while the other waits
+        k = j + step
         cj = spread(0.0)
         ck = spread(0.0)
         for i in range(d):
-            wi = spread(s[w + i])
-            cj = fma(wi, load(facts, columns + i * rows + j), cj)
-            ck = fma(wi, load(facts, columns + i * rows + k), ck)
-        store(s, mean + j, fma(cj, step, load(s, mean + j)))
-        store(s, mean + k, fma(ck, step, load(s, mean + k)))
-        store(s, width2 + j, fma(fma(cj, spread(shrink), spread(0.0)), cj, load(s, width2 + j)))
-        store(s, width2 + k, fma(fma(ck, spread(shrink), spread(0.0)), ck, load(s, width2 + k)))
-    s[at[L.LOG_DET]] += math.log1p(count * q)
+            wi = spread(w[i])
+            cj = fma(wi, load(constants.columns, i * rows + j), cj)
+            ck = fma(wi, load(constants.columns, i * rows + k), ck)
+        store(model.mean, j, fma(cj, by, load(model.mean, j)))
+        store(model.mean, k, fma(ck, by, load(model.mean, k)))
+        store(model.width2, j, fma(fma(cj, less, spread(0.0)), cj, load(model.width2, j)))
+        store(model.width2, k, fma(fma(ck, less, spread(0.0)), ck, load(model.width2, k)))
 
 
 @step_function
-def score(at, s, theta, cov, radius, support, source, place):  # type: ignore[no-untyped-def]
-    """ucb(x) of the feature vector at source[place:], computed from the estimates at s[theta:] and s[cov:].
+def adjust(n, constants, model, w, support, source, lists, place, difference):  # type: ignore[no-untyped-def]
+    """A reward that was learned from the vector at source[place] turns out to be larger by `difference`.
+
+    theta += V^-1 x difference, and every kept mean by the matching amount; V stays.
+    """
+    step, stride = _u(width()), _u(n.stride)
+    multiply(n, model.cov, w, support, source, lists, _u(place))
+    for i in range(_u(0), stride, step):
+        store(model.theta, i, fma(load(w, i), spread(difference), load(model.theta, i)))
+    update_table(n, constants, model, w, difference, 0.0)
+
+
+@step_function
+def score(n, theta, cov, radius, w, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """ucb(x) of the feature vector at source[place], computed from the estimates theta and cov.
 
     `support` is the layout's if the vector is one of its rows, else 0.
     """
-    stride, x, t, c = _u(at[L.STRIDE]), _u(place), _u(theta), _u(cov)
+    stride, x = _u(n.stride), _u(place)
     fit = 0.0
     width2 = 0.0
-    for p in range(nonzeros(at, support)):
-        i, xi = nonzero(at, support, source, x, p)
-        if xi != 0.0:
-            fit += xi * s[t + i]
-            above = 0.0  # cov is symmetric: its upper triangle is enough
-            for r in range(p + 1, nonzeros(at, support)):
-                j, xj = nonzero(at, support, source, x, r)
-                above += s[c + i * stride + j] * xj
-            width2 += xi * (xi * s[c + i * stride + i] + 2.0 * above)
+    if _u(width()) > _u(1):
+        multiply(n, cov, w, support, source, lists, x)
+        for p in range(nonzeros(n, support)):
+            i, xi = nonzero(support, source, lists, x, p)
+            fit += xi * theta[i]
+            width2 += xi * w[i]
+    else:
+        for p in range(nonzeros(n, support)):
+            i, xi = nonzero(support, source, lists, x, p)
+            if xi != 0.0:
+                fit += xi * theta[i]
+                above = 0.0  # cov is symmetric: its upper triangle is enough
+                for r in range(p + 1, nonzeros(n, support)):
+                    j, xj = nonzero(support, source, lists, x, r)
+                    above += cov[i * stride + j] * xj
+                width2 += xi * (xi * cov[i * stride + i] + 2.0 * above)
     return fit + radius * math.sqrt(max(width2, 0.0))
 
 
-@njit(  # no NaN ever gets here; saying so lets the maximum run in vector registers
-    cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, fastmath={"nnan", "nsz"}
+@compiled(  # no NaN ever gets here; saying so lets the maximum run in vector registers
+    no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, fastmath={"nnan", "nsz"}
 )
-def largest_in_table(at, s, begin, end):  # type: ignore[no-untyped-def]
-    """The largest ucb among rows begin..end of the table."""
-    radius = s[at[L.RADIUS]]
-    mean, width2 = _u(at[L.MEAN]), _u(at[L.WIDTH2])
+def largest_in_table(model, end):  # type: ignore[no-untyped-def]
+    """The largest ucb among the first `end` rows of the table."""
+    radius = model.radius[0]
     top = -math.inf
-    for j in range(_u(begin), _u(end)):
-        top = max(top, s[mean + j] + radius * math.sqrt(max(s[width2 + j], 0.0)))
+    for j in range(_u(end)):
+        top = max(top, model.mean[j] + radius * math.sqrt(max(model.width2[j], 0.0)))
     return top
 
 
 @inner_function
-def best(at, s):  # type: ignore[no-untyped-def]
-    """The largest of the actions' scores at s[ucb:], and the lowest action within `TIE` of it."""
-    top = s[at[L.UCB]]
-    for a in range(1, at[L.ACTIONS]):
-        top = max(top, s[at[L.UCB] + a])
-    for a in range(at[L.ACTIONS]):
-        if s[at[L.UCB] + a] >= top - TIE:
+def best(n, ucb):  # type: ignore[no-untyped-def]
+    """The largest of the actions' scores, and the lowest action within `TIE` of it."""
+    top = ucb[0]
+    for a in range(1, n.actions):
+        top = max(top, ucb[a])
+    for a in range(n.actions):
+        if ucb[a] >= top - TIE:
             return top, a
     return top, 0

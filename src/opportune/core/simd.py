@@ -1,9 +1,9 @@
-"""Loops over long rows, `width()` numbers at a time.
+"""SIMD: loops over long rows, `width()` numbers at a time.
 
 Written here is what happens to one number: that is what a GPU's thread does. Compiled for the CPU, `load` takes as
 many neighbours as a vector register holds, and the arithmetic is on all of them; rows are padded to whole vectors.
 Left to find this out by itself, the compiler would have to suspect that any number written is one still to be read,
-since all state lies in one array.
+since any two addresses may be those of one array.
 """
 
 from typing import Any
@@ -13,8 +13,7 @@ from numba import types
 from numba.core.typing import Context
 from numba.extending import lower_builtin, models, register_model, type_callable
 
-from opportune.core.layout import WIDTH
-from opportune.core.pointers import Flat
+from opportune.core.pointers import WIDTH, vector_at
 
 
 def width() -> Any:
@@ -33,7 +32,7 @@ def store(array: Any, place: Any, value: Any) -> None:
 
 
 def spread(number: Any) -> Any:
-    """The same number in every lane."""
+    """The same number in every place of the vector."""
     return number
 
 
@@ -99,14 +98,17 @@ def _width(context, builder, signature, arguments):  # type: ignore[no-untyped-d
 
 @lower_builtin(load, types.Any, types.Integer)
 def _load(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-    value = builder.load(_address(context, builder, signature, arguments))
+    array, place = signature.args
+    value = builder.load(vector_at(context, builder, array, arguments[0], place, arguments[1]))
     value.align = 8
     return value
 
 
 @lower_builtin(store, types.Any, types.Integer, Vector)
 def _store(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-    builder.store(arguments[2], _address(context, builder, signature, arguments), align=8)
+    array, place = signature.args[:2]
+    address = vector_at(context, builder, array, arguments[0], place, arguments[1])
+    builder.store(arguments[2], address, align=8)
     return context.get_dummy_value()
 
 
@@ -121,10 +123,3 @@ def _spread(context, builder, signature, arguments):  # type: ignore[no-untyped-
 def _fma(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
     x, y, z = arguments
     return builder.fadd(builder.fmul(x, y, flags=_FUSED), z, flags=_FUSED)
-
-
-def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    array, place = arguments[:2]
-    if not isinstance(signature.args[0], Flat):
-        array = context.make_array(signature.args[0])(context, builder, array).data
-    return builder.bitcast(builder.gep(array, [place]), _VECTOR.as_pointer())

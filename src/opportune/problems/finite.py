@@ -1,4 +1,4 @@
-"""`Problem`: what the agents know beforehand: contexts, who sees which part of them, actions, features, bounds."""
+"""`Problem`: what the agents know beforehand, contexts finite: who sees which part of them, actions, features, bounds."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Layout, laid_out, layout
+from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
+from opportune.problems.variables import Finite, Schedule, Scheduled, check_levels, describe, restore
 
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
@@ -31,9 +32,11 @@ class Problem:
         delta: the confidence sets hold with probability 1 - delta.
         regularisation: lam; 1/W^2 unless given.
         variables: names and levels of the variables that make up a context, first one slowest; their numbers
-            of levels multiply to K. Without it a context is one variable called "context".
+            of levels multiply to K. Without it a context is one variable called "context". TimeOfDay, Weekday and
+            Weekend are public variables that follow the schedule.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported".
         action_names: names of the actions, for people.
+        decisions_per_day: as many as the times of day unless given; 1 if there are none.
 
     """
 
@@ -51,6 +54,7 @@ class Problem:
         variables: Mapping[str, Iterable[Any]] | None = None,
         visibility: Mapping[str, Visibility] | None = None,
         action_names: Sequence[str] | None = None,
+        decisions_per_day: int | None = None,
     ) -> None:
         self.features: Floats = checks.array("features", features, ("contexts", "actions", "d"))
         self.contexts, self.actions, self.d = self.features.shape
@@ -70,13 +74,12 @@ class Problem:
         self.regularisation = checks.real("regularisation", lam, above=0.0)
         self.value_range = _value_range(value_range)
         self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+        self.schedule = _schedule(variables, decisions_per_day)
         self.variables = _variables(variables, self.contexts)
-        self.visibility = _visibility(visibility, self.variables)
+        self.visibility = _visibility(visibility, self.variables, self.schedule)
         self.action_names = _action_names(action_names, self.actions)
-        self.cell_of, self.cells = self._cells(("public",))
-        sense_of, senses = self._cells(("public", "sensed"))
-        self.sense_of: Ints = sense_of
-        self.senses = senses
+        self.stratum_of, self.strata = self._parts(("public",))
+        self.sense_of, self.senses = self._parts(("public", "sensed"))
 
     @classmethod
     def from_formula(
@@ -99,7 +102,7 @@ class Problem:
             names = _action_names(list(actions), None)
         else:
             names = _action_names(None, checks.whole("actions", actions, least=2))
-        return cls(design(formula, levels, names), context_probs, variables=levels, action_names=names, **settings)
+        return cls(design(formula, levels, names), context_probs, variables=contexts, action_names=names, **settings)
 
     @property
     def reported(self) -> bool:
@@ -120,15 +123,15 @@ class Problem:
                 least = min(least, float(np.linalg.norm(self.features[:, a] - self.features[:, b], axis=1).min()))
         return least
 
-    def cell_means(self, labels: Ints, cells: int, probs: Floats | None) -> Floats:
-        """E[phi(S, a) | cell] for each cell; uniform within a cell where its probability is zero or unknown."""
-        out = np.empty((cells, self.actions, self.d))
-        for cell in range(cells):
-            members = np.flatnonzero(labels == cell)
+    def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
+        """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""
+        out = np.empty((parts, self.actions, self.d))
+        for part in range(parts):
+            members = np.flatnonzero(labels == part)
             weight = np.ones(members.size) if probs is None else probs[members]
             if weight.sum() <= 0.0:
                 weight = np.ones(members.size)
-            out[cell] = np.tensordot(weight / weight.sum(), self.features[members], axes=1)
+            out[part] = np.tensordot(weight / weight.sum(), self.features[members], axes=1)
         return out
 
     def index(self, context: Any) -> int:
@@ -146,45 +149,74 @@ class Problem:
         places = np.unravel_index(index, sizes)
         return {name: v[int(i)] for (name, v), i in zip(self.variables.items(), places, strict=True)}
 
-    def layout(self, *, optimistic: bool = False, **form: Any) -> Layout:
-        """Where the compiled step functions find things; `form` is what suits a device: table, lanes, support."""
+    def slots(self) -> tuple[Ints, list[NDArray[np.bool_]]]:
+        """The schedule as numbers: the slot of each step of its period, and which contexts each slot has."""
+        places = np.unravel_index(np.arange(self.contexts), [len(v) for v in self.variables.values()])
+        level_of = dict(zip(self.variables, places, strict=True))
+        combinations: dict[tuple[int, ...], int] = {}
+        slot_of = []
+        for step in range(1, (self.schedule.period or 1) + 1):
+            values = self.schedule.values(step)
+            levels = tuple(self.variables[name].index(value) for name, value in values.items())
+            slot_of.append(combinations.setdefault(levels, len(combinations)))
+        members = []
+        for levels in combinations:
+            fits = [level_of[name] == level for name, level in zip(self.schedule.variables, levels, strict=True)]
+            members.append(np.logical_and.reduce(fits) if fits else np.ones(self.contexts, dtype=np.bool_))
+        return np.array(slot_of, dtype=np.int64), members
+
+    def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
+        """Where the compiled step functions find things.
+
+        `form` is what suits a device and a policy: table, simd, support, sampled.
+        """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
-            d=self.d, actions=self.actions, contexts=self.contexts, cells=self.cells,
-            senses=self.senses if self.reported else 0,
+            d=self.d, actions=self.actions, contexts=self.contexts, strata=self.strata,
+            senses=self.senses if self.reported else 0, reported=self.reported,
             probabilities=unknown if self.context_probs is None else KNOWN, **form,
         )  # fmt: skip
 
-    def facts(self, at: Layout, horizon: int) -> Floats:
+    def constants(self, at: Layout, horizon: int) -> Floats:
         """What both agents know beforehand, as the flat array that the compiled step functions take."""
-        means = self.cell_means(self.cell_of, self.cells, self.context_probs)
-        if at.senses:
-            means = np.concatenate([means, self.cell_means(self.sense_of, self.senses, self.context_probs)])
+        sizes = at.sizes
+        means = self.means(self.stratum_of, self.strata, self.context_probs)
+        if sizes.senses:
+            means = np.concatenate([means, self.means(self.sense_of, self.senses, self.context_probs)])
         known = self.context_probs is not None
         rows = np.concatenate([self.features, means]) if known else self.features
         rows = rows.reshape(-1, self.d)
-        head = [
-            self.noise_sd, self.regularisation, math.sqrt(self.regularisation) * self.theta_bound,
-            2.0 * math.log(1.0 / self.delta), self.delta, horizon,
-        ]  # fmt: skip
-        facts = laid_out(
-            at.facts_size,
-            [
-                (0, head), (at.rows, rows.ravel()), (at.cell_of, self.cell_of), (at.sense_of, self.sense_of),
-                (at.start, means.ravel()), (at.hidden, np.ones(self.d)),
-            ],
-        )  # fmt: skip
+        parts: dict[str, Any] = {
+            **knowledge(self, horizon),
+            "rows": rows,
+            "stratum_of": self.stratum_of,
+            "sense_of": self.sense_of,
+            "stratum_of_sense": self._stratum_of_sense(),
+            "start": means,
+        }
         if known:
-            blind = means[: self.cells]
-            distance = np.linalg.norm(blind[:, :, None] - blind[:, None, :], axis=-1)
-            facts[at.distance :][: distance.size] = distance.ravel()
-        if at.table:
-            facts[at.columns :][: self.d * at.table].reshape(self.d, at.table)[:, : len(rows)] = rows.T
-        if at.support:
-            places = np.sort(np.argsort(rows == 0.0, axis=1, kind="stable")[:, : at.support], axis=1)
-            lists = np.concatenate([places, np.take_along_axis(rows, places, axis=1)], axis=1)
-            facts[at.lists :][: rows.size].reshape(rows.shape)[:, : 2 * at.support] = lists
-        return facts
+            blind = means[: self.strata]
+            parts["distance"] = np.linalg.norm(blind[:, :, None] - blind[:, None, :], axis=-1)
+            parts["sense_probability"] = np.bincount(
+                self.sense_of, weights=self.context_probs, minlength=self.senses
+            )
+        if sizes.table:
+            columns = np.zeros((self.d, sizes.table))
+            columns[:, : len(rows)] = rows.T
+            parts["columns"] = columns
+        if sizes.support:
+            places = np.sort(np.argsort(rows == 0.0, axis=1, kind="stable")[:, : sizes.support], axis=1)
+            lists = np.zeros_like(rows)
+            lists[:, : 2 * sizes.support] = np.concatenate(
+                [places, np.take_along_axis(rows, places, axis=1)], axis=1
+            )
+            parts["lists"] = lists
+        return at.filled(Constants, parts)
+
+    def _stratum_of_sense(self) -> Ints:
+        strata = np.zeros(self.senses, dtype=np.int64)
+        strata[self.sense_of] = self.stratum_of
+        return strata
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""
@@ -197,15 +229,19 @@ class Problem:
             "largest_gap": self.largest_gap,
             "delta": self.delta,
             "regularisation": self.regularisation,
-            "variables": {name: list(levels) for name, levels in self.variables.items()},
+            "variables": {
+                name: describe(self.schedule.variables[name]) if name in self.schedule.variables else list(levels)
+                for name, levels in self.variables.items()
+            },
             "visibility": dict(self.visibility),
             "action_names": list(self.action_names),
+            "decisions_per_day": self.schedule.decisions_per_day,
         }
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Problem":
         """The problem that `to_dict` described."""
-        settings = dict(saved)
+        settings = {**saved, "variables": {name: restore(v) for name, v in saved["variables"].items()}}
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
@@ -219,17 +255,17 @@ class Problem:
         known = "known" if self.context_probs is not None else "unknown"
         return f"Problem({self.contexts} contexts ({known} probabilities), {self.actions} actions, d={self.d})"
 
-    def _cells(self, seen: tuple[str, ...]) -> tuple[Ints, int]:
+    def _parts(self, seen: tuple[str, ...]) -> tuple[Ints, int]:
         """Number the parts of the contexts that the variables of these visibilities tell apart."""
         sizes = [len(v) for v in self.variables.values()]
         places = np.unravel_index(np.arange(self.contexts), sizes)
         label = np.zeros(self.contexts, dtype=np.int64)
-        cells = 1
+        parts = 1
         for name, size, place in zip(self.variables, sizes, places, strict=True):
             if self.visibility[name] in seen:
                 label = label * size + place
-                cells *= size
-        return label, cells
+                parts *= size
+        return label, parts
 
     def _index_of_levels(self, context: Mapping[str, Any]) -> int:
         unknown = [name for name in context if name not in self.variables]
@@ -258,14 +294,36 @@ def _value_range(value: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def _variables(value: Mapping[str, Iterable[Any]] | None, contexts: int | None) -> dict[str, tuple[Any, ...]]:
+def knowledge(problem: Any, horizon: int) -> dict[str, Any]:
+    """The numbers that the constants of any problem hold."""
+    return {
+        "noise": problem.noise_sd,
+        "regularisation": problem.regularisation,
+        "prior": math.sqrt(problem.regularisation) * problem.theta_bound,
+        "confidence": 2.0 * math.log(1.0 / problem.delta),
+        "delta": problem.delta,
+        "horizon": horizon,
+    }
+
+
+def _schedule(variables: Any, decisions_per_day: int | None) -> Schedule:
+    scheduled = {}
+    if isinstance(variables, Mapping):
+        scheduled = {str(name): v for name, v in variables.items() if isinstance(v, Scheduled)}
+    return Schedule(scheduled, decisions_per_day=decisions_per_day)
+
+
+def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[str, tuple[Any, ...]]:
     if value is None:
         return {"context": tuple(range(contexts or 0))}
     if not isinstance(value, Mapping):
         raise InputError(f"variables is {value!r}; expected {{name: levels}}")
     if not value:
         raise InputError("variables is empty; expected at least one variable with its levels")
-    variables = {str(name): _levels(name, levels) for name, levels in value.items()}
+    variables = {
+        str(name): levels.levels if isinstance(levels, Finite) else check_levels(name, levels)
+        for name, levels in value.items()
+    }
     product = math.prod(len(levels) for levels in variables.values())
     if contexts is not None and product != contexts:
         sizes = " x ".join(str(len(levels)) for levels in variables.values())
@@ -274,28 +332,9 @@ def _variables(value: Mapping[str, Iterable[Any]] | None, contexts: int | None) 
     return variables
 
 
-def _levels(name: str, value: Iterable[Any]) -> tuple[Any, ...]:
-    """A variable's levels: different plain values, none of them NaN, which nothing equals."""
-    try:
-        levels = tuple(_plain(level) for level in value)
-        different = len(set(levels))
-    except TypeError:
-        raise InputError(f"variable {name!r} is {value!r}; expected its levels, numbers or text") from None
-    if not levels:
-        raise InputError(f"variable {name!r} has no levels; expected at least one")
-    if different < len(levels):
-        raise InputError(f"variable {name!r} has a level twice: {list(levels)}")
-    if any(isinstance(level, float) and math.isnan(level) for level in levels):
-        raise InputError(f"variable {name!r} has NaN among its levels {list(levels)}; expected numbers or text")
-    return levels
-
-
-def _plain(level: Any) -> Any:
-    """A level as a plain Python value, so that it can be written as JSON."""
-    return level.item() if isinstance(level, np.generic) else level
-
-
-def _visibility(value: Mapping[str, Visibility] | None, variables: Mapping[str, Any]) -> dict[str, Visibility]:
+def _visibility(
+    value: Mapping[str, Visibility] | None, variables: Mapping[str, Any], schedule: Schedule
+) -> dict[str, Visibility]:
     visibility: dict[str, Visibility] = dict.fromkeys(variables, "sensed")
     if value is not None and not isinstance(value, Mapping):
         raise InputError(f"visibility is {value!r}; expected {{variable: visibility}}")
@@ -303,6 +342,10 @@ def _visibility(value: Mapping[str, Visibility] | None, variables: Mapping[str, 
         checks.choice("visibility of variable", name, variables)
         checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
         visibility[name] = seen
+    for name in schedule.variables:
+        if (value or {}).get(name, "public") != "public":
+            raise InputError(f"visibility of {name!r} is {visibility[name]!r}; expected 'public', as it is scheduled")
+        visibility[name] = "public"
     return visibility
 
 

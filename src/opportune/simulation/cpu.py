@@ -1,103 +1,123 @@
 """The batch loop on the CPU: runs in parallel, each run's state in cache for its whole horizon."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from opportune.core.compiled import step_function
-from opportune.core.layout import PRICE, PURSE_SIZE, SIZE
+from opportune.core.compiled import compiled
+from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot
 from opportune.core.pointers import aligned, flat
-from opportune.core.protocol import begin
-from opportune.simulation.loop import FINAL_PRICE, MARKS, NUMBERS, RECORD, Batch, add_up, run_step, write_down
-from opportune.worlds.step import start
+from opportune.core.protocol import Draws
+from opportune.core.views import participant
+from opportune.simulation.loop import Batch, mail_size, run_step, start_run
+from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, add_up, write_down
 
 
-@step_function
+class Room(NamedTuple):
+    """Where one thread keeps the state of a run: one row per participant, or per shared budget or model."""
+
+    model: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    snapshot: NDArray[np.float64]
+    budget: NDArray[np.float64]
+    scratch: NDArray[np.float64]
+    history: NDArray[np.float64]
+    mail: NDArray[np.float64]
+
+
+def make_room(at: Layout, batch: Batch, participants: int) -> Room:
+    """Room for a run of so many participants."""
+    groups = (Model, Counts, Snapshot, Budget)
+    return Room(
+        *(aligned(participants, at.length(group)) for group in groups),
+        scratch=aligned(at.length(Scratch)),
+        history=aligned(participants, max(1, batch.history)),
+        mail=aligned(participants, max(1, mail_size(at.sizes.variables, batch.delay))),
+    )
+
+
+@compiled(nogil=True)
 def run_alone(  # type: ignore[no-untyped-def]
-    kind, world, at, facts, rule, s, history, purse, seed, stream, horizon, out, totals, traced, numbers, marks
+    batch, at, policies, seed, streams, horizon, first, last, room, totals, traced, numbers, marks
 ):
-    """One participant with a budget of its own, from the first step to the last."""
-    begin(at, facts, s, purse)
-    start(kind, world, history)
-    for t in range(horizon):
-        run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, t + 1, out)
-        add_up(out, totals)
-        write_down(out, t, traced, numbers, marks)
-    totals[FINAL_PRICE] = purse[PRICE]
+    """Runs first..last of all: participants who share nothing, every policy in every world for every replicate.
 
-
-@step_function
-def run_together(  # type: ignore[no-untyped-def]
-    batch, at, policy, states, histories, purse, seed, streams, horizon, out, totals, traced, numbers, marks
-):
-    """All worlds as participants of one study with one purse: at each step, decisions in participant order."""
-    participants = streams.shape[0]
-    for w in range(participants):
-        begin(at, flat(batch.facts[w]), flat(states[w]), purse)
-        start(batch.kind, flat(batch.worlds[w]), flat(histories[w]))
-    for t in range(horizon):
-        for w in range(participants):
-            run_step(
-                batch.kind, flat(batch.worlds[w]), at, flat(batch.facts[w]), flat(batch.rules[policy, w]),
-                flat(states[w]), flat(histories[w]), purse, seed, streams[w], t + 1, out,
-            )  # fmt: skip
-            add_up(out, flat(totals[w]))
-            write_down(out, t, traced, flat(numbers[w]), flat(marks[w]))
-    for w in range(participants):
-        totals[w, FINAL_PRICE] = purse[PRICE]
-
-
-@njit(cache=True, nogil=True)
-def run_some(  # type: ignore[no-untyped-def]
-    batch, at, policies, shared, seed, streams, horizon, begin_at, end_at, states, histories, purse, out,
-    totals, traced, numbers, marks,
-):  # fmt: skip
-    """Runs begin_at..end_at of all: every policy of `policies` in every world for every replicate.
-
-    streams[R, W]; outputs [R, Q, W, ...]. A run is one participant; with `shared`, one study whose participants are
-    the worlds. Holds no lock, so that threads can share the work.
+    streams[R, W]; outputs [R, Q, W, ...]. Holds no lock, so that threads can share the work.
     """
     worlds = streams.shape[1]
     chosen = policies.shape[0]
-    for i in range(begin_at, end_at):
-        if shared:
-            r, q = i // chosen, i % chosen
-            run_together(
-                batch, flat(at), policies[q], states, histories, flat(purse), seed, streams[r], horizon, flat(out),
-                totals[r, q], traced, numbers[r, q], marks[r, q],
-            )  # fmt: skip
-        else:
-            r, q, w = i // (chosen * worlds), i // worlds % chosen, i % worlds
-            run_alone(
-                batch.kind, flat(batch.worlds[w]), flat(at), flat(batch.facts[w]), flat(batch.rules[policies[q], w]),
-                flat(states[0]), flat(histories[0]), flat(purse), seed, streams[r, w], horizon, flat(out),
-                flat(totals[r, q, w]), traced, flat(numbers[r, q, w]), flat(marks[r, q, w]),
-            )  # fmt: skip
+    for i in range(first, last):
+        r, q, w = i // (chosen * worlds), i // worlds % chosen, i % worlds
+        p = participant(
+            flat(at), flat(batch.constants[w]), flat(batch.rules[policies[q], w]), flat(room.model[0]),
+            flat(room.counts[0]), flat(room.snapshot[0]), flat(room.budget[0]), flat(room.scratch),
+        )  # fmt: skip
+        world, history, mail = flat(batch.worlds[w]), flat(room.history[0]), flat(room.mail[0])
+        draws, sums = Draws(seed, streams[r, w]), flat(totals[r, q, w])
+        trace, ticks = flat(numbers[r, q, w]), flat(marks[r, q, w])
+        start_run(batch.kind, world, history, p, mail, True, True)
+        for t in range(horizon):
+            record = run_step(batch.kind, world, history, p, mail, draws, t + 1)
+            add_up(record, sums)
+            write_down(record, t, traced, trace, ticks)
+        sums[FINAL_PRICE] = p.budget.price[0]
 
 
-def run_batch(batch: Batch, at: NDArray[np.int64], policies: NDArray[np.int64], shared: bool, seed: int,
+@compiled(nogil=True)
+def run_together(  # type: ignore[no-untyped-def]
+    batch, at, policies, shared, pooled, seed, streams, horizon, first, last, room, totals, traced, numbers, marks
+):
+    """Runs first..last of all: studies whose participants, the worlds, share a budget, a model or both.
+
+    At each step participants decide in their order.
+    """
+    chosen = policies.shape[0]
+    for i in range(first, last):
+        r, q = i // chosen, i % chosen
+        for t in range(-1, horizon):
+            for w in range(streams.shape[1]):
+                model, budget = 0 if pooled else w, 0 if shared else w
+                p = participant(
+                    flat(at), flat(batch.constants[w]), flat(batch.rules[policies[q], w]), flat(room.model[model]),
+                    flat(room.counts[w]), flat(room.snapshot[w]), flat(room.budget[budget]), flat(room.scratch),
+                )  # fmt: skip
+                world, history, mail = flat(batch.worlds[w]), flat(room.history[w]), flat(room.mail[w])
+                if t < 0:
+                    start_run(batch.kind, world, history, p, mail, model == w, budget == w)
+                else:
+                    record = run_step(batch.kind, world, history, p, mail, Draws(seed, streams[r, w]), t + 1)
+                    add_up(record, flat(totals[r, q, w]))
+                    write_down(record, t, traced, flat(numbers[r, q, w]), flat(marks[r, q, w]))
+                totals[r, q, w, FINAL_PRICE] = p.budget.price[0]
+
+
+def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
               streams: NDArray[np.uint64], horizon: int, totals: NDArray[np.float64],
               numbers: NDArray[np.float64], marks: NDArray[np.int16], threads: int) -> None:  # fmt: skip
-    """All runs, by `threads` threads that take pieces of the work as they get free.
+    """All runs, by `threads` threads that take parts of the work as they get free.
 
-    Outputs are contiguous: totals[R, Q, W, 8], numbers[R, Q, W, 8, T] and marks[R, Q, W, 7, T], T = 0 without trace.
+    Outputs are contiguous: totals[R, Q, W, ...], numbers[R, Q, W, ..., T] and marks[R, Q, W, ..., T], T = 0 without
+    trace.
     """
-    participants = streams.shape[1] if shared else 1
-    runs = streams.shape[0] * policies.size * (1 if shared else streams.shape[1])
-    piece = max(1, -(-runs // (8 * threads)))
-    bounds = [(first, min(first + piece, runs)) for first in range(0, runs, piece)]
+    together = shared or pooled
+    participants = streams.shape[1] if together else 1
+    runs = streams.shape[0] * policies.size * (1 if together else streams.shape[1])
+    part = max(1, -(-runs // (8 * threads)))
+    bounds = [(first, min(first + part, runs)) for first in range(0, runs, part)]
     traced = numbers.shape[-1]
     numbers = numbers.reshape(*totals.shape[:3], len(NUMBERS) * traced)
     marks = marks.reshape(*totals.shape[:3], len(MARKS) * traced)
+    places = np.array(at.at, dtype=np.int64)
 
     def work(bound: tuple[int, int]) -> None:
-        run_some(
-            batch, at, policies, shared, np.uint64(seed), streams, horizon, *bound,
-            aligned(participants, at[SIZE]), aligned(participants, batch.history), aligned(PURSE_SIZE),
-            aligned(RECORD), totals, traced, numbers, marks,
-        )  # fmt: skip
+        room = make_room(at, batch, participants)
+        rest = (np.uint64(seed), streams, horizon, *bound, room, totals, traced, numbers, marks)
+        if together:
+            run_together(batch, places, policies, shared, pooled, *rest)
+        else:
+            run_alone(batch, places, policies, *rest)
 
     if threads == 1 or len(bounds) == 1:
         for bound in bounds:

@@ -1,97 +1,149 @@
 """A run, step by step: the world, the two agents and the draws put together. Every batch driver calls this.
 
-A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step,
-`add_up` and `write_down` keep what it left.
+A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step.
+Rewards that come late wait in `mail`, one row per decision point under way.
 """
 
+import math
 from typing import NamedTuple
 
-from opportune.core import rng
-from opportune.core.compiled import driver_function
-from opportune.core.layout import RANDOM, TREATMENT
-from opportune.core.protocol import learn, propose, settle, toss
+from opportune.core.budget import toss
+from opportune.core.compiled import hot_function, inner_function, step_function
+from opportune.core.protocol import Judged, Moment, begin, begin_budget, begin_model, learn, learn_late, propose, settle
+from opportune.core.registry import act_blind, arrive, blind_value, respond, start_world
 from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
-from opportune.worlds.step import LINEAR, answers, arrive, blind_value, opens, respond
+from opportune.core.scores import write_moment
+from opportune.simulation.record import Record
+from opportune.worlds.common import REWARD_DELAY, answers, is_available, is_rewarded, lateness, opens
 
-# Totals kept of every run, trace or not.
-REWARD = 0
-VALUE = 1
-OUTCOME = 2
-SPENT = 3
-NUDGES = 4
-REVEALS = 5
-OPENS = 6
-FINAL_PRICE = 7
-TOTALS = 8
-
-# The record of every step: numbers, then small integers.
-NUMBERS = ("probability", "gap", "price", "disagreement", "tolerance", "reward", "value", "outcome")
-MARKS = ("context", "action", "fresh_action", "stale_action", "revealed", "nudged", "opened")
-RECORD = len(NUMBERS) + len(MARKS)
+# A row of the mail: the step at whose end the reward arrives (0: none), the decision point, what was done, the reward;
+# then the moment's values.
+DUE, STEP, STRATUM, SENSE, CONTEXT, ACTION, SEEN, REWARD = range(8)
+MAIL_HEAD = 8
 
 
 class Batch(NamedTuple):
     """All worlds (leading axis W) and policies (P) of a simulation, as arrays."""
 
-    facts: object  # float64[W, F]
-    worlds: object  # float64[W, F']
-    rules: object  # float64[P, W, 10]: the fields of core.state.Rule
-    kind: int
+    constants: object  # float64[W, ...]: core.layout.Constants
+    worlds: object  # float64[W, ...]
+    rules: object  # float64[P, W, ...]: core.layout.Rule
+    kind: int  # the world's number in the registry
     history: int  # size of a world's own state
+    delay: int  # the most steps that a reward may be late
 
 
-@driver_function
-def run_step(kind, world, at, facts, rule, s, history, purse, seed, stream, step, out):  # type: ignore[no-untyped-def]
-    """One participant's step: arrival, decision, outcome, learning. What happened goes to out[RECORD]."""
-    arrival, noise = draw_pair(seed, stream, step, ARRIVAL)
-    context, cell = arrive(kind, world, at, facts, s, history, step, arrival)
-    opened = opens(world, seed, stream, step)
-    p = propose(at, facts, rule, s, purse, step, context, cell, opened)
+def mail_size(variables: int, delay: int) -> int:
+    """Numbers of mail that a participant needs."""
+    return (delay + 1) * (MAIL_HEAD + variables) if delay > 0 else 0
+
+
+@step_function
+def start_run(kind, world, history, p, mail, own_model, own_budget):  # type: ignore[no-untyped-def]
+    """Begin a participant's run; what others have begun already (a model, a budget) is left alone."""
+    if own_budget:
+        begin_budget(p)
+    if own_model:
+        begin_model(p)
+    begin(p)
+    start_world(kind, world, history)
+    delay = int(world[REWARD_DELAY])
+    if delay > 0:
+        for i in range(delay + 1):
+            mail[i * (MAIL_HEAD + p.sizes.variables) + DUE] = 0.0
+
+
+@hot_function
+def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-untyped-def]
+    """One participant's step: arrival, decision, outcome, learning. Gives the step's record."""
+    arrival, noise = draw_pair(draws.seed, draws.stream, step, ARRIVAL)
+    moment = arrive(kind, world, history, p, draws, step, arrival)
+    if not is_available(world, draws, step):
+        return stand_by(kind, world, history, p, mail, draws, moment, noise)
+    opened = opens(world, draws, step)
+    proposed = propose(p, moment, draws, opened)
     nudged = False
-    if p.probability > 0.0:  # draws have no state, so one that cannot matter need not be made
-        nudged = toss(purse, p.probability, draw(seed, stream, step, COIN))
-    revealed = opened or (nudged and answers(world, seed, stream, step))
-    chance = draw(seed, stream, step, rng.TREATMENT) if rule[TREATMENT] == RANDOM else 0.0
-    action = settle(at, facts, rule, s, context, revealed, p.stale_action, chance)
-    reward, outcome = respond(kind, world, at, s, history, seed, stream, step, context, action, noise)
-    learn(at, facts, s, context, cell, action, revealed, True, reward)
+    if proposed.probability > 0.0:  # draws have no state, so one that cannot matter need not be made
+        nudged = toss(p, proposed.probability, draw(draws.seed, draws.stream, step, COIN))
+    revealed = opened or (nudged and answers(world, draws, step))
+    judged = Judged(proposed.gap, proposed.disagreement, proposed.fresh_action, proposed.stale_action)
+    action = settle(p, moment, draws, judged, nudged, revealed)
+    reward, outcome, best = respond(kind, world, history, p, draws, moment, action, noise)
+    rewarded = is_rewarded(world, draws, step)
+    seen = revealed or p.sizes.reported == 0
+    if world[REWARD_DELAY] > 0.0:
+        exchange(p, mail, world, draws, moment, action, revealed, seen, rewarded, reward)
+    elif rewarded:
+        learn(p, moment, action, seen, reward)
     value = outcome
-    if kind == LINEAR and not revealed:
-        value = blind_value(world, at, cell, action)
-    out[0] = p.probability
-    out[1] = p.gap
-    out[2] = p.price
-    out[3] = p.disagreement
-    out[4] = p.tolerance
-    out[5] = reward
-    out[6] = value
-    out[7] = outcome
-    out[8] = context
-    out[9] = action
-    out[10] = p.fresh_action
-    out[11] = p.stale_action
-    out[12] = revealed
-    out[13] = nudged
-    out[14] = opened
+    if not revealed:
+        value = blind_value(kind, world, p, moment, action, outcome)
+    return Record(
+        proposed.probability, proposed.gap, proposed.price, proposed.disagreement, proposed.tolerance,
+        reward if rewarded else math.nan, value, outcome, best,
+        moment.context, action, proposed.fresh_action, proposed.stale_action, revealed, nudged, opened, True,
+    )  # fmt: skip
 
 
-@driver_function
-def add_up(out, totals):  # type: ignore[no-untyped-def]
-    """Add a step to the run's totals."""
-    totals[REWARD] += out[5]
-    totals[VALUE] += out[6]
-    totals[OUTCOME] += out[7]
-    totals[SPENT] += out[0]
-    totals[NUDGES] += out[13]
-    totals[REVEALS] += out[12]
-    totals[OPENS] += out[14]
+@step_function
+def stand_by(kind, world, history, p, mail, draws, moment, noise):  # type: ignore[no-untyped-def]
+    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
+    action = act_blind(int(p.rule.recommender[0]), p, moment, draws)
+    _, outcome, best = respond(kind, world, history, p, draws, moment, action, noise)
+    if world[REWARD_DELAY] > 0.0:
+        deliver(p, mail, int(world[REWARD_DELAY]), moment.step)
+    value = blind_value(kind, world, p, moment, action, outcome)
+    return Record(
+        0.0, 0.0, p.budget.price[0], 0.0, 0.0, math.nan, value, outcome, best,
+        moment.context, action, action, action, False, False, False, False,
+    )  # fmt: skip
 
 
-@driver_function
-def write_down(out, t, traced, numbers, marks):  # type: ignore[no-untyped-def]
-    """Write a step into the run's trace of `traced` steps: numbers[8, traced] and marks[7, traced], row after row."""
-    if t < traced:
-        for i in range(len(NUMBERS)):
-            numbers[i * traced + t] = out[i]
-        for i in range(len(MARKS)):
-            marks[i * traced + t] = int(out[len(NUMBERS) + i])
+@step_function
+def exchange(p, mail, world, draws, moment, action, revealed, seen, rewarded, reward):  # type: ignore[no-untyped-def]
+    """Rewards that come late: this step's goes into the mail, those that arrive now are learned from."""
+    delay = int(world[REWARD_DELAY])
+    post(p, mail, world, draws, moment, action, seen, rewarded, reward)
+    if revealed and p.sizes.reported > 0:
+        open_mail(p.sizes, mail, delay)
+    deliver(p, mail, delay, moment.step)
+
+
+@inner_function
+def post(p, mail, world, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-untyped-def]
+    """Put a step's reward into the mail."""
+    n = p.sizes
+    delay = int(world[REWARD_DELAY])
+    at = moment.step % (delay + 1) * (MAIL_HEAD + n.variables)
+    mail[at + DUE] = moment.step + lateness(world, draws, moment.step) if rewarded else 0.0
+    mail[at + STEP] = moment.step
+    mail[at + STRATUM] = moment.stratum
+    mail[at + SENSE] = moment.sense
+    mail[at + CONTEXT] = moment.context
+    mail[at + ACTION] = action
+    mail[at + SEEN] = seen
+    mail[at + REWARD] = reward
+    for v in range(n.variables):
+        mail[at + MAIL_HEAD + v] = p.scratch.values[v]
+
+
+@step_function
+def open_mail(n, mail, delay):  # type: ignore[no-untyped-def]
+    """A reveal has uncovered every step so far."""
+    for i in range(delay + 1):
+        mail[i * (MAIL_HEAD + n.variables) + SEEN] = 1.0
+
+
+@step_function
+def deliver(p, mail, delay, step):  # type: ignore[no-untyped-def]
+    """Learn from the rewards that arrive at the end of this step, the oldest decision point first."""
+    n = p.sizes
+    for earlier in range(max(1, step - delay), step + 1):
+        at = earlier % (delay + 1) * (MAIL_HEAD + n.variables)
+        if mail[at + DUE] == step and mail[at + STEP] == earlier:
+            if n.contexts == 0:
+                for v in range(n.variables):
+                    p.scratch.other[v] = mail[at + MAIL_HEAD + v]
+                write_moment(n, p.constants, p.scratch, p.scratch.other, p.scratch.x)
+            past = Moment(earlier, int(mail[at + STRATUM]), int(mail[at + SENSE]), int(mail[at + CONTEXT]))
+            learn_late(p, past, int(mail[at + ACTION]), mail[at + SEEN] > 0.0, mail[at + REWARD])

@@ -8,16 +8,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.results import label_dataset
+from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
 from opportune.errors import InputError
 from opportune.policy import LinUCB, Policy, rule_for
-from opportune.simulation.loop import MARKS, NUMBERS, TOTALS, Batch
+from opportune.simulation.loop import Batch
+from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
 from opportune.worlds.arrivals import context_counts
-
-TOTAL_NAMES = (
-    "total_reward", "total_value", "total_outcome", "spent", "nudges", "reveals", "opens", "final_price",
-)  # fmt: skip
 
 
 class Output:
@@ -25,7 +23,7 @@ class Output:
 
     def __init__(self, replicates: int, policies: int, worlds: int, traced: int) -> None:
         lead = (replicates, policies, worlds)
-        self.totals: NDArray[np.float64] = np.zeros((*lead, TOTALS))
+        self.totals: NDArray[np.float64] = np.zeros((*lead, len(TOTALS)))
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
 
@@ -57,39 +55,53 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
 
 
 def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
-    """The form of layout that suits a device, as Problem.layout takes it.
+    """The form of layout that suits a device, as a problem's `layout` takes it.
 
     The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
     compute scores on the spot, by the features that are not zero.
     """
     if device == "cpu":
         return {}
-    return {"table": False, "lanes": 1, "support": max(w.informed_problem().support for w in worlds)}
+    return {"table": False, "simd": 1, "support": max(w.informed_problem().support for w in worlds)}
+
+
+def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, device: str) -> Layout:
+    """The layout that a policy needs."""
+    form = layout_form(worlds, device)
+    problem = worlds[0].informed_problem()
+    layout: Layout = problem.layout(
+        optimistic=policy.optimistic, sampled=policy.recommender.sampled, horizon=horizon, **form
+    )
+    return layout
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
     form = layout_form(worlds, device)
-    layouts = [p.layout(**form) for p in problems]
-    if len({(w.kind, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
+    layouts = [p.layout(horizon=horizon, **form) for p in problems]
+    if len({(w.number, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
             "expected alike ones in one call of simulate"
         )
+    at = layouts[0]
     rules = [
-        [tuple(map(float, rule_for(p, problem, horizon=horizon, participants=len(worlds)))) for problem in problems]
+        [rule_for(p, problem, at, horizon=horizon, participants=len(worlds)) for problem in problems]
         for p in policies
     ]
-    facts = aligned(len(problems), layouts[0].facts_size)
-    for row, problem in zip(facts, problems, strict=True):
-        row[:] = problem.facts(layouts[0], horizon)
+    constants = aligned(len(problems), at.places[0][-1])
+    for row, problem in zip(constants, problems, strict=True):
+        row[:] = problem.constants(at, horizon)
+    if any(p.pooled for p in policies) and (constants != constants[0]).any():
+        raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
     return Batch(
-        facts=facts,
+        constants=constants,
         worlds=np.stack([w.numbers() for w in worlds]),
         rules=np.array(rules),
-        kind=worlds[0].kind,
+        kind=worlds[0].number,
         history=worlds[0].history,
+        delay=max(w.delay for w in worlds),
     )
 
 
@@ -101,6 +113,8 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
         [f" {p.scale}" for p in policies],
         [" hard" if p.budget and p.budget.hard else "" for p in policies],
         [" shared" if p.shared else "" for p in policies],
+        [" pooled" if p.pooled else "" for p in policies],
+        [f" {type(p.recommender).__name__}" for p in policies],
         [f" {p.recommender.unknown}" if isinstance(p.recommender, LinUCB) else "" for p in policies],
     ]
     for extra in extras:
@@ -123,12 +137,9 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
-    for i, name in enumerate(TOTAL_NAMES):
+    for i, (name, (kind, _)) in enumerate(TOTALS.items()):
         values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
-        variables[name] = (
-            axes,
-            values.astype(np.int64) if name in {"nudges", "reveals", "opens"} else values,
-        )
+        variables[name] = (axes, values.astype(np.int64) if kind is int else values)
     coords: dict[str, Any] = {
         "policy": labels,
         "world": np.arange(len(worlds)),
@@ -142,8 +153,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
             variables[name] = ((*axes, "step"), output.numbers[:finished, :, :, i].transpose(1, 2, 0, 3))
         for i, name in enumerate(MARKS):
             marks = output.marks[:finished, :, :, i].transpose(1, 2, 0, 3)
-            yes_no = name in {"revealed", "nudged", "opened"}
-            variables[name] = ((*axes, "step"), marks.astype(bool) if yes_no else marks)
+            variables[name] = ((*axes, "step"), marks.astype(bool) if FIELDS[name][0] is bool else marks)
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.core.compiled import code_hash
 from opportune.core.layout import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
-from opportune.simulation.pack import Output, build_dataset, check_inputs, layout_form, pack, policy_labels, streams_of
+from opportune.simulation.pack import Output, build_dataset, check_inputs, layout_for, pack, policy_labels, streams_of
 from opportune.worlds import SimulatedWorld
 
+VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
 SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
@@ -74,7 +76,7 @@ def simulate(
     output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
     finished = _run(
         batch,
-        _groups(policy_list, world_list, device),
+        _groups(policy_list, world_list, horizon, device),
         output,
         horizon=horizon,
         seed=seed,
@@ -95,7 +97,13 @@ def simulate(
     return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
 
 
-Group = tuple[Layout, NDArray[np.int64], bool]  # policies that run together; whether their budget is shared
+class Group(NamedTuple):
+    """Policies that run in one call of the compiled loop: alike in layout and in what participants share."""
+
+    at: Layout
+    chosen: NDArray[np.int64]
+    shared: bool
+    pooled: bool
 
 
 class Job(NamedTuple):
@@ -110,32 +118,32 @@ class Job(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some policies, alike in layout and in whether the budget is shared, for the replicates first..last."""
+    """Some policies of a group, for the replicates first..last."""
 
-    at: Layout
-    chosen: NDArray[np.int64]
-    shared: bool
+    group: Group
     first: int
     last: int
 
 
 def run_chunk(job: Job, chunk: Chunk) -> Output:
     """Run a chunk; this is what workers elsewhere do."""
-    if job.version != __version__:
-        raise InputError(f"a worker has opportune {__version__}; expected {job.version}, as its caller has")
+    if job.version != VERSION:
+        raise InputError(f"a worker has opportune {VERSION}; expected {job.version}, as its caller has")
     # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
-    facts, worlds, rules, chosen = (
-        np.require(x, requirements=["C", "A", "W", "E"])
-        for x in (job.batch.facts, job.batch.worlds, job.batch.rules, chunk.chosen)
+    group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
+    batch = job.batch._replace(
+        **{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")}
     )
-    batch = Batch(facts, worlds, rules, job.batch.kind, job.batch.history)
-    streams = streams_of(chunk.first, chunk.last, worlds.shape[0])
-    part = Output(streams.shape[0], chosen.size, streams.shape[1], job.traced)
+    streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
+    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced)
     run_batch(
-        batch, np.array(chunk.at), chosen, chunk.shared, job.seed, streams, job.horizon,
-        part.totals, part.numbers, part.marks, job.threads,
+        batch, group.at, group.chosen, group.shared, group.pooled, job.seed, streams, job.horizon, part.totals, part.numbers, part.marks, job.threads,
     )  # fmt: skip
     return part
+
+
+def _usable(array: Any) -> Any:
+    return np.require(array, requirements=["C", "A", "W", "E"])
 
 
 def pick_device(device: str, policies: Sequence[Policy]) -> str:
@@ -185,7 +193,7 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, pieces: list[tu
     for first, last in pieces:
         streams = streams_of(first, last, output.totals.shape[2])
         for group in groups:
-            _run_group(batch, *group, seed, streams, horizon, output, first, last, workers.threads)
+            _run_group(batch, group, seed, streams, horizon, output, first, last, workers.threads)
         yield last
 
 
@@ -195,18 +203,18 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, pieces: li
     traced = output.numbers.shape[-1]
     most = SENT_TRACE_STEPS if traced else CHUNK_STEPS
     chunks = [
-        Chunk(at, some, shared, first, last)
+        Chunk(group._replace(chosen=some), first, last)
         for first, last in pieces
-        for at, chosen, shared in groups
-        for some in _split(chosen, (last - first) * output.totals.shape[2] * horizon, most)
+        for group in groups
+        for some in _split(group.chosen, (last - first) * output.totals.shape[2] * horizon, most)
     ]
     missing = [True] * len(chunks)
     complete = 0  # chunks, in the order of replicates
-    job = Job(batch, seed, horizon, traced, workers.threads, __version__)
+    job = Job(batch, seed, horizon, traced, workers.threads, VERSION)
     with closing(spread(workers, run_chunk, job, chunks)) as results:
         for number, part in results:
             chunk = chunks[number]
-            output.put(part, chunk.chosen, chunk.first, chunk.last)
+            output.put(part, chunk.group.chosen, chunk.first, chunk.last)
             missing[number] = False
             while complete < len(chunks) and not missing[complete]:
                 complete += 1
@@ -225,29 +233,32 @@ def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, pieces: list[
 
     replicates, _, n_worlds = output.totals.shape[:3]
     streams = streams_of(0, replicates, n_worlds)
-    for at, chosen, _ in groups:
-        part = Output(replicates, chosen.size, n_worlds, output.numbers.shape[-1])
-        cuda.run_batch(batch, at, chosen, seed, streams, horizon, part.totals, part.numbers, part.marks)
-        output.put(part, chosen, 0, replicates)
+    for group in groups:
+        part = Output(replicates, group.chosen.size, n_worlds, output.numbers.shape[-1])
+        cuda.run_batch(
+            batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
+            part.totals, part.numbers, part.marks,
+        )  # fmt: skip
+        output.put(part, group.chosen, 0, replicates)
     yield replicates
 
 
-def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], device: str) -> list[Group]:
-    """Policies that can run in one call of the kernel: alike in layout and in whether the budget is shared."""
-    problem, form = worlds[0].informed_problem(), layout_form(worlds, device)
-    groups: dict[tuple[bool, bool], list[int]] = {}
+def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str) -> list[Group]:
+    """Policies that can run in one call of the compiled loop."""
+    groups: dict[tuple[Layout, bool, bool], list[int]] = {}
     for i, policy in enumerate(policies):
-        groups.setdefault((policy.optimistic, policy.shared), []).append(i)
+        at = layout_for(worlds, policy, horizon, device)
+        groups.setdefault((at, policy.shared, policy.pooled), []).append(i)
     return [
-        (problem.layout(optimistic=optimistic, **form), np.array(chosen, dtype=np.int64), shared)
-        for (optimistic, shared), chosen in groups.items()
+        Group(at, np.array(chosen, dtype=np.int64), shared, pooled)
+        for (at, shared, pooled), chosen in groups.items()
     ]
 
 
-def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool, seed: int,
-               streams: NDArray[np.uint64], horizon: int, output: Output, first: int, last: int,
-               threads: int) -> None:  # fmt: skip
+def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64], horizon: int, output: Output,
+               first: int, last: int, threads: int) -> None:  # fmt: skip
     """Run some policies for the replicates first..last and put the results in their places."""
+    chosen = group.chosen
     everything = chosen.size == output.totals.shape[1]
     part = Output(0, 0, 0, 0)
     traced = output.numbers.shape[-1]
@@ -257,7 +268,7 @@ def _run_group(batch: Batch, at: Layout, chosen: NDArray[np.int64], shared: bool
     else:
         part = Output(last - first, chosen.size, output.totals.shape[2], traced)
     run_batch(
-        batch, np.array(at), chosen, shared, seed, streams, horizon,
+        batch, group.at, chosen, group.shared, group.pooled, seed, streams, horizon,
         part.totals, part.numbers, part.marks, threads,
     )  # fmt: skip
     if not everything:

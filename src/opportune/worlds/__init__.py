@@ -1,14 +1,18 @@
 """Worlds: the truth that policies are tried in.
 
-A world tells the simulation what it is in numbers (`numbers`), what its agents know (`informed_problem`) and
-what metrics need of the truth (`truth_table`).
+A world tells the simulation what it is in numbers (`numbers`), what its agents know (`informed_problem`) and what
+metrics need of the truth (`truth_table`). Its compiled functions, static methods of its class, are called by the batch
+loop: `start(world, history)`, `arrive(world, history, p, draws, step, arrival)` -> Moment,
+`respond(world, history, p, draws, moment, action, noise)` -> (reward, outcome, best possible outcome) and
+`blind_value(world, p, moment, action, outcome)`.
 """
 
 from typing import Any, Protocol, runtime_checkable
 
+from opportune.core.registry import WORLDS
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
-__all__ = ["LinearWorld", "SimulatedWorld", "synthetic_worlds"]
+__all__ = ["WORLDS", "LinearWorld", "SimulatedWorld", "synthetic_worlds"]
 
 
 @runtime_checkable
@@ -18,12 +22,16 @@ class SimulatedWorld(Protocol):
     name: str
 
     @property
-    def kind(self) -> int:
-        """Which branch of worlds.step this is."""
+    def number(self) -> int:
+        """Its kind's number in the registry."""
 
     @property
     def history(self) -> int:
         """How many numbers the world keeps of its own past."""
+
+    @property
+    def delay(self) -> int:
+        """The most steps that a reward may be late."""
 
     def numbers(self) -> Any:
         """The world as a flat array for the compiled loop."""
@@ -33,3 +41,7 @@ class SimulatedWorld(Protocol):
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Any]]:
         """What metrics need of the truth."""
+
+
+for _world in (LinearWorld,):
+    WORLDS.add(_world)

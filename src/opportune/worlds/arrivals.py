@@ -1,12 +1,13 @@
 """Who arrives when, without running any policy: arrivals depend on the draws alone."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from opportune.core.compiled import compiled
 from opportune.core.rng import ARRIVAL, categorical, draw
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@compiled(parallel=True, nogil=True)
 def context_counts(seed, streams, cumulative, horizon):  # type: ignore[no-untyped-def]
     """How often each context arrives in `horizon` steps: streams[W, R], cumulative[W, K] -> counts[W, R, K]."""
     worlds, replicates = streams.shape
@@ -19,7 +20,7 @@ def context_counts(seed, streams, cumulative, horizon):  # type: ignore[no-untyp
     return counts
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@compiled(parallel=True, nogil=True)
 def context_sequences(seed, streams, cumulative, horizon):  # type: ignore[no-untyped-def]
     """The contexts that arrive: streams[W, R], cumulative[W, K] -> int16[W, R, T]."""
     worlds, replicates = streams.shape

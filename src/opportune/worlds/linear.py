@@ -8,12 +8,75 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.rng import PARAMETER, PROBABILITY, draw
+from opportune.core.compiled import inner_function
+from opportune.core.protocol import Moment
+from opportune.core.rng import PARAMETER, PROBABILITY, draw, normal
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
-from opportune.worlds.step import LINEAR
+from opportune.worlds.common import HEAD, NOISE_SD, Happenings
 
 Floats = NDArray[np.float64]
+
+# After the numbers that every world has: the schedule's period L and the slot of each of its steps [L]; then, for each
+# slot, cumulative context probabilities [K]; <theta, phi[k, a]> [K, A]; the best of these [K]; <theta, bar(z, a)>
+# [strata, A].
+PERIOD = HEAD
+SLOTS = HEAD + 1
+SLOT_OF = HEAD + 2
+
+
+@inner_function
+def find_context(world, cumulative, contexts, u):  # type: ignore[no-untyped-def]
+    """The first context whose cumulative probability exceeds u: as many as there are that do not.
+
+    Counting them all takes no longer than to stop at the right one, which a processor cannot foresee.
+    """
+    context = 0
+    for k in range(contexts - 1):
+        context += world[cumulative + k] <= u
+    return context
+
+
+@inner_function
+def start(world, history):  # type: ignore[no-untyped-def]
+    """Contexts arrive independently: the world keeps no state of its own."""
+
+
+@inner_function
+def arrive(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
+    """The context of a step, by its uniform `arrival`; of those that the schedule has at this step."""
+    n = p.sizes
+    period = int(world[PERIOD])
+    cumulative = SLOT_OF + period
+    if period > 1:
+        cumulative += int(world[SLOT_OF + (step - 1) % period]) * n.contexts
+    context = find_context(world, cumulative, n.contexts, arrival)
+    stratum = int(p.constants.stratum_of[context]) if n.strata > 1 else 0
+    sense = int(p.constants.sense_of[context]) if n.senses > 0 else context
+    return Moment(step, stratum, sense, context)
+
+
+@inner_function
+def values_at(world, n):  # type: ignore[no-untyped-def]
+    """Where the values <theta, phi[k, a]> begin."""
+    return SLOT_OF + int(world[PERIOD]) + int(world[SLOTS]) * n.contexts
+
+
+@inner_function
+def respond(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+    """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
+    n = p.sizes
+    values = values_at(world, n)
+    mean = world[values + moment.context * n.actions + action]
+    best = world[values + n.contexts * n.actions + moment.context]
+    return mean + world[NOISE_SD] * normal(noise), mean, best
+
+
+@inner_function
+def blind_value(world, p, moment, action, outcome):  # type: ignore[no-untyped-def]
+    """<theta, bar(z, a)>: what the paper counts where nothing was revealed."""
+    n = p.sizes
+    return world[values_at(world, n) + n.contexts * (n.actions + 1) + moment.stratum * n.actions + action]
 
 
 class LinearWorld:
@@ -23,15 +86,21 @@ class LinearWorld:
         problem: what the agents know.
         theta: the true parameter.
         noise_sd: the noise; the problem's unless given.
-        context_probs: how contexts arrive; the problem's unless given (needed where the problem has none).
-        open_rate: how probable it is that the patient opens the app unasked, at each step.
-        response_rate: how probable it is that a nudge is answered.
+        context_probs: how contexts arrive; the problem's unless given (needed where the problem has none). Where the
+            problem has a schedule, they arrive with these probabilities among those of the step's place in it.
+        happenings: how probable it is, at each step, that the patient opens the app unasked (`open_rate`, 0), answers
+            a nudge (`response_rate`, 1) and is available (`available_rate`, 1), that a reward arrives at all
+            (`reward_rate`, 1), and up to how many steps late (`reward_delay`, 0).
         name: for people.
 
     """
 
-    kind: ClassVar[int] = LINEAR
-    history: ClassVar[int] = 0  # contexts arrive independently: the world keeps no state of its own
+    number: ClassVar[int]
+    history: ClassVar[int] = 0
+    start: ClassVar[Any] = staticmethod(start)
+    arrive: ClassVar[Any] = staticmethod(arrive)
+    respond: ClassVar[Any] = staticmethod(respond)
+    blind_value: ClassVar[Any] = staticmethod(blind_value)
 
     def __init__(
         self,
@@ -40,9 +109,8 @@ class LinearWorld:
         theta: Any,
         noise_sd: float | None = None,
         context_probs: Any = None,
-        open_rate: float = 0.0,
-        response_rate: float = 1.0,
         name: str = "",
+        **happenings: Any,
     ) -> None:
         if not isinstance(problem, Problem):
             raise InputError(f"problem is {type(problem).__name__}; expected a Problem")
@@ -53,8 +121,7 @@ class LinearWorld:
         if probs is None:
             raise InputError("the problem's context_probs are unknown; expected context_probs=... for the world")
         self.context_probs: Floats = checks.probabilities("context_probs", probs, problem.contexts)
-        self.open_rate = checks.real("open_rate", open_rate, least=0.0, most=1.0)
-        self.response_rate = checks.real("response_rate", response_rate, least=0.0, most=1.0)
+        self.happenings = Happenings.checked(happenings)
         self.name = name
 
     @cached_property
@@ -66,24 +133,40 @@ class LinearWorld:
     def blind_values(self) -> Floats:
         """<theta, bar(z, a)>, what action a is worth to one who sees only the public part z: [Z, A]."""
         problem = self.problem
-        return np.asarray(problem.cell_means(problem.cell_of, problem.cells, self.context_probs) @ self.theta)
+        return np.asarray(problem.means(problem.stratum_of, problem.strata, self.context_probs) @ self.theta)
 
     @cached_property
     def gaps(self) -> Floats:
         """u* - v* for each context: what its sensed part is worth knowing: [K]."""
         problem = self.problem
-        sensed = problem.cell_means(problem.sense_of, problem.senses, self.context_probs) @ self.theta
-        return np.asarray(sensed.max(axis=1)[problem.sense_of] - self.blind_values.max(axis=1)[problem.cell_of])
+        sensed = problem.means(problem.sense_of, problem.senses, self.context_probs) @ self.theta
+        return np.asarray(sensed.max(axis=1)[problem.sense_of] - self.blind_values.max(axis=1)[problem.stratum_of])
 
     @cached_property
     def largest_gap(self) -> float:
         """The largest gap of a context that can happen."""
         return float(self.gaps[self.context_probs > 0].max())
 
+    @property
+    def delay(self) -> int:
+        """The most steps that a reward may be late."""
+        return self.happenings.reward_delay
+
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
-        head = [self.noise_sd, self.open_rate, 0.0, self.response_rate, 0.0]
-        return np.concatenate([head, np.cumsum(self.context_probs), self.values.ravel(), self.blind_values.ravel()])
+        slot_of, slots = self.problem.slots()
+        cumulative = np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
+        return np.concatenate(
+            [
+                self.happenings.head(self.noise_sd),
+                [len(slot_of), len(slots)],
+                slot_of,
+                cumulative.ravel(),
+                self.values.ravel(),
+                self.values.max(axis=1),
+                self.blind_values.ravel(),
+            ]
+        )
 
     def informed_problem(self) -> Problem:
         """The problem with the largest true gap filled in, which scale `gap` needs."""
@@ -96,7 +179,7 @@ class LinearWorld:
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
         """What metrics need of the truth, as {name: (axes, values)}."""
         best = self.values.max(axis=1)
-        blind = self.blind_values.max(axis=1)[self.problem.cell_of]
+        blind = self.blind_values.max(axis=1)[self.problem.stratum_of]
         bounds = self.problem.value_range or (np.nan, np.nan)
         return {
             "value_range": (("bound",), np.array(bounds)),
@@ -113,8 +196,7 @@ class LinearWorld:
             "theta": self.theta,
             "noise_sd": self.noise_sd,
             "context_probs": self.context_probs,
-            "open_rate": self.open_rate,
-            "response_rate": self.response_rate,
+            **self.happenings.settings(),
             "name": self.name,
             **changes,
         }
@@ -122,6 +204,16 @@ class LinearWorld:
 
     def __repr__(self) -> str:
         return f"LinearWorld({self.name or 'unnamed'}, {self.problem!r})"
+
+
+def within(probs: Floats, members: NDArray[np.bool_]) -> Floats:
+    """Probabilities given that the context is one of these; all alike where none of them can happen."""
+    if members.all():
+        return probs
+    kept = np.where(members, probs, 0.0)
+    if kept.sum() <= 0.0:
+        kept = members.astype(np.float64)
+    return np.asarray(kept / kept.sum())
 
 
 def synthetic_worlds(

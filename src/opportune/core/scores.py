@@ -1,0 +1,219 @@
+"""What actions are worth to someone who sees all, the sensed part, or only the public part of a context.
+
+A context enters in one of two ways. Finite: as a number, whose features are a block of the problem's rows. Otherwise:
+as the moment's values, whose features `write_moment` puts into `scratch.x`. Scores go to `scratch.ucb`, one per
+action; they come from the table of kept scores or are computed on the spot, and whoever asks does not know which.
+"""
+
+import math
+
+from opportune.core.compiled import inner_function, step_function
+from opportune.core.features import write_features
+from opportune.core.layout import KNOWN, OPTIMISTIC
+from opportune.core.model import best, largest_in_table, score
+from opportune.core.optimistic import bernstein_box, optimistic, work_rows
+
+
+@step_function
+def write_moment(n, constants, scratch, values, x):  # type: ignore[no-untyped-def]
+    """Write the features of a moment with these values to x, one vector per action (contexts not finite)."""
+    write_features(
+        constants.code, constants.atom_end, constants.factor, n.fixed_atoms, n.atoms, n.factors, n.d, n.actions,
+        values, n.variables - 1, scratch.atom, x,
+    )  # fmt: skip
+
+
+@inner_function
+def score_block(p, block):  # type: ignore[no-untyped-def]
+    """The revealer's ucb of each action in a block of feature rows."""
+    n, model, ucb = p.sizes, p.model, p.scratch.ucb
+    radius, first = model.radius[0], block * n.actions
+    if n.table > 0:
+        for a in range(n.actions):
+            ucb[a] = model.mean[first + a] + radius * math.sqrt(max(model.width2[first + a], 0.0))
+    else:
+        score_rows(n, p.constants, model, p.scratch, first)
+
+
+@step_function
+def score_rows(n, constants, model, scratch, first):  # type: ignore[no-untyped-def]
+    """The same, computed on the spot, for the rows from `first` on."""
+    for a in range(n.actions):
+        scratch.ucb[a] = score(
+            n, model.theta, model.cov, model.radius[0], scratch.w, n.support, constants.rows, constants.lists,
+            (first + a) * n.d,
+        )  # fmt: skip
+
+
+@step_function
+def score_vectors(n, estimate, scratch, x):  # type: ignore[no-untyped-def]
+    """The ucb of the feature vectors at x, one per action, by an estimate: the model, or what was frozen of it."""
+    for a in range(n.actions):
+        scratch.ucb[a] = score(n, estimate.theta, estimate.cov, estimate.radius[0], scratch.w, 0, x, x, a * n.d)
+
+
+@step_function
+def write_means(n, constants, counted, scratch, part):  # type: ignore[no-untyped-def]
+    """E[phi(S, a) | part] for each action, written to scratch.blind: running means, before any of them `start`.
+
+    Where contexts are not finite only hidden coordinates are averaged; the rest is public and stands in scratch.x.
+    """
+    learned = n.counted > 0 and counted.count[part] > 0.0
+    for j in range(n.block):
+        if n.contexts == 0 and constants.hidden[j % n.d] == 0.0:
+            scratch.blind[j] = scratch.x[j]
+        elif learned:
+            scratch.blind[j] = counted.total[part * n.block + j] / counted.count[part]
+        else:
+            scratch.blind[j] = constants.start[part * n.block + j]
+
+
+@inner_function
+def score_blind(p, stratum):  # type: ignore[no-untyped-def]
+    """ucb(bar(z, a)) under the revealer's knowledge.
+
+    Where the blind features are not rows, they are left in scratch.blind.
+    """
+    n = p.sizes
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        score_block(p, n.contexts + stratum)
+    elif n.probabilities == OPTIMISTIC:
+        score_optimistic(n, p.constants, p.model, p.counts, p.scratch)
+    else:
+        write_means(n, p.constants, p.counts, p.scratch, stratum)
+        score_vectors(n, p.model, p.scratch, p.scratch.blind)
+
+
+@step_function
+def score_optimistic(n, constants, model, counts, scratch):  # type: ignore[no-untyped-def]
+    """Max over theta and p of <sum_k p_k phi(k, a), theta> (SPEC section 8, `optimistic`).
+
+    Leaves in scratch.blind every action's features under the p that flatters the best action most.
+    """
+    k = n.contexts
+    lower, upper = scratch.lower[0:k], scratch.upper[0:k]
+    mean, gram = scratch.flat[0:k], scratch.gram[0 : k * k].reshape((k, k))
+    work = scratch.work[0 : work_rows(k) * k].reshape((work_rows(k), k))
+    bernstein_box(counts.seen[0:k], counts.count[0], constants.delta[0], constants.horizon[0], lower, upper)
+    for a in range(n.actions):
+        write_gram(n, constants, model, scratch, a, mean, gram)
+        p = scratch.mixture[a * k : (a + 1) * k]
+        scratch.ucb[a] = optimistic(mean, gram, model.radius[0], lower, upper, p, work)
+    best_action = best(n, scratch.ucb)[1]
+    for j in range(n.block):
+        scratch.blind[j] = 0.0
+        for i in range(k):
+            scratch.blind[j] += scratch.mixture[best_action * k + i] * constants.rows[i * n.block + j]
+
+
+@step_function
+def write_gram(n, constants, model, scratch, action, mean, gram):  # type: ignore[no-untyped-def]
+    """Means m = Phi_a theta and gram matrix G = Phi_a V^-1 Phi_a' of one action's feature vectors over contexts."""
+    for i in range(n.contexts):
+        x = i * n.block + action * n.d
+        mean[i] = 0.0
+        for j in range(n.d):
+            mean[i] += constants.rows[x + j] * model.theta[j]
+            scratch.w[j] = 0.0
+            for h in range(n.d):
+                scratch.w[j] += model.cov[j * n.stride + h] * constants.rows[x + h]
+        for other in range(i + 1):
+            y = other * n.block + action * n.d
+            total = 0.0
+            for j in range(n.d):
+                total += scratch.w[j] * constants.rows[y + j]
+            gram[i, other] = total
+            gram[other, i] = total
+
+
+@inner_function
+def score_sense(p, sense):  # type: ignore[no-untyped-def]
+    """ucb(sen(q, a)) of a sensed part q, contexts finite. With reported variables, overwrites scratch.blind."""
+    n = p.sizes
+    if n.senses == 0:
+        score_block(p, sense)
+    elif n.probabilities == KNOWN:
+        score_block(p, n.contexts + n.strata + sense)
+    else:
+        write_means(n, p.constants, p.counts, p.scratch, n.strata + sense)
+        score_vectors(n, p.model, p.scratch, p.scratch.blind)
+
+
+@step_function
+def cover(n, constants, counts, x, stratum):  # type: ignore[no-untyped-def]
+    """Replace what depends on reported variables by its mean in the stratum: features as the revealer sees them."""
+    learned = n.counted > 0 and counts.count[stratum] > 0.0
+    for j in range(n.block):
+        if constants.unsensed[j % n.d] > 0.0:
+            place = stratum * n.block + j
+            x[j] = counts.total[place] / counts.count[stratum] if learned else constants.start[place]
+
+
+@inner_function
+def score_sensed(p, moment):  # type: ignore[no-untyped-def]
+    """ucb(sen(q, a)) of the moment."""
+    n, scratch = p.sizes, p.scratch
+    if n.contexts > 0:
+        score_sense(p, moment.sense)
+    elif n.reported > 0:
+        for j in range(n.block):
+            scratch.y[j] = scratch.x[j]
+        cover(n, p.constants, p.counts, scratch.y, moment.stratum)
+        score_vectors(n, p.model, scratch, scratch.y)
+    else:
+        score_vectors(n, p.model, scratch, scratch.x)
+
+
+@inner_function
+def score_full(p, moment):  # type: ignore[no-untyped-def]
+    """ucb(phi(s, a)) of the moment, the whole context known; the sensed part where it is not."""
+    if moment.context < 0:
+        score_sensed(p, moment)
+    elif p.sizes.contexts > 0:
+        score_block(p, moment.context)
+    else:
+        score_vectors(p.sizes, p.model, p.scratch, p.scratch.x)
+
+
+@inner_function
+def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
+    """max_q u(q): the best score of any context that could be sensed. Overwrites the scratch but for scratch.x."""
+    n = p.sizes
+    if n.contexts == 0:
+        return largest_at_corners(n, p.constants, p.model, p.counts, p.scratch, moment.stratum)
+    if n.senses == 0 and n.table > 0:
+        return largest_in_table(p.model, n.contexts * n.actions)
+    top = -math.inf
+    for q in range(n.senses if n.senses > 0 else n.contexts):
+        score_sense(p, q)
+        top = max(top, best(n, p.scratch.ucb)[0])
+    return top
+
+
+@step_function
+def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: ignore[no-untyped-def]
+    """The same where contexts are not finite: over combinations of extreme values of what is sensed."""
+    top = -math.inf
+    for i in range(n.corners):
+        for v in range(n.variables):
+            extreme = constants.corner[i * n.variables + v]
+            scratch.other[v] = scratch.values[v] if math.isnan(extreme) else extreme
+        write_moment(n, constants, scratch, scratch.other, scratch.y)
+        if n.reported > 0:
+            cover(n, constants, counts, scratch.y, stratum)
+        score_vectors(n, model, scratch, scratch.y)
+        top = max(top, best(n, scratch.ucb)[0])
+    return top
+
+
+@inner_function
+def blind_distance(p, stratum, action, other):  # type: ignore[no-untyped-def]
+    """The disagreement n = ||bar(z, action) - bar(z, other)|| by the revealer's blind features."""
+    n = p.sizes
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        return p.constants.distance[(stratum * n.actions + action) * n.actions + other]
+    total = 0.0
+    for i in range(n.d):
+        difference = p.scratch.blind[action * n.d + i] - p.scratch.blind[other * n.d + i]
+        total += difference * difference
+    return math.sqrt(total)

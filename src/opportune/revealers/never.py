@@ -1,0 +1,23 @@
+"""Never: no reveal but those that are free."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from opportune.core.compiled import inner_function
+from opportune.revealers.base import Revealer
+
+
+@inner_function
+def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+    """O = 0."""
+    return 0.0, 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Never(Revealer):
+    """Never reveal."""
+
+    label: ClassVar[str] = "never"
+    kind: ClassVar[str] = "never"
+    needs_budget: ClassVar[bool] = False
+    consult: ClassVar[Any] = staticmethod(consult)

@@ -1,0 +1,35 @@
+"""Periodic: a reveal at every so-many-th step while the budget lasts."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from opportune import checks
+from opportune.core.budget import spent_so_far
+from opportune.core.compiled import inner_function
+from opportune.revealers.base import Revealer
+
+
+@inner_function
+def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+    """O = 1 at steps `every`, 2 `every`, ..., as far as the budget goes."""
+    if moment.step % int(p.rule.settings[0]) != 0:
+        return 0.0, 0.0
+    return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Periodic(Revealer):
+    """Reveal at steps `every`, 2 `every`, ... while the budget lasts."""
+
+    every: int
+    label: ClassVar[str] = "periodic"
+    kind: ClassVar[str] = "periodic"
+    needs_budget: ClassVar[bool] = False
+    consult: ClassVar[Any] = staticmethod(consult)
+
+    def __post_init__(self) -> None:
+        checks.whole("every", self.every, least=1, most=2**31)
+
+    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+        """Every how many steps."""
+        return (float(self.every),)
