@@ -13,7 +13,7 @@ from opportune._version import __version__
 from opportune.analysis.results import load
 from opportune.cli import main as cli
 from opportune.errors import DataError
-from opportune.study.file import Study
+from opportune.study import Study
 from opportune.worlds.brushing import fitting
 
 STUDY = """\
@@ -211,7 +211,7 @@ def test_interrupted_before_anything_was_finished(
     monkeypatch.setattr(Study, "run", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
     assert errors(capsys)[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
-    monkeypatch.setattr("opportune.study.file.load_study", stop)
+    monkeypatch.setattr("opportune.study.load_study", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
     assert errors(capsys) == ["opportune: interrupted: nothing was written"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from rich.table import Table
 
-    from opportune.study.file import Study
+    from opportune.study import Study
 
 HELP = """Decide when a limited number of costly nudges is worth spending, and what to recommend in between.
 
@@ -213,7 +213,7 @@ def simulate(
         return
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
-    from opportune.study.file import load_study  # noqa: PLC0415
+    from opportune.study import load_study  # noqa: PLC0415
 
     loaded = load_study(study)
     _use_cores(jobs)
