@@ -13,8 +13,9 @@ from opportune._version import __version__
 from opportune.analysis.results import load
 from opportune.cli import main as cli
 from opportune.errors import DataError
+from opportune.experiments import NAMES
 from opportune.study import Study
-from opportune.worlds.brushing import fitting
+from opportune.worlds.brushing.table import load_table
 
 STUDY = """\
 [study]
@@ -64,7 +65,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return Path(settings["out"]) / "report.html"
 
     module = ModuleType("opportune.experiments.runner")
-    module.__dict__.update(NAMES=("regret", "ratio"), reproduce=reproduce)
+    module.__dict__.update(reproduce=reproduce)
     monkeypatch.setitem(sys.modules, "opportune.experiments.runner", module)
     return called
 
@@ -322,9 +323,9 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
 def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """Names and options reach the runner as they were given; the report's path is the last line."""
     options = ["--out", "here", "--quick", "--seed", "7", "--force", "--cluster", "ray://a:1"]
-    assert cli.run(["reproduce", "ratio", "regret", "ratio", *options]) == 0
+    assert cli.run(["reproduce", "table", "regret", "table", *options]) == 0
     assert runner == {
-        "names": ["ratio", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
+        "names": ["table", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
         "force": True, "cluster": "ray://a:1",
     }  # fmt: skip
     assert capsys.readouterr().out.splitlines()[-1] == str(Path("here") / "report.html")
@@ -333,7 +334,7 @@ def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.C
 def test_reproduce_all(runner: dict[str, Any]) -> None:
     """`all` stands for every experiment."""
     assert cli.run(["reproduce", "all"]) == 0
-    assert runner["names"] == ["regret", "ratio"]
+    assert runner["names"] == list(NAMES)
     assert (runner["out"], runner["seed"]) == (Path("out"), 1)
 
 
@@ -341,10 +342,11 @@ def test_reproduce_all(runner: dict[str, Any]) -> None:
 def test_reproduce_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong or missing name ends with code 2 and says which names there are."""
     assert cli.run(["reproduce", "regrets"]) == 2
-    expected = "NAME is 'regrets'; expected one of 'regret', 'ratio', 'all'; did you mean 'regret'?"
+    known = ", ".join(map(repr, NAMES))
+    expected = f"NAME is 'regrets'; expected one of {known}, 'all'; did you mean 'regret'?"
     assert errors(capsys) == [f"opportune: error: {expected}"]
     assert cli.run(["reproduce"]) == 2
-    expected = "no experiment is named; expected one of 'regret', 'ratio', or 'all'"
+    expected = f"no experiment is named; expected one of {known}, or 'all'"
     assert errors(capsys) == [f"opportune: error: {expected}"]
 
 
@@ -370,7 +372,7 @@ def test_fit_brushing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "2 of 2" in shown
     assert shown.splitlines()[-1] == "users.json"
-    assert fitting.load_table("users.json").users == 2
+    assert load_table("users.json").users == 2
 
 
 def test_fit_brushing_broken_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

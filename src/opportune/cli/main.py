@@ -176,7 +176,7 @@ def reproduce(
     cluster: Cluster = None,
 ) -> None:
     """Reproduce the paper's experiments."""
-    from opportune.experiments.runner import NAMES  # noqa: PLC0415
+    from opportune.experiments import NAMES  # noqa: PLC0415
     from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
     chosen = _experiments(names or [], list(NAMES))
@@ -259,6 +259,7 @@ def results_table(data: "xr.Dataset") -> "Table":
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    from opportune.analysis.intervals import interval_of_runs  # noqa: PLC0415
     from opportune.analysis.metrics import realised_regret, regret  # noqa: PLC0415
     from opportune.analysis.results import config  # noqa: PLC0415
 
@@ -275,8 +276,8 @@ def results_table(data: "xr.Dataset") -> "Table":
         here = {"policy": label}
         table.add_row(
             str(label),
-            _with_interval(paper.sel(here)),
-            _with_interval(realised.sel(here)),
+            str(interval_of_runs(paper.sel(here))),
+            str(interval_of_runs(realised.sel(here))),
             f"{float(data['reveals'].sel(here).mean()):.1f}",
             f"{float(data['nudges'].sel(here).mean()):.1f}",
             _budget_left(data.sel(here), policy["budget"]),
@@ -294,18 +295,6 @@ def _budget_left(data: "xr.Dataset", budget: dict[str, Any] | None) -> str:
 
 def _at_end(values: "xr.DataArray") -> "xr.DataArray":
     return values.isel(step=-1) if "step" in values.dims else values
-
-
-def _with_interval(values: "xr.DataArray") -> str:
-    """The mean with half its 95% interval; instances count as one observation each, else runs do."""
-    from scipy.special import stdtrit  # noqa: PLC0415  (far quicker to import than scipy.stats)
-
-    sample = values.mean("replicate") if values.sizes["world"] > 1 else values.isel(world=0)
-    mean, size = float(sample.mean()), sample.size
-    if size < 2:
-        return f"{mean:.1f}"
-    half = float(stdtrit(size - 1, 0.975)) * float(sample.std(ddof=1)) / size**0.5
-    return f"{mean:.1f} ± {half:.1f}"
 
 
 def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
