@@ -106,6 +106,14 @@ def test_help_of_commands(command: str, options: list[str], capsys: pytest.Captu
     assert all(option in text for option in options)
 
 
+def test_help_names_the_experiments_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of reproduce lists every experiment, in the order in which they run, within 80 columns."""
+    assert cli.run(["reproduce", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert ", ".join(NAMES) in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_entry_point_is_quick_to_answer() -> None:
     """The installed command answers --help without importing anything heavy."""
     code = (
