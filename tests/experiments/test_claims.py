@@ -80,6 +80,13 @@ def test_one_exception_refutes(exceptions: int, verdict: Verdict) -> None:
     assert without_exception("Never.", exceptions, "").verdict is verdict
 
 
+def test_a_share_stays_below_100_percent() -> None:
+    """An interval does not reach beyond what is possible, and the verdict is the same."""
+    values = [100.0, 100.0, 100.0, 0.0]
+    assert measure("", values, above=90.0, within=(0.0, 100.0)).high == 100.0
+    assert measure("", values, above=90.0, within=(0.0, 100.0)).verdict is measure("", values, above=90.0).verdict
+
+
 def test_claims_survive_their_file() -> None:
     """A claim reads back as it was written, with its verdict in words."""
     written = claim("Ahead.", "By", [measure("a", NOISE + 9.0, above=0.0), exact("b", 1.0, below=2.0)])

@@ -52,7 +52,7 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 
 def test_the_paper_s_setting() -> None:
-    """Ten users, 140 decisions, B = 30, 50 trials or 5 if quick, seven times to look."""
+    """Ten users, 140 decisions, B = 30, 50 trials or 5 if quick, seven times to measure at."""
     config = oralytics.config(False)
     assert (config["users"], config["horizon"], config["budget"], config["trials"]) == (10, 140, 30, 50)
     assert config["times"] == [20, 40, 60, 80, 100, 120, 140]
@@ -158,6 +158,7 @@ def test_findings(found: Findings) -> None:
     assert all(c.estimates and len(c.evidence) > 20 for c in found.claims)
     assert all("nan" not in c.evidence for c in found.claims)
     assert len({p.name for p in found.pictures}) == len(found.pictures) == 5
+    assert all(axes.get_title() for p in found.pictures for axes in p.figure.axes)
     assert all(len(row) == len(t.columns) for t in found.tables for row in t.rows)
 
 

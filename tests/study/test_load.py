@@ -47,13 +47,13 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole file in the documentation runs, every other piece fits into it, and the Python code runs."""
-    whole, *pieces = blocks("toml")
+    """The whole file in the documentation runs, every other part fits into it, and the Python code runs."""
+    whole, *others = blocks("toml")
     data = parse_study(whole).replace(replicates=2).run(progress=False)
     assert data.sizes["policy"] == 4
-    assert len(pieces) == 3
-    for piece in pieces:
-        content = {**tomllib.loads(whole), **tomllib.loads(piece)}
+    assert len(others) == 3
+    for part in others:
+        content = {**tomllib.loads(whole), **tomllib.loads(part)}
         Study(source="docs", text=whole, settings=StudyFile.model_validate(content)).check()
     (tmp_path / "my.toml").write_text(whole, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 BLUE, VERMILION, GREEN, ORANGE, SKY, PINK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 BLACK, GREY, INDIGO, WINE, OLIVE = "#000000", "#999999", "#332288", "#882255", "#999933"
 
-COLOURS = (WINE, OLIVE, GREY, BLACK, INDIGO, PINK, ORANGE, SKY, GREEN, VERMILION, BLUE)
+COLOURS = (WINE, INDIGO, OLIVE, BLACK, PINK, ORANGE, SKY, GREY, GREEN, VERMILION, BLUE)
 """All of them, those of the paper's policies last."""
 
 Dash = str | tuple[int, tuple[int, ...]]

@@ -32,7 +32,7 @@ def reproduce(
         typer.Argument(metavar="NAME|all", hidden=True),
     ] = None,
     out: Out = Path("out"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer instances and runs: a first look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer instances and runs: a first impression.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of every random draw.", metavar="N")] = 1,
     jobs: Jobs = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what is already there.")] = False,

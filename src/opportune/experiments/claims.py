@@ -62,14 +62,20 @@ class Claim(BaseModel):
     estimates: list[Estimate] = []
 
 
-def measure(label: str, values: ArrayLike, *, above: float | None = None, below: float | None = None) -> Estimate:
-    """The mean over instances with its interval; instances without a value (NaN) are left out."""
+def measure(
+    label: str, values: ArrayLike, *, above: float | None = None, below: float | None = None,
+    within: tuple[float, float] = (-np.inf, np.inf),
+) -> Estimate:  # fmt: skip
+    """The mean over instances with its interval, cut to what is possible (`within`: a share is at most 100%).
+
+    Instances without a value (NaN) are left out.
+    """
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     if known.size == 0:
         return Estimate(label=label, mean=None, low=None, high=None, above=above, below=below)
     found = interval(known)
-    low, high = (None, None) if np.isnan(found.half_width) else (found.low, found.high)
+    low, high = (None, None) if np.isnan(found.half_width) else (max(found.low, within[0]), min(found.high, within[1]))
     return Estimate(label=label, mean=found.mean, low=low, high=high, above=above, below=below)
 
 
@@ -93,7 +99,7 @@ def claim(
 ) -> Claim:  # fmt: skip
     """A claim about all (or `some`) of these numbers; `lead` says in the evidence what they are."""
     shown = "; ".join(_say(estimate, digits, unit) for estimate in estimates)
-    evidence = f"{lead}, mean and 95% interval: {shown or 'none'}.{_say_threshold(estimates, digits, unit)}"
+    evidence = f"{lead}, mean and 95% interval: {shown or 'none'}.{_say_threshold(estimates, unit)}"
     return Claim(
         statement=statement,
         verdict=decide(estimates, some=some),
@@ -117,13 +123,13 @@ def _say(estimate: Estimate, digits: int, unit: str) -> str:
     return f"{mean} ({estimate.low:.{digits}f} to {estimate.high:.{digits}f})"
 
 
-def _say_threshold(estimates: Sequence[Estimate], digits: int, unit: str) -> str:
+def _say_threshold(estimates: Sequence[Estimate], unit: str) -> str:
     """What the numbers must lie above or below, where that is not simply 0."""
     if not estimates:
         return ""
     first = estimates[0]
     words = [
-        f"{word} {threshold:.{digits}f}{unit}"
+        f"{word} {threshold:.3g}{unit}"
         for word, threshold in (("above", first.above), ("below", first.below))
         if threshold is not None
     ]

@@ -84,7 +84,7 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
                     progress.update(whole, description=f"{experiment.name}: {task}")
                     parts[task] = _results(experiment, config, task, out, force)
                     progress.advance(whole)
-                    writer.look()
+                    writer.poll()
                 seconds = time.perf_counter() - began
                 writer.write(_found(experiment, config, parts, out, seconds))
             progress.update(whole, description="writing")

@@ -140,10 +140,10 @@ def lower_claim(
 def share_claim(statement: str, parts: Mapping[str, xr.Dataset], better: str, worse: str, *, least: float) -> Claim:
     """The claim that `better` is lower in more than this share of instances, in every part."""
     found = [
-        measure(label, 100.0 * (advantage(data, better, worse) > 0), above=100.0 * least)
+        measure(label, 100.0 * (advantage(data, better, worse) > 0), above=100.0 * least, within=(0.0, 100.0))
         for label, data in parts.items()
     ]
-    return claim(statement, f"share of instances with {better} lower than {worse}", found, digits=0, unit="%")
+    return claim(statement, f"Share of instances with {better} lower than {worse}", found, digits=0, unit="%")
 
 
 def by_budget(parts: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:

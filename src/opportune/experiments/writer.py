@@ -69,8 +69,8 @@ class Writer:
         else:
             self.waiting[self.pool.submit(write, found)] = found
 
-    def look(self) -> None:
-        """Say what has been written since the last look; an error there is raised here."""
+    def poll(self) -> None:
+        """Say what has been written since the last time; an error there is raised here."""
         for future in [f for f in self.waiting if f.done()]:
             del self.waiting[future]
             self._tell(future.result())
@@ -82,7 +82,7 @@ class Writer:
                 del self.waiting[future]
                 self._tell(write(found))
         wait(self.waiting)
-        self.look()
+        self.poll()
 
     def _tell(self, record: Record) -> None:
         self.console.print(f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})")

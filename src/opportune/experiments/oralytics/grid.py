@@ -66,7 +66,7 @@ CHOICES = {
 
 
 def config(quick: bool) -> Config:
-    """Ten users, 140 decisions, 30 reveals each, 50 trials; costs and open rates of the variants."""
+    """Ten users, 140 decisions, 30 reveals per user, 50 trials; costs and open rates of the variants."""
     return {
         "trials": 5 if quick else 50, "horizon": 140, "budget": 30, "users": 10,
         "times": list(range(20, 141, 20)), "open_rates": [0.3, 0.7], "effects_seed": 0,
