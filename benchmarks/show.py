@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import BATCHED, JAX, OURS, PLAIN, SCALES, STRAIGHTFORWARD, Result
-from opportune.analysis.plots import COLOURS, STYLES, new_figure
+from opportune.analysis.plots import new_figure
+from opportune.analysis.styles import assign
 
 # What we aim at.
 GOALS = {
@@ -75,7 +76,7 @@ def show_study(console: Console, result: Result) -> None:
 
 
 def show_speed(console: Console, result: Result) -> None:
-    """Steps a second against sizes."""
+    """Steps per second against sizes."""
     for what, series in result.items():
         rows = table(f"Steps a second of PD2 against {what}", what, *series)
         sizes = sorted({int(size) for values in series.values() for size in values})
@@ -150,19 +151,17 @@ def show_arithmetic(console: Console, result: Result) -> None:
 
 
 def draw_speed(result: dict[str, Any]) -> Figure:
-    """Steps a second against the number of runs, d, A and K."""
+    """Steps per second against the number of runs, d, A and K."""
     labels = {"runs": "runs", "d": "features, d", "A": "actions, A", "K": "contexts, K"}
     figure, panels = new_figure(2, 2, width=9.6, height=7.2)
     for axes, (what, series) in zip(panels, result.items(), strict=True):
-        for i, (name, values) in enumerate(series.items()):
-            sizes = [int(size) for size in values]
-            axes.loglog(
-                sizes, list(values.values()), label=name, color=COLOURS[i], linestyle=STYLES[i], marker="os"[i % 2]
-            )
+        for i, (name, style) in enumerate(assign(series).items()):
+            sizes, speeds = [int(size) for size in series[name]], list(series[name].values())
+            axes.loglog(sizes, speeds, label=name, marker="os"[i % 2], **style._asdict())
         speeds = [speed for values in series.values() for speed in values.values()]
         axes.set_ylim(10.0 ** np.floor(np.log10(min(speeds))), 10.0 ** np.ceil(np.log10(max(speeds))))
         axes.set_xlabel(labels[what])
-        axes.set_ylabel("steps a second")
+        axes.set_ylabel("steps per second")
         axes.legend(frameon=False, loc="lower left" if what != "runs" else "lower right")
         if what != "runs":
             ticks = [int(size) for size in next(iter(series.values()))]

@@ -15,7 +15,7 @@ import typer
 
 from opportune import __version__
 from opportune.cli import main as cli
-from opportune.experiments.runner import NAMES, find
+from opportune.experiments import NAMES, find
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from opportune._version import __version__
 
 if TYPE_CHECKING:
-    from opportune.analysis.metrics import decomposition, mean_interval, realised_regret, regret
+    from opportune.analysis.intervals import mean_interval
+    from opportune.analysis.metrics import decomposition, realised_regret, regret
     from opportune.analysis.plots import plot_regret, plot_reveals
     from opportune.analysis.results import load, save
     from opportune.errors import DataError, InputError, OpportuneError, StateError
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "live.agent": ("Agent", "Decision"),
     "errors": ("DataError", "InputError", "OpportuneError", "StateError"),
-    "analysis.metrics": ("decomposition", "mean_interval", "realised_regret", "regret"),
+    "analysis.intervals": ("mean_interval",),
+    "analysis.metrics": ("decomposition", "realised_regret", "regret"),
     "analysis.plots": ("plot_regret", "plot_reveals"),
     "policy": (
         "Always", "Budget", "FixedAction", "FixedRate", "LearningPrimalDual", "LinUCB", "Never", "Periodic",

@@ -1,4 +1,4 @@
-"""Progress bars, in one look: what is going on, how far, how much time is left."""
+"""Progress bars, in one style: what is going on, how far, how much time is left."""
 
 from rich.console import Console
 from rich.progress import (

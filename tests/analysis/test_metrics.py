@@ -1,4 +1,4 @@
-"""What results mean: regret by hand on a tiny world, with and without a trace; its parts; intervals."""
+"""What results mean: regret by hand on a tiny world, with and without a trace; its parts."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from opportune.analysis.metrics import (
     auxiliary_value,
     clairvoyant_value,
     decomposition,
-    mean_interval,
     realised_regret,
     regret,
     spend,
@@ -210,43 +209,3 @@ def test_what_metrics_need() -> None:
     renamed = run(tiny_world(), pd2_ucb(3)).assign_coords(policy=["other"])
     with pytest.raises(InputError, match=r"^policy 'other' is not one the Dataset was made with; expected some of"):
         decomposition(renamed)
-
-
-def test_interval_over_worlds() -> None:
-    """With several worlds the interval comes from the spread of their means, not from all runs as if independent."""
-    rng = np.random.default_rng(1)
-    centres = rng.normal(size=(1, 30, 1)) * 10.0
-    values = xr.DataArray(centres + rng.normal(size=(2, 30, 50)), dims=("policy", "world", "replicate"))
-    got = mean_interval(values)
-    means = values.values.mean(axis=2)
-    half = 1.959963984540054 * means.std(axis=1, ddof=1) / np.sqrt(30)
-    np.testing.assert_allclose(got["mean"].values, means.mean(axis=1))
-    np.testing.assert_allclose(got["high"].values - got["mean"].values, half)
-    np.testing.assert_allclose(got["mean"].values - got["low"].values, half)
-
-
-def test_interval_over_replicates() -> None:
-    """With one world the interval comes from its replicates; with one run there is none."""
-    values = xr.DataArray([[[1.0, 2.0, 6.0]]], dims=("policy", "world", "replicate"))
-    got = mean_interval(values)
-    assert float(got["mean"][0]) == 3.0
-    assert float(got["high"][0] - got["mean"][0]) == pytest.approx(1.959963984540054 * np.sqrt(7.0 / 3.0))
-    alone = mean_interval(values.isel(replicate=[1]))
-    assert float(alone["mean"][0]) == 2.0
-    assert np.isnan(alone["low"].values).all()
-    assert np.isnan(alone["high"].values).all()
-
-
-def test_interval_holds_the_mean_95_times_in_100() -> None:
-    """The interval covers the true mean about as often as it says."""
-    rng = np.random.default_rng(2)
-    values = xr.DataArray(rng.normal(size=(4000, 40)), dims=("policy", "world"))
-    got = mean_interval(values)
-    covered = ((got["low"] <= 0.0) & (got["high"] >= 0.0)).mean()
-    assert 0.93 < float(covered) < 0.96
-
-
-def test_interval_needs_something_to_average() -> None:
-    """Averaging over axes that are not there is refused."""
-    with pytest.raises(InputError, match=r"^nothing to average over: "):
-        mean_interval(xr.DataArray([1.0], dims=("policy",)))

@@ -13,8 +13,9 @@ from opportune._version import __version__
 from opportune.analysis.results import load
 from opportune.cli import main as cli
 from opportune.errors import DataError
-from opportune.study.file import Study
-from opportune.worlds.brushing import fitting
+from opportune.experiments import NAMES
+from opportune.study import Study
+from opportune.worlds.brushing.table import load_table
 
 STUDY = """\
 [study]
@@ -64,7 +65,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return Path(settings["out"]) / "report.html"
 
     module = ModuleType("opportune.experiments.runner")
-    module.__dict__.update(NAMES=("regret", "ratio"), reproduce=reproduce)
+    module.__dict__.update(reproduce=reproduce)
     monkeypatch.setitem(sys.modules, "opportune.experiments.runner", module)
     return called
 
@@ -103,6 +104,14 @@ def test_help_of_commands(command: str, options: list[str], capsys: pytest.Captu
     text = capsys.readouterr().out
     assert "Example" in text
     assert all(option in text for option in options)
+
+
+def test_help_names_the_experiments_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of reproduce lists every experiment, in the order in which they run, within 80 columns."""
+    assert cli.run(["reproduce", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert ", ".join(NAMES) in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_entry_point_is_quick_to_answer() -> None:
@@ -211,7 +220,7 @@ def test_interrupted_before_anything_was_finished(
     monkeypatch.setattr(Study, "run", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
     assert errors(capsys)[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
-    monkeypatch.setattr("opportune.study.file.load_study", stop)
+    monkeypatch.setattr("opportune.study.load_study", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
     assert errors(capsys) == ["opportune: interrupted: nothing was written"]
 
@@ -322,9 +331,9 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
 def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """Names and options reach the runner as they were given; the report's path is the last line."""
     options = ["--out", "here", "--quick", "--seed", "7", "--force", "--cluster", "ray://a:1"]
-    assert cli.run(["reproduce", "ratio", "regret", "ratio", *options]) == 0
+    assert cli.run(["reproduce", "table", "regret", "table", *options]) == 0
     assert runner == {
-        "names": ["ratio", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
+        "names": ["table", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
         "force": True, "cluster": "ray://a:1",
     }  # fmt: skip
     assert capsys.readouterr().out.splitlines()[-1] == str(Path("here") / "report.html")
@@ -333,7 +342,7 @@ def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.C
 def test_reproduce_all(runner: dict[str, Any]) -> None:
     """`all` stands for every experiment."""
     assert cli.run(["reproduce", "all"]) == 0
-    assert runner["names"] == ["regret", "ratio"]
+    assert runner["names"] == list(NAMES)
     assert (runner["out"], runner["seed"]) == (Path("out"), 1)
 
 
@@ -341,10 +350,11 @@ def test_reproduce_all(runner: dict[str, Any]) -> None:
 def test_reproduce_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong or missing name ends with code 2 and says which names there are."""
     assert cli.run(["reproduce", "regrets"]) == 2
-    expected = "NAME is 'regrets'; expected one of 'regret', 'ratio', 'all'; did you mean 'regret'?"
+    known = ", ".join(map(repr, NAMES))
+    expected = f"NAME is 'regrets'; expected one of {known}, 'all'; did you mean 'regret'?"
     assert errors(capsys) == [f"opportune: error: {expected}"]
     assert cli.run(["reproduce"]) == 2
-    expected = "no experiment is named; expected one of 'regret', 'ratio', or 'all'"
+    expected = f"no experiment is named; expected one of {known}, or 'all'"
     assert errors(capsys) == [f"opportune: error: {expected}"]
 
 
@@ -370,7 +380,7 @@ def test_fit_brushing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().out
     assert "2 of 2" in shown
     assert shown.splitlines()[-1] == "users.json"
-    assert fitting.load_table("users.json").users == 2
+    assert load_table("users.json").users == 2
 
 
 def test_fit_brushing_broken_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,15 @@ import pytest
 import xarray as xr
 
 import opportune as op
-from opportune.experiments import oralytics
+from opportune.analysis.intervals import interval
+from opportune.experiments import find, oralytics
 from opportune.experiments.base import Config, Findings
-from opportune.experiments.runner import find, reproduce
+from opportune.experiments.claims import Verdict
+from opportune.experiments.oralytics import verdicts
+from opportune.experiments.oralytics.grid import CHOICES, REFERENCES, THREE, UNREVEALED
+from opportune.experiments.oralytics.informed import INFORMED
+from opportune.experiments.oralytics.numbers import lead, summarise
+from opportune.experiments.runner import reproduce
 from opportune.simulation import simulate
 from opportune.worlds.brushing.world import brushing_world
 
@@ -29,7 +35,7 @@ def small(quick: bool) -> Config:
 @pytest.fixture(scope="module")
 def parts() -> dict[str, xr.Dataset]:
     config = small(True)
-    return {piece: oralytics.run_piece(config, piece, 1) for piece in oralytics.pieces(config)}
+    return {task: oralytics.run_task(config, task, 1) for task in oralytics.tasks(config)}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,7 @@ def numbers_in(value: Any) -> Iterator[float]:
 
 
 def test_the_paper_s_setting() -> None:
-    """Ten users, 140 decisions, B = 30, 50 trials or 5 if quick, seven times to look."""
+    """Ten users, 140 decisions, B = 30, 50 trials or 5 if quick, seven times to measure at."""
     config = oralytics.config(False)
     assert (config["users"], config["horizon"], config["budget"], config["trials"]) == (10, 140, 30, 50)
     assert config["times"] == [20, 40, 60, 80, 100, 120, 140]
@@ -55,14 +61,14 @@ def test_the_paper_s_setting() -> None:
     assert json.loads(json.dumps(config)) == config
 
 
-def test_pieces_are_small_and_whole(parts: dict[str, xr.Dataset]) -> None:
-    """Every piece has means at each time for every user and trial, all finite, outcomes from 0 to 180."""
-    for piece, data in parts.items():
-        assert data["outcome"].dims == ("policy", "world", "replicate", "time"), piece
-        assert data["outcome"].shape[1:] == (10, TRIALS, 7), piece
+def test_results_are_small_and_whole(parts: dict[str, xr.Dataset]) -> None:
+    """Every task gives means at each time for every user and trial, all finite, outcomes from 0 to 180."""
+    for task, data in parts.items():
+        assert data["outcome"].dims == ("policy", "world", "replicate", "time"), task
+        assert data["outcome"].shape[1:] == (10, TRIALS, 7), task
         assert data["time"].values.tolist() == list(range(20, 141, 20))
         for name in data.data_vars:
-            assert np.isfinite(data[name]).all(), (piece, name)
+            assert np.isfinite(data[name]).all(), (task, name)
         assert ((data["outcome"] >= 0) & (data["outcome"] <= 180)).all()
         assert data.nbytes < 2_000_000 * TRIALS / 50
         assert "step" not in data.dims
@@ -95,59 +101,51 @@ def test_net_is_the_outcome_less_the_cost_of_messages(parts: dict[str, xr.Datase
 
 
 def test_standard_errors() -> None:
-    """By the paper's formula users' errors add up; as independent ones they add up in squares."""
+    """By the paper's formula users' errors add up; our interval is that of the users' means."""
     values = xr.DataArray([[1.0, 3.0, 5.0], [10.0, 10.0, 10.0], [0.0, 6.0, 0.0]], dims=("world", "replicate"))
-    found = oralytics.summarise(values)
+    found = summarise(values)
     sds = [2.0, 0.0, math.sqrt(12)]
     assert found["mean"] == pytest.approx(5.0)
     assert found["se_paper"] == pytest.approx(sum(sds) / (3 * math.sqrt(3)))
-    assert found["se"] == pytest.approx(math.sqrt(4 + 12) / (3 * math.sqrt(3)))
+    assert found["half_width"] == pytest.approx(interval([3.0, 10.0, 2.0]).half_width)
 
 
-def test_paired_differences() -> None:
-    """Differences are taken trial by trial, so what both policies share drops out."""
+def test_leads_are_taken_user_by_user() -> None:
+    """Differences are taken on the same draws, so what both policies share drops out."""
     shared = np.array([[100.0, 0.0, 50.0], [7.0, 8.0, 9.0]])
     gain = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 6.0]])
-    values = xr.DataArray(
-        np.stack([shared + gain, shared]),
-        dims=("policy", "world", "replicate"),
-        coords={"policy": ["a", "b"]},
-    )
-    found = oralytics.paired(values, "a", "b")
-    per_trial = np.array([1.0, 2.0, 4.5])
-    assert found["mean"] == pytest.approx(per_trial.mean())
-    assert found["se"] == pytest.approx(per_trial.std(ddof=1) / math.sqrt(3))
+    values = np.stack([shared + gain, shared])[..., np.newaxis]
+    data = xr.Dataset({"net": (("policy", "world", "replicate", "time"), values)}, coords={"policy": ["a", "b"]})
+    np.testing.assert_allclose(lead(data, "a", "b"), [2.0, 3.0])
 
 
 def test_nothing_revealed_is_always_sending(parts: dict[str, xr.Dataset]) -> None:
     """The recommender to whom nothing is revealed never stops sending."""
     base = parts["base"]
-    np.testing.assert_array_equal(
-        base["outcome"].sel(policy=oralytics.UNREVEALED), base["outcome"].sel(policy="always send")
-    )
+    np.testing.assert_array_equal(base["outcome"].sel(policy=UNREVEALED), base["outcome"].sel(policy="always send"))
 
 
 def test_the_informed_sender(parts: dict[str, xr.Dataset]) -> None:
     """It meets the policies' draws: free messages are always worth sending, those that cost 200 s never."""
     free, dear = parts["base"]["outcome"], parts["cost-200"]["net"]
-    np.testing.assert_allclose(free.sel(policy=oralytics.INFORMED), free.sel(policy="always send"))
-    np.testing.assert_allclose(dear.sel(policy=oralytics.INFORMED), dear.sel(policy="never send"))
-    some = parts["cost-10"]["sent"].sel(policy=oralytics.INFORMED)
+    np.testing.assert_allclose(free.sel(policy=INFORMED), free.sel(policy="always send"))
+    np.testing.assert_allclose(dear.sel(policy=INFORMED), dear.sel(policy="never send"))
+    some = parts["cost-10"]["sent"].sel(policy=INFORMED)
     assert 0.0 < float(some.mean()) < 1.0
 
 
 def test_budgets_are_kept(parts: dict[str, xr.Dataset], found: Findings) -> None:
     """No run spends more than its budget, and the claim about it says so."""
-    for piece, data in parts.items():
-        if piece != "pooled":
-            three = data["spent"].sel(policy=list(oralytics.THREE))
-            assert (three <= 30 + 1e-9).all(), piece
+    for task, data in parts.items():
+        if task != "pooled":
+            three = data["spent"].sel(policy=list(THREE))
+            assert (three <= 30 + 1e-9).all(), task
     pooled = parts["pooled"]
-    for policy in oralytics.THREE:
+    for policy in THREE:
         assert (pooled["spent"].sel(policy=f"{policy} 300 shared").sum("world") <= 300 + 1e-9).all()
         assert (pooled["nudges"].sel(policy=f"{policy} 300 shared, hard").sum("world") <= 300).all()
         assert (pooled["nudges"].sel(policy=f"{policy} 30 each, hard") <= 30).all()
-    assert next(c for c in found.claims if c.claim.startswith("No budget is exceeded")).held
+    assert next(c for c in found.claims if c.statement.startswith("No budget is exceeded")).verdict is Verdict.HELD
 
 
 def test_findings(found: Findings) -> None:
@@ -155,48 +153,50 @@ def test_findings(found: Findings) -> None:
     values = list(numbers_in(found.numbers))
     assert len(values) > 500
     assert all(math.isfinite(v) for v in values)
-    assert set(oralytics.PLACES) <= set(found.numbers["base"])
+    assert {*THREE, *REFERENCES, INFORMED} <= set(found.numbers["base"])
     assert len(found.claims) == 11
-    assert all(c.held in {True, False, None} and len(c.evidence) > 20 for c in found.claims)
+    assert all(c.estimates and len(c.evidence) > 20 for c in found.claims)
     assert all("nan" not in c.evidence for c in found.claims)
     assert len({p.name for p in found.pictures}) == len(found.pictures) == 5
+    assert all(axes.get_title() for p in found.pictures for axes in p.figure.axes)
     assert all(len(row) == len(t.columns) for t in found.tables for row in t.rows)
 
 
 def test_claims_follow_the_numbers(parts: dict[str, xr.Dataset]) -> None:
     """Where PD2 is put behind, the claims that it is ahead no longer hold."""
     ahead, behind = dict(parts), dict(parts)
-    for piece in oralytics.CHOICES:
+    for task in CHOICES:
         for changed, shift in ((ahead, 60.0), (behind, -60.0)):
-            is_pd2 = parts[piece]["policy"] == "PD2"
-            changed[piece] = parts[piece].assign(net=parts[piece]["net"] + shift * is_pd2)
-    for changed, held in ((ahead, True), (behind, False)):
+            is_pd2 = parts[task]["policy"] == "PD2"
+            changed[task] = parts[task].assign(net=parts[task]["net"] + shift * is_pd2)
+    for changed, verdict in ((ahead, Verdict.HELD), (behind, Verdict.NOT_HELD)):
         claims = oralytics.findings(small(True), changed).claims
-        assert [c.held for c in claims[:4]] == [held, False, held, held]
+        assert [c.verdict for c in claims[:4]] == [verdict, Verdict.NOT_HELD, verdict, verdict]
 
 
 @pytest.mark.parametrize(("ahead", "held"), [({10, 20}, True), ({10}, False), ({20, 40}, False), (set(), False)])
 def test_a_cost_at_which_pd2_is_behind_counts(parts: dict[str, xr.Dataset], ahead: set[int], held: bool) -> None:
     """That PD2 earns more at every cost up to 20 s holds only if it does at each of them."""
-    piece = parts["cost-10"]
-    is_pd2 = piece["policy"] == "PD2"
+    task = parts["cost-10"]
+    is_pd2 = task["policy"] == "PD2"
     changed = {
-        f"cost-{c}": piece.assign(net=xr.zeros_like(piece["net"]) + is_pd2 * (1.0 if c in ahead else -1.0))
+        f"cost-{c}": task.assign(net=xr.zeros_like(task["net"]) + is_pd2 * (1.0 if c in ahead else -1.0))
         for c in (10, 20, 40)
     }
-    assert oralytics._claim_cost({"costs": [10, 20, 40]}, changed).held is held
+    expected = Verdict.HELD if held else Verdict.NOT_HELD
+    assert verdicts._cost_claim({"costs": [10, 20, 40]}, changed).verdict is expected
 
 
 def test_what_chance_could_do_is_not_decided(parts: dict[str, xr.Dataset]) -> None:
     """Whether sharing helps is decided only where the difference exceeds its interval."""
-    for shift, held in ((60.0, True), (-60.0, False), (0.0, None)):
+    for shift, verdict in ((60.0, Verdict.HELD), (-60.0, Verdict.NOT_HELD), (0.0, Verdict.NOT_DECIDED)):
         pooled = parts["pooled"]
         own = pooled["net"].sel(policy="PD2 30 each").values
-        noise = 0.1 * np.arange(-1.5, 2.0).reshape(1, -1, 1)
+        noise = np.linspace(-1.0, 1.0, 10).reshape(-1, 1, 1)
         net = pooled["net"].copy()
         net.loc[{"policy": "PD2 300 shared"}] = own + shift + noise
         claims = oralytics.findings(small(True), parts | {"pooled": pooled.assign(net=net)}).claims
-        assert claims[-1].held is held
+        assert claims[-1].verdict is verdict
 
 
 def test_files_of_the_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_files_of_the_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     result = json.loads((tmp_path / "oralytics.json").read_text())
     assert set(result) >= {"experiment", "title", "about", "config", "numbers", "claims", "figures", "tables"}
     assert result["config"]["trials"] == TRIALS
-    assert {"claim", "held", "evidence"} == set(result["claims"][0])
+    assert {"statement", "verdict", "evidence", "estimates"} == set(result["claims"][0])
     for figure in result["figures"]:
         assert (tmp_path / figure["png"]).stat().st_size > 10_000
         assert (tmp_path / figure["svg"]).is_file()

@@ -1,6 +1,7 @@
 """Running experiments: the same files whichever process writes them, errors, resuming, what is in NAME.nc."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +10,30 @@ from typing import Any
 import numba
 import pytest
 import xarray as xr
+from matplotlib.text import Text
 
 import opportune as op
-from opportune.experiments import decomposition, opens, runner, table
+from opportune.experiments import NAMES, decomposition, opens, partial, regret, regret_unknown, reveal, runner, table
 from opportune.experiments.base import Config
 
 SMALL: dict[Any, Config] = {
     table: {"instances": 2, "sequences": 2, "horizon": 20, "budgets": [2, 4]},
     decomposition: {"instances": 2, "replications": 2, "horizons": [20, 40], "budgets": [2, 3], "scale": "adaptive"},
+    regret: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "known": True},
+    regret_unknown: {
+        "instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "known": False, "optimistic_instances": 2,
+        "optimistic_replications": 2,
+    },
+    reveal: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4]},
+    partial: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "actions": 5, "reported": [0, 3]},
     opens: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "open_rates": [0.0, 0.5]},
-}
+}  # fmt: skip
+NAMES_OF = {module: module.EXPERIMENT.name for module in SMALL}
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Three experiments made small; and as many threads afterwards as before."""
+    """Experiments made small; and as many threads afterwards as before."""
     for module, config in SMALL.items():
         small = {**config}
         monkeypatch.setattr(module, "EXPERIMENT", replace(module.EXPERIMENT, config=lambda _, small=small: small))
@@ -68,20 +78,20 @@ def test_errors_of_the_second_process_surface(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After Ctrl-C, finished experiments and pieces are kept; the rest is run, with the same result."""
+    """After Ctrl-C, finished experiments and tasks are kept; the rest is run, with the same result."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
     numba.set_num_threads(2)
     names = ["table", "decomposition"]
     whole = runner.reproduce(names, out=tmp_path / "whole").parent
     begun: list[str] = []
 
-    def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
-        begun.append(piece)
+    def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
+        begun.append(task)
         if begun == ["T20", "T40"]:
             raise KeyboardInterrupt
-        return decomposition.run_piece(config, piece, seed)
+        return decomposition.run_task(config, task, seed)
 
-    monkeypatch.setattr(decomposition, "EXPERIMENT", replace(decomposition.EXPERIMENT, run_piece=run_piece))
+    monkeypatch.setattr(decomposition, "EXPERIMENT", replace(decomposition.EXPERIMENT, run_task=run_task))
     out = tmp_path / "broken"
     with pytest.raises(KeyboardInterrupt):
         runner.reproduce(names, out=out)
@@ -93,8 +103,8 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (out / ".parts").exists()
 
 
-def test_short_pieces_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece that is quicker run again than written leaves no file behind."""
+def test_short_tasks_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is quicker run again than written leaves no file behind."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 1e9)
     monkeypatch.setattr(runner, "_found", lambda *_: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception):
@@ -102,26 +112,68 @@ def test_short_pieces_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.rglob("*.nc"))
 
 
-def test_pieces_share_axes_that_are_alike(tmp_path: Path) -> None:
-    """In NAME.nc an axis has its own name where all pieces agree on it, else each piece's."""
+def test_tasks_share_axes_that_are_alike(tmp_path: Path) -> None:
+    """In NAME.nc an axis has its own name where all tasks agree on it, else each task's."""
     runner.reproduce(["opens"], out=tmp_path)
     data = op.load(tmp_path / "opens.nc")
     assert dict(data.sizes) == {"policy": 3, "world": 2, "replicate": 2}
     assert list(data["policy"].values) == ["naive", "PD1", "PD2"]
-    pieces = {"a": xr.Dataset({"x": ("t", [1, 2])}), "b": xr.Dataset({"x": ("t", [1, 2, 3])})}
-    combined = runner._combine(opens.EXPERIMENT, {"seed": 1}, pieces)
+    parts = {"a": xr.Dataset({"x": ("t", [1, 2])}), "b": xr.Dataset({"x": ("t", [1, 2, 3])})}
+    combined = runner._combine(opens.EXPERIMENT, {"seed": 1}, parts)
     assert dict(combined.sizes) == {"a.t": 2, "b.t": 3}
 
 
 @pytest.mark.parametrize("module", SMALL)
-def test_a_piece_read_back_is_the_piece_that_was_run(
+def test_results_read_back_are_those_that_were_run(
     module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in how it lies in memory, on which depends how sums are rounded."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
     config = {**SMALL[module], "seed": 1}
-    for piece in module.EXPERIMENT.pieces(config):
-        run, read = (runner._piece(module.EXPERIMENT, config, piece, tmp_path, force=False) for _ in range(2))
+    for task in module.EXPERIMENT.tasks(config):
+        run, read = (runner._results(module.EXPERIMENT, config, task, tmp_path, force=False) for _ in range(2))
         xr.testing.assert_equal(run, read)
         for data in (run, read):
             assert all(values.values.flags["C_CONTIGUOUS"] for values in data.data_vars.values())
+
+
+def test_results_of_another_shape_are_run_again(tmp_path: Path) -> None:
+    """A result file that an earlier version left does not count as finished."""
+    runner.reproduce(["table"], out=tmp_path)
+    path = tmp_path / "table.json"
+    result = json.loads(path.read_text())
+    del result["claims"][0]["verdict"]
+    path.write_text(json.dumps(result))
+    runner.reproduce(["table"], out=tmp_path)
+    assert "verdict" in json.loads(path.read_text())["claims"][0]
+
+
+def test_a_plain_run_comes_from_one_go(tmp_path: Path) -> None:
+    """Experiments that ran together, or one by one with the same settings, are one origin on the page."""
+    runner.reproduce(["table"], out=tmp_path)
+    page = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path).read_text(encoding="utf-8")
+    assert page.count('class="origin"') == 1
+    assert "not all run in one go" not in page
+    assert "opportune reproduce table opens decomposition --seed 1" in page
+    seeded = runner.reproduce(["opens"], out=tmp_path, seed=2).read_text(encoding="utf-8")
+    assert "not all run in one go" in seeded
+
+
+def test_texts_are_for_readers(tmp_path: Path) -> None:
+    """No backtick stands on the page, and every panel of a figure has a title."""
+    page = runner.reproduce(list(NAMES_OF.values()), out=tmp_path).read_text(encoding="utf-8")
+    assert "`" not in re.sub(r'src="data:[^"]*"', "", page)
+    for module, name in NAMES_OF.items():
+        experiment = module.EXPERIMENT
+        config = {**experiment.config(True), "seed": 1}
+        parts = {task: experiment.run_task(config, task, 1) for task in experiment.tasks(config)}
+        for picture in experiment.findings(config, parts).pictures:
+            assert all(axes.get_title() for axes in picture.figure.axes), (name, picture.name)
+            assert not any("`" in text.get_text() for text in picture.figure.findobj(Text)), (name, picture.name)
+
+
+def test_the_documentation_keeps_the_order() -> None:
+    """Experiments are described in the order in which they run and in which the report shows them."""
+    text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    named = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
+    assert [name for name in named if name in NAMES] == list(NAMES)

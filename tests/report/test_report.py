@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from opportune.errors import DataError
+from opportune.experiments import NAMES
 from opportune.report import page as report
 from opportune.report.page import write_report
 
@@ -47,9 +48,9 @@ def result(name: str, **changes: Any) -> dict[str, Any]:
         "config": {"seed": 1, "quick": False, "budgets": [10, 20], "noise_sd": 0.1},
         "numbers": {"regret": {"PD1": 84.1, "naive": math.nan}},
         "claims": [
-            {"claim": f"{name} claim one", "held": True, "evidence": f"{name} evidence one"},
-            {"claim": f"{name} claim two", "held": False, "evidence": f"{name} evidence two"},
-            {"claim": f"{name} claim three", "held": None, "evidence": f"{name} evidence three"},
+            {"statement": f"{name} claim one", "verdict": "held", "evidence": f"{name} evidence one"},
+            {"statement": f"{name} claim two", "verdict": "not held", "evidence": f"{name} evidence two"},
+            {"statement": f"{name} claim three", "verdict": "not decided", "evidence": f"{name} evidence three"},
         ],
         "figures": [
             {
@@ -65,7 +66,7 @@ def result(name: str, **changes: Any) -> dict[str, Any]:
         "finished": "2026-11-15T03:00:00+00:00",
         "versions": {"opportune": "0.1.0", "numpy": "2.3.4"},
         "machine": "2 cores, x86_64",
-        "command": "opportune reproduce all --seed 1",
+        "command": f"opportune reproduce {name} --seed 1",
     } | changes
 
 
@@ -101,7 +102,7 @@ def test_page_holds_everything_an_experiment_says(tmp_path: Path) -> None:
     parts = [content["title"], content["about"], content["command"], content["machine"]]
     parts += [figure["caption"] for figure in content["figures"]]
     parts += [table["caption"] for table in content["tables"]]
-    parts += [claim[key] for claim in content["claims"] for key in ("claim", "evidence")]
+    parts += [claim[key] for claim in content["claims"] for key in ("statement", "evidence")]
     parts += ["opportune 0.1.0", "numpy 2.3.4", "Seed 1", "15 November 2026, 03:00 UTC", "noise sd 0.1"]
     assert [part for part in parts if part not in words] == []
 
@@ -128,13 +129,13 @@ def test_claims_that_failed_are_listed_at_the_top(tmp_path: Path) -> None:
     put(tmp_path, "regret")
     page = page_of(tmp_path)
     assert page.index("What did not hold") < page.index("regret claim two") < page.index('id="regret"')
-    put(tmp_path, "regret", claims=[{"claim": "All well", "held": True, "evidence": ""}])
+    put(tmp_path, "regret", claims=[{"statement": "All well", "verdict": "held", "evidence": ""}])
     assert "What did not hold" not in page_of(tmp_path)
 
 
 def test_experiments_come_in_the_readers_order(tmp_path: Path) -> None:
     """The paper's experiments in their order, then the others by name."""
-    expected = [*report.ORDER, "another", "zebra"]
+    expected = [*NAMES, "another", "zebra"]
     for name in sorted(expected, reverse=True):
         put(tmp_path, name)
     page = page_of(tmp_path)
@@ -206,12 +207,13 @@ def test_quick_runs_say_so(tmp_path: Path) -> None:
 
 
 def test_results_of_different_runs_are_kept_apart(tmp_path: Path) -> None:
-    """Each combination of command, seed, versions and machine gets its own recipe."""
+    """Each combination of seed, size, versions and machine gets its own recipe; one command does for each."""
     put(tmp_path, "regret")
     put(tmp_path, "table")
     page = page_of(tmp_path)
     assert page.count('class="origin"') == 1
     assert "not all run in one go" not in page
+    assert "opportune reproduce table regret --seed 1 Experiments" in words_of(page)
     command = "opportune reproduce opens --seed 2"
     put(tmp_path, "opens", command=command, config={"seed": 2}, finished="2026-11-16T23:30:00-02:00")
     page = page_of(tmp_path)
@@ -320,8 +322,8 @@ def test_broken_json_names_the_file(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
-        ({"claims": [{"claim": "x", "held": "yes", "evidence": ""}]}, r"claims\.0\.held"),
-        ({"claims": [{"claim": "x", "evidence": ""}]}, r"claims\.0\.held"),
+        ({"claims": [{"statement": "x", "verdict": "yes", "evidence": ""}]}, r"claims\.0\.verdict"),
+        ({"claims": [{"statement": "x", "evidence": ""}]}, r"claims\.0\.verdict"),
         ({"title": ""}, "title"),
         ({"seconds": math.nan}, "seconds"),
         ({"seconds": -1.0}, "seconds"),
@@ -427,3 +429,22 @@ def test_text_stands_out_in_light_dark_and_print(tmp_path: Path) -> None:
             for ground in ("paper", "card"):
                 low, high = sorted((luminance(scheme[text]), luminance(scheme[ground])))
                 assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground, scheme)
+
+
+def test_verdicts_differ_without_colour(tmp_path: Path) -> None:
+    """Each verdict has a sign of its own shape and its own words: print and colour-blind readers see it too."""
+    put(tmp_path, "regret")
+    page = page_of(tmp_path)
+    claims = re.findall(r'<li class="([a-z-]+)">\s*<span class="mark">(<svg.*?</svg>) ([A-Z][a-z ]+)<', page, re.DOTALL)
+    assert [(kind, words) for kind, _, words in claims] == [
+        ("held", "Held"), ("not-held", "Not held"), ("undecided", "Not decided"),
+    ]  # fmt: skip
+    assert len({sign for _, sign, _ in claims}) == 3
+    assert ".claims > li.undecided { border-left-style: dashed; }" in page
+
+
+def test_all_experiments_are_run_by_one_word(tmp_path: Path) -> None:
+    """The command to run all experiments again says so; a quick run's says that too."""
+    for name in NAMES:
+        put(tmp_path, name, config={"seed": 3, "quick": True})
+    assert "opportune reproduce all --seed 3 --quick Experiments" in words_of(page_of(tmp_path))

@@ -48,21 +48,21 @@ def page(request: pytest.FixtureRequest, chromium: Browser, report: Path) -> Ite
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_loads_alone_and_without_complaint(chromium: Browser, report: Path, scheme: str) -> None:
+def test_page_loads_alone_and_without_errors(chromium: Browser, report: Path, scheme: str) -> None:
     """Nothing but the file itself is asked for, and the console stays empty."""
     asked: list[str] = []
-    complaints: list[str] = []
+    errors: list[str] = []
     with chromium.new_context() as context:
         page = context.new_page()
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(report.as_uri(), wait_until="networkidle")
         assert page.title() == "Opportune: experiment report"
         assert page.evaluate("document.compatMode") == "CSS1Compat"
     assert [at for at in asked if not at.startswith("data:")] == [report.as_uri()]
-    assert complaints == []
+    assert errors == []
 
 
 @pytest.mark.browser

@@ -1,6 +1,6 @@
 """What the best revealer could have done: the clairvoyant, the auxiliary problem and the competitive ratio.
 
-Gaps are `u*_{s_t} - v*`, time is the last axis, and the leading axes hold one sequence each. A budget may be
+Gaps are `u*_{s_t} - v*`, time is the last axis, and the leading axes count sequences. A budget may be
 one number or an array, one number for each sequence. The equations stand in SPEC section 6 and in Section 3
 and Appendices C and D of the paper.
 """

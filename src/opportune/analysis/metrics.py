@@ -1,6 +1,6 @@
-"""What results mean: regret, realised regret, its decomposition, spending, intervals. Dataset in, labelled out."""
+"""What results mean: regret, realised regret, its decomposition, spending. Dataset in, labelled out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from opportune.errors import InputError
 from opportune.policy import Policy
 
 RUN_AXES = ("policy", "world", "replicate")
-Z95 = 1.959963984540054
 
 
 def regret(data: xr.Dataset) -> xr.DataArray:
@@ -92,25 +91,6 @@ def spend(data: xr.Dataset) -> xr.DataArray:
     """Expected reveals spent so far, at every step."""
     _needs_trace(data, "spending over time")
     return data["probability"].cumsum("step").assign_coords(step=data["step"]).rename("spend")
-
-
-def mean_interval(values: xr.DataArray, over: Sequence[str] = ("world", "replicate")) -> xr.Dataset:
-    """Mean over runs with a 95% interval.
-
-    Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
-    with one world, from the spread of its replicates.
-    """
-    dims = [d for d in over if d in values.dims]
-    if not dims:
-        raise InputError(f"nothing to average over: {list(over)} are not among the axes {list(values.dims)}")
-    outer = next((d for d in dims if values.sizes[d] > 1), dims[0])
-    units = values.mean([d for d in dims if d != outer])
-    mean = units.mean(outer)
-    if units.sizes[outer] > 1:
-        half = Z95 * units.std(outer, ddof=1) / np.sqrt(units.sizes[outer])
-    else:
-        half = xr.zeros_like(mean) * np.nan
-    return xr.Dataset({"mean": mean, "low": mean - half, "high": mean + half})
 
 
 def _shared(policy: dict[str, Any]) -> bool:

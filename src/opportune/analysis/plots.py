@@ -10,13 +10,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from opportune.analysis.metrics import mean_interval, regret, spend
+from opportune.analysis.intervals import RUNS, mean_interval
+from opportune.analysis.metrics import regret, spend
+from opportune.analysis.styles import POLICIES, Style, assign
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart; line styles help in black and white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)), (0, (8, 2)))
-# The paper's policies look the same in every figure.
-FIXED = {"PD2": 0, "PD1": 1, "naive": 2}
 DPI = 150
 
 RC: dict[Any, Any] = {
@@ -35,27 +32,24 @@ RC: dict[Any, Any] = {
 def new_figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with its panels, in the package's look, without a window or global state."""
+    """A figure with its panels, in the package's style, without a window or global state."""
     with mpl.rc_context(RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         panels = np.atleast_1d(figure.subplots(rows, columns)).ravel().tolist()
     return figure, panels
 
 
-def style(label: str, index: int) -> dict[str, Any]:
-    """Colour and line style of a policy: by name for the paper's three, else by place."""
-    place = next((i for name, i in FIXED.items() if label == name or label.startswith(name + " ")), index)
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": STYLES[place % len(STYLES)]}
+def draw_curve(axes: Axes, curve: xr.Dataset, label: str, style: Style) -> None:
+    """A mean against the step, with a band for its 95% interval: `curve` is one of `mean_interval`."""
+    axes.plot(curve["step"], curve["mean"], label=label, linewidth=1.8, **style._asdict())
+    axes.fill_between(curve["step"], curve["low"], curve["high"], color=style.color, alpha=0.18, linewidth=0)
 
 
-def draw_bands(axes: Axes, values: xr.DataArray, *, over: Sequence[str] = ("world", "replicate")) -> None:
-    """One line a policy against the step, with a band for the 95% interval of the mean."""
-    summary = mean_interval(values, over)
-    for i, label in enumerate(summary["policy"].values):
-        one = summary.sel(policy=label)
-        look = style(str(label), i + len(FIXED) if _others(summary) else i)
-        axes.plot(one["step"], one["mean"], label=str(label), linewidth=1.8, **look)
-        axes.fill_between(one["step"], one["low"], one["high"], color=look["color"], alpha=0.18, linewidth=0)
+def draw_curves(axes: Axes, values: xr.DataArray, *, over: Sequence[str] = RUNS) -> None:
+    """One line per policy against the step, with a band for the 95% interval of the mean."""
+    curves = mean_interval(values, over)
+    for label, style in assign(map(str, curves["policy"].values)).items():
+        draw_curve(axes, curves.sel(policy=label), label, style)
     axes.set_xlabel("step")
 
 
@@ -71,8 +65,8 @@ def legend_outside(axes: Axes) -> None:
 def plot_regret(data: xr.Dataset) -> Figure:
     """Cumulative regret of each policy over time, mean with 95% band."""
     figure, (axes,) = new_figure()
-    draw_bands(axes, regret(data))
-    axes.set_ylabel("cumulative regret")
+    draw_curves(axes, regret(data))
+    axes.set(title="Regret so far", ylabel="cumulative regret")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     legend_outside(axes)
     return figure
@@ -83,11 +77,11 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     figure, (left, right) = new_figure(1, 2, width=9.6)
     window = max(1, data.sizes["step"] // 30)
     smooth = data["probability"].rolling(step=window, center=True, min_periods=1).mean()
-    draw_bands(left, smooth)
-    left.set_ylabel(f"probability of a reveal (mean of {window} steps)")
+    draw_curves(left, smooth)
+    left.set(title="When reveals happen", ylabel=f"probability of a reveal (mean of {window} steps)")
     legend_outside(left)
-    draw_bands(right, spend(data))
-    right.set_ylabel("reveals spent (expected)")
+    draw_curves(right, spend(data))
+    right.set(title="What they cost", ylabel="reveals spent (expected)")
     for budget in sorted({float(b) for b in data["budget"].values if np.isfinite(b)}):
         right.axhline(budget, color="0.4", linewidth=1, linestyle=":")
         right.annotate(f"budget {budget:g}", (1.0, budget), xycoords=("axes fraction", "data"), ha="right", va="bottom")
@@ -95,10 +89,10 @@ def plot_reveals(data: xr.Dataset) -> Figure:
 
 
 def plot_scatter(axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> None:
-    """One dot an instance with the diagonal; dots below it favour the policy on the vertical axis."""
+    """One dot per instance with the diagonal; dots below it favour the policy on the vertical axis."""
     top = float(max(x.max(), y.max())) * 1.05
     axes.plot([0, top], [0, top], color="0.5", linewidth=1)
-    axes.scatter(x, y, s=18, color=COLOURS[0], alpha=0.75, linewidths=0)
+    axes.scatter(x, y, s=18, color=POLICIES["PD2"].color, alpha=0.75, linewidths=0)
     axes.set(
         xlim=(0, top),
         ylim=(0, top),
@@ -126,9 +120,3 @@ def _lay_out(figure: Figure) -> None:
     if engine is not None:
         engine.execute(figure)
         figure.set_layout_engine(None)
-
-
-def _others(summary: xr.Dataset) -> bool:
-    """Whether policies beside the paper's three are shown, whose looks must not clash with theirs."""
-    labels = [str(p) for p in summary["policy"].values]
-    return not all(any(p == n or p.startswith(n + " ") for n in FIXED) for p in labels)

@@ -41,7 +41,7 @@ DESCRIPTIONS = {
     "context_count": "how often each context arrived",
     "true_gap": "true gap of each context",
     "true_best": "true value of the best action in each context",
-    "true_blind": "true value of the best blind action in each context's public cell",
+    "true_blind": "true value of the best blind action in each context's public stratum",
 }
 
 

@@ -1,1 +1,19 @@
-"""The paper's experiments: one file each, its grid as data, its claims as checks."""
+"""The paper's experiments: one file or folder each, its grid as data, its claims as checks."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opportune.experiments.base import Experiment
+
+NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+"""All of them, in the order a reader meets them: on the command line, in the report and in the documentation."""
+
+
+def find(name: str) -> "Experiment":
+    """The experiment of that name."""
+    from opportune import checks  # noqa: PLC0415  (the command's help does without it)
+
+    checks.choice("experiment", name, NAMES)
+    experiment: Experiment = import_module(f"opportune.experiments.{name.replace('-', '_')}").EXPERIMENT
+    return experiment

@@ -1,6 +1,6 @@
-"""What an experiment is: pieces of work that can be resumed one by one, and what is read off their results.
+"""What an experiment is: tasks that can be resumed one by one, and what is read off their results.
 
-An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data; its pieces are
+An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data; its tasks are
 independent of each other, named, and each gives a Dataset; everything that people see is computed from those.
 """
 
@@ -11,16 +11,10 @@ from typing import Any
 import xarray as xr
 from matplotlib.figure import Figure
 
+from opportune.experiments.claims import Claim
+from opportune.experiments.record import Table
+
 Config = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A sentence of the paper turned into a check. `held` is None where the runs do not decide it."""
-
-    claim: str
-    held: bool | None
-    evidence: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +25,6 @@ class Picture:
     figure: Figure
     caption: str
     alt: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table for people."""
-
-    caption: str
-    columns: list[str]
-    rows: list[list[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +46,9 @@ class Experiment:
         title: a heading.
         about: one to three sentences for the report.
         config: the configuration, given quick or not: plain JSON values.
-        pieces: the names of the pieces of work of a configuration, in order.
-        run_piece: (config, piece, seed) -> the piece's results, as small as the findings allow.
-        findings: (config, {piece: results}) -> what was found.
+        tasks: the names of the tasks of a configuration, in order.
+        run_task: (config, task, seed) -> the task's results, as small as the findings allow.
+        findings: (config, {task: results}) -> what was found.
 
     """
 
@@ -71,6 +56,6 @@ class Experiment:
     title: str
     about: str
     config: Callable[[bool], Config]
-    pieces: Callable[[Config], list[str]]
-    run_piece: Callable[[Config, str, int], xr.Dataset]
+    tasks: Callable[[Config], list[str]]
+    run_task: Callable[[Config, str, int], xr.Dataset]
     findings: Callable[[Config, Mapping[str, xr.Dataset]], Findings]

@@ -10,8 +10,11 @@ from opportune.analysis import bounds
 from opportune.analysis.clairvoyant import minimum_gap
 from opportune.analysis.metrics import clairvoyant_value
 from opportune.analysis.metrics import decomposition as decompose
-from opportune.analysis.plots import COLOURS, STYLES, legend_outside, new_figure
-from opportune.experiments.base import Claim, Config, Experiment, Findings, Picture, Table
+from opportune.analysis.plots import legend_outside, new_figure
+from opportune.analysis.styles import assign
+from opportune.experiments.base import Config, Experiment, Findings, Picture
+from opportune.experiments.claims import Claim, claim, measure, without_exception
+from opportune.experiments.record import Table
 from opportune.experiments.studies import study_worlds
 from opportune.policy import pd2_ucb
 from opportune.simulation.run import simulate
@@ -27,14 +30,14 @@ def config(quick: bool) -> Config:
     }  # fmt: skip
 
 
-def pieces(config: Config) -> list[str]:
-    """One piece a horizon."""
+def tasks(config: Config) -> list[str]:
+    """One task per horizon."""
     return [f"T{t}" for t in config["horizons"]]
 
 
-def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
+def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """Losses of PD2 and the bounds at one horizon, for every instance."""
-    horizon = int(piece[1:])
+    horizon = int(task[1:])
     budget = float(config["budgets"][config["horizons"].index(horizon)])
     worlds = study_worlds(config["instances"], seed)
     data = simulate(
@@ -65,7 +68,7 @@ def run_piece(config: Config, piece: str, seed: int) -> xr.Dataset:
 
 
 def _blind(data: xr.Dataset) -> xr.DataArray:
-    """v* of every step; one public cell, so the same for every context."""
+    """v* of every step; one public stratum, so the same for every context."""
     return data["true_blind"].isel(k=0, drop=True)
 
 
@@ -88,53 +91,61 @@ def _learning_bound(world: LinearWorld, horizon: int, budget: float, tolerance_s
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     """Losses and bounds over the horizon."""
     names = ("information_reveal_loss", "bandit_learning_loss", "regret", "learning_bound", "regret_bound")
-    numbers = {piece: {n: float(d[n].mean()) for n in names} for piece, d in parts.items()}
+    numbers = {task: {n: float(d[n].mean()) for n in names} for task, d in parts.items()}
     return Findings(
         numbers=numbers,
-        claims=_claims(config, parts, numbers),
+        claims=_claims(config, parts),
         pictures=[_picture(config, numbers)],
         tables=[_table(config, numbers)],
     )
 
 
-def _claims(config: Config, parts: Mapping[str, xr.Dataset], numbers: Mapping[str, dict[str, float]]) -> list[Claim]:
+def _claims(config: Config, parts: Mapping[str, xr.Dataset]) -> list[Claim]:
     horizons, budgets = config["horizons"], config["budgets"]
-    error = max(
-        float(abs(d["information_reveal_loss"] + d["bandit_learning_loss"] - d["regret"]).max()) for d in parts.values()
-    )
-    room = {p: float((d["bandit_learning_loss"] / d["learning_bound"]).max()) for p, d in parts.items()}
-    above = {p: float((d["regret"] / d["regret_bound"]).max()) for p, d in parts.items()}
-    rate = [n["bandit_learning_loss"] / t for n, t in zip(numbers.values(), horizons, strict=True)]
-    per = [n["information_reveal_loss"] / b for n, b in zip(numbers.values(), budgets, strict=True)]
+    errors = [abs(d["information_reveal_loss"] + d["bandit_learning_loss"] - d["regret"]) for d in parts.values()]
+    rate = {t: parts[f"T{t}"]["bandit_learning_loss"].values / t for t in horizons}
+    per_reveal = {
+        f"T = {t}, B = {b}": parts[f"T{t}"]["information_reveal_loss"].values / b
+        for t, b in zip(horizons, budgets, strict=True)
+    }
+    least, *_, most = sorted(per_reveal, key=lambda label: float(per_reveal[label].mean()))
     return [
-        Claim(
-            claim="Information reveal loss and bandit learning loss add up to the regret.",
-            held=error < 1e-6,
-            evidence=f"largest difference {error:.1e}",
+        without_exception(
+            "Information reveal loss and bandit learning loss add up to the regret.",
+            sum(int((error >= 1e-6).sum()) for error in errors),
+            f"Largest difference {max(float(error.max()) for error in errors):.1e}.",
         ),
-        Claim(
-            claim="The bandit learning loss stays below Proposition 2's bound on every instance.",
-            held=all(r <= 1.0 for r in room.values()),
-            evidence="largest share of the bound: " + "; ".join(f"{p}: {100 * r:.1f}%" for p, r in room.items()),
+        _bound_claim(
+            "The bandit learning loss stays below Proposition 2's bound on every instance.",
+            {task: d["bandit_learning_loss"] / d["learning_bound"] for task, d in parts.items()},
         ),
-        Claim(
-            claim="The regret stays below Theorem 1's bound on every instance.",
-            held=all(r <= 1.0 for r in above.values()),
-            evidence="largest share of the bound: " + "; ".join(f"{p}: {100 * r:.1f}%" for p, r in above.items()),
+        _bound_claim(
+            "The regret stays below Theorem 1's bound on every instance.",
+            {task: d["regret"] / d["regret_bound"] for task, d in parts.items()},
         ),
-        Claim(
-            claim="The bandit learning loss is sublinear: its mean per step falls as the horizon grows.",
-            held=all(a > b for a, b in pairwise(rate)),
-            evidence="per step: " + ", ".join(f"T={t}: {r:.3f}" for t, r in zip(horizons, rate, strict=True)),
+        claim(
+            "The bandit learning loss is sublinear: its mean per step falls as the horizon grows.",
+            "Fall of the loss per step",
+            [measure(f"from T = {a} to {b}", rate[a] - rate[b], above=0.0) for a, b in pairwise(horizons)],
+            digits=3,
+            note="Means: " + ", ".join(f"T = {t}: {r.mean():.3f}" for t, r in rate.items()) + ".",
         ),
-        Claim(
-            claim="The information reveal loss is of the order of the budget, not of the horizon.",
-            held=max(per) <= 2.0 * min(per),
-            evidence="per reveal: "
-            + ", ".join(f"T={t}, B={b}: {v:.2f}" for t, b, v in zip(horizons, budgets, per, strict=True))
-            + " (held if the largest is at most twice the least)",
+        claim(
+            "The information reveal loss is of the order of the budget, not of the horizon: per reveal, the largest "
+            "is at most twice the least.",
+            "Twice the least less the largest",
+            [measure(f"{least} and {most}", 2.0 * per_reveal[least] - per_reveal[most], above=0.0)],
+            digits=2,
+            note="Means per reveal: " + "; ".join(f"{label}: {v.mean():.2f}" for label, v in per_reveal.items()) + ".",
         ),
     ]
+
+
+def _bound_claim(statement: str, shares: Mapping[str, xr.DataArray]) -> Claim:
+    """A bound holds for every instance or not at all; `shares` is what it leaves no room for, by horizon."""
+    shown = "; ".join(f"T = {task[1:]}: {100 * float(share.max()):.1f}%" for task, share in shares.items())
+    above = sum(int((share > 1.0).sum()) for share in shares.values())
+    return without_exception(statement, above, f"Largest share of the bound: {shown}.")
 
 
 def _table(config: Config, numbers: Mapping[str, dict[str, float]]) -> Table:
@@ -156,21 +167,13 @@ def _table(config: Config, numbers: Mapping[str, dict[str, float]]) -> Table:
 def _picture(config: Config, numbers: Mapping[str, dict[str, float]]) -> Picture:
     figure, (axes,) = new_figure(height=4.2)
     series = {
-        "regret_bound": ("Theorem 1's bound", 6),
-        "learning_bound": ("Proposition 2's bound", 7), "regret": ("regret", 0),
-        "bandit_learning_loss": ("bandit learning loss", 1), "information_reveal_loss": ("information reveal loss", 2),
+        "Theorem 1's bound": "regret_bound", "Proposition 2's bound": "learning_bound", "regret": "regret",
+        "bandit learning loss": "bandit_learning_loss", "information reveal loss": "information_reveal_loss",
     }  # fmt: skip
-    for name, (label, look) in series.items():
-        values = [n[name] for n in numbers.values()]
-        axes.plot(
-            config["horizons"],
-            values,
-            color=COLOURS[look],
-            linestyle=STYLES[look],
-            marker="o",
-            markersize=4,
-            label=label,
-        )
+    for label, style in assign(series).items():
+        values = [n[series[label]] for n in numbers.values()]
+        axes.plot(config["horizons"], values, marker="o", markersize=4, label=label, **style._asdict())
+    axes.set_title("PD2's losses and their bounds")
     axes.set(xscale="log", yscale="log", xlabel="horizon T", ylabel="loss at the end (log scale)")
     axes.set_xticks(config["horizons"], [str(t) for t in config["horizons"]])
     axes.minorticks_off()
@@ -190,7 +193,7 @@ EXPERIMENT = Experiment(
     about="Regret is the price of not knowing the future arrivals (information reveal loss) plus the price of not "
     "knowing the rewards (bandit learning loss). The paper bounds both; here they are measured beside their bounds.",
     config=config,
-    pieces=pieces,
-    run_piece=run_piece,
+    tasks=tasks,
+    run_task=run_task,
     findings=findings,
 )

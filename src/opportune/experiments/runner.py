@@ -1,7 +1,6 @@
-"""Running experiments: pieces in order, finished ones kept, then findings, files and the report."""
+"""Running experiments: tasks in order, finished ones kept, then findings, files and the report."""
 
 import hashlib
-import importlib
 import json
 import os
 import platform
@@ -22,22 +21,15 @@ from opportune import checks
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT, load, save
 from opportune.errors import DataError
+from opportune.experiments import NAMES, find
 from opportune.experiments.base import Experiment
-from opportune.experiments.scribe import Found, Scribe, score
+from opportune.experiments.record import FigureFiles, Record, command
+from opportune.experiments.writer import Found, Writer, score
 from opportune.progress import bar
 from opportune.report.page import write_report
 
-NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
 PARTS = ".parts"
 WORTH_KEEPING = 0.5  # seconds
-
-
-def find(name: str) -> Experiment:
-    """The experiment of that name."""
-    checks.choice("experiment", name, NAMES)
-    module = importlib.import_module(f"opportune.experiments.{name.replace('-', '_')}")
-    experiment: Experiment = module.EXPERIMENT
-    return experiment
 
 
 def reproduce(
@@ -53,7 +45,7 @@ def reproduce(
     """Run experiments (or "all"), write their files and the report; returns the report's path.
 
     A finished experiment with the same configuration is not run again unless `force`; an interrupted one goes on
-    with its first unfinished piece.
+    with its first unfinished task.
     """
     chosen = [find(name) for name in (NAMES if "all" in names else names)]
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
@@ -73,46 +65,46 @@ def reproduce(
 
 
 def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bool, console: Console) -> None:
-    total = sum(len(e.pieces(config)) for e, config in plan)
+    total = sum(len(e.tasks(config)) for e, config in plan)
     with bar(console) as progress:
-        task = progress.add_task("reproducing", total=total)
+        whole = progress.add_task("reproducing", total=total)
         todo = []
         for experiment, config in plan:
             done = None if force else _finished(experiment, config, out)
             if done is None:
                 todo.append((experiment, config))
             else:
-                progress.advance(task, len(experiment.pieces(config)))
+                progress.advance(whole, len(experiment.tasks(config)))
                 progress.console.print(f"{experiment.name}: finished before, kept ({score(done)})")
-        with Scribe(progress.console, aside=len(todo) > 1 and numba.get_num_threads() > 1) as scribe:
+        with Writer(progress.console, aside=len(todo) > 1 and numba.get_num_threads() > 1) as writer:
             for experiment, config in todo:
                 began = time.perf_counter()
                 parts = {}
-                for piece in experiment.pieces(config):
-                    progress.update(task, description=f"{experiment.name}: {piece}")
-                    parts[piece] = _piece(experiment, config, piece, out, force)
-                    progress.advance(task)
-                    scribe.look()
+                for task in experiment.tasks(config):
+                    progress.update(whole, description=f"{experiment.name}: {task}")
+                    parts[task] = _results(experiment, config, task, out, force)
+                    progress.advance(whole)
+                    writer.poll()
                 seconds = time.perf_counter() - began
-                scribe.write(_found(experiment, config, parts, out, seconds))
-            progress.update(task, description="writing")
-    with suppress(OSError):  # unless pieces of another configuration are in it
+                writer.write(_found(experiment, config, parts, out, seconds))
+            progress.update(whole, description="writing")
+    with suppress(OSError):  # unless tasks of another configuration are in it
         (out / PARTS).rmdir()
 
 
-def _piece(experiment: Experiment, config: dict[str, Any], piece: str, out: Path, force: bool) -> xr.Dataset:
-    """A piece's results: from disk if an interrupted run with this configuration left them, else run now.
+def _results(experiment: Experiment, config: dict[str, Any], task: str, out: Path, force: bool) -> xr.Dataset:
+    """A task's results: from disk if an interrupted run with this configuration left them, else run now.
 
     What took less than `WORTH_KEEPING` is not left on disk: writing it would take about as long as running it again.
     """
-    path = _parts(experiment, config, out) / f"{piece}.nc"
+    path = _parts(experiment, config, out) / f"{task}.nc"
     if path.is_file() and not force:
         try:
             return load(path)
         except DataError:
             path.unlink()
     began = time.perf_counter()
-    data = _in_order(experiment.run_piece(config, piece, config["seed"]))
+    data = _in_order(experiment.run_task(config, task, config["seed"]))
     if time.perf_counter() - began >= WORTH_KEEPING:
         save(data.assign_attrs(opportune_version=__version__, opportune_format=FORMAT), path)
     return data
@@ -124,24 +116,21 @@ def _in_order(data: xr.Dataset) -> xr.Dataset:
 
 
 def _parts(experiment: Experiment, config: dict[str, Any], out: Path) -> Path:
-    """The folder of an unfinished experiment's pieces; another configuration or version has another."""
+    """The folder of an unfinished experiment's tasks; another configuration or version has another."""
     text = json.dumps([experiment.name, config, __version__], sort_keys=True)
     return out / PARTS / f"{experiment.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> dict[str, Any] | None:
-    """The result file of a finished run with this configuration and version, if it and its files are there."""
+def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> Record | None:
+    """The record of a finished run with this configuration and version, if it and its files are there."""
     try:
-        result: dict[str, Any] = json.loads((out / f"{experiment.name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = Record.model_validate_json((out / f"{experiment.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there, or of another shape
         return None
-    same = (
-        result.get("config") == json.loads(json.dumps(config))
-        and result.get("versions", {}).get("opportune") == __version__
-    )
-    files = [f[kind] for f in result.get("figures", []) for kind in ("png", "svg")]
+    same = record.config == json.loads(json.dumps(config)) and record.versions.get("opportune") == __version__
+    files = [name for figure in record.figures for name in (figure.png, figure.svg)]
     complete = all((out / name).is_file() for name in [*files, f"{experiment.name}.nc"])
-    return result if same and complete else None
+    return record if same and complete else None
 
 
 def _found(
@@ -149,31 +138,30 @@ def _found(
 ) -> Found:
     """What an experiment found, ready to be written."""
     findings = experiment.findings(config, parts)
-    result = {
-        "experiment": experiment.name,
-        "title": experiment.title,
-        "about": experiment.about,
-        "config": config,
-        "numbers": findings.numbers,
-        "claims": [vars(claim) for claim in findings.claims],
-        "figures": [
-            {"name": p.name, "caption": p.caption, "alt": p.alt, "png": f"{p.name}.png", "svg": f"{p.name}.svg"}
+    record = Record(
+        experiment=experiment.name,
+        title=experiment.title,
+        about=experiment.about,
+        config=config,
+        numbers=findings.numbers,
+        claims=findings.claims,
+        figures=[
+            FigureFiles(name=p.name, caption=p.caption, alt=p.alt, png=f"{p.name}.png", svg=f"{p.name}.svg")
             for p in findings.pictures
         ],
-        "tables": [vars(table) for table in findings.tables],
-        "seconds": round(seconds, 2),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {
+        tables=findings.tables,
+        seconds=round(seconds, 2),
+        finished=datetime.now(UTC).replace(microsecond=0),
+        versions={
             "opportune": __version__,
             "python": platform.python_version(),
             **{name: version(name) for name in ("numpy", "numba", "scipy", "xarray")},
         },
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        "command": f"opportune reproduce {experiment.name} --seed {config['seed']}"
-        + (" --quick" if config["quick"] else ""),
-    }
+        machine=f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        command=command([experiment.name], seed=config["seed"], quick=config["quick"]),
+    )
     return Found(
-        result=result,
+        record=record,
         pictures=findings.pictures,
         data=_combine(experiment, config, parts),
         out=out,
@@ -182,14 +170,14 @@ def _found(
 
 
 def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
-    """All pieces in one file: each piece's variables under its name, as are axes that differ between pieces."""
+    """All tasks in one file: each task's variables under its name, as are axes that differ between tasks."""
     axes = {str(axis) for data in parts.values() for axis in data.dims}
     own = {axis for axis in axes if not _alike(axis, parts)}
     merged: dict[str, xr.DataArray] = {}
-    for piece, data in parts.items():
-        renamed = data.rename({axis: f"{piece}.{axis}" for axis in own if axis in data.dims})
+    for task, data in parts.items():
+        renamed = data.rename({axis: f"{task}.{axis}" for axis in own if axis in data.dims})
         for name, values in renamed.data_vars.items():
-            merged[f"{piece}.{name}"] = values.reset_coords(drop=True)
+            merged[f"{task}.{name}"] = values.reset_coords(drop=True)
     combined = xr.Dataset(merged)
     combined.attrs = {
         "opportune_version": __version__, "opportune_format": FORMAT, "seed": str(config["seed"]),
@@ -199,6 +187,6 @@ def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr
 
 
 def _alike(axis: str, parts: dict[str, xr.Dataset]) -> bool:
-    """Whether an axis is the same in every piece that has it."""
+    """Whether an axis is the same in every task that has it."""
     first, *others = (data.get_index(axis) for data in parts.values() if axis in data.dims)
     return all(first.equals(other) for other in others)

@@ -1,17 +1,20 @@
 """What several experiments share: running a study and keeping only what figures and claims need."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from opportune.analysis.metrics import Z95, realised_regret, regret, spend
-from opportune.analysis.plots import COLOURS, STYLES
-from opportune.experiments.base import Claim
+from opportune.analysis.intervals import Interval, interval
+from opportune.analysis.metrics import realised_regret, regret, spend
+from opportune.analysis.plots import legend_outside, new_figure
+from opportune.analysis.styles import POLICIES
+from opportune.experiments.claims import Claim, claim, measure
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.simulation.run import simulate
 from opportune.worlds import SimulatedWorld
@@ -19,7 +22,10 @@ from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
 TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
-LOOKS = {"naive": 2, "PD1": 1, "PD2": 0}  # places in plots.COLOURS and STYLES
+PAPER = ("naive", "PD1", "PD2")
+"""The paper's three policies."""
+
+DrawnPanels = tuple[Figure, list[Axes]]
 
 
 def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str = "plugin") -> list[Policy]:
@@ -34,7 +40,7 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
 
 @lru_cache(maxsize=4)
 def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
-    """The paper's synthetic instances, made once: all pieces of an experiment, and most experiments, share them."""
+    """The paper's synthetic instances, made once: all tasks of an experiment, and most experiments, share them."""
     return tuple(synthetic_worlds(instances, seed, known=known))
 
 
@@ -104,56 +110,65 @@ def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray
 
 def summary(data: xr.Dataset, name: str = "final_regret") -> dict[str, dict[str, float]]:
     """Mean over all runs and the half width of its 95% interval over instances, for each policy."""
-    means: NDArray[np.float64] = instance_means(data, name).transpose("policy", "world").values
-    half = Z95 * means.std(axis=1, ddof=1) / np.sqrt(means.shape[1])
-    return {
-        str(p): {"mean": float(means[i].mean()), "half_width": float(half[i])}
-        for i, p in enumerate(data["policy"].values)
-    }
+    means = instance_means(data, name)
+    return {str(p): interval(means.sel(policy=p).values)._asdict() for p in data["policy"].values}
+
+
+def advantage(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> NDArray[np.float64]:
+    """How much lower `better` is than `worse`, instance by instance."""
+    means = instance_means(data, name)
+    difference: NDArray[np.float64] = (means.sel(policy=worse) - means.sel(policy=better)).values
+    return difference
 
 
 def compare(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> dict[str, float]:
     """How much lower `better` is than `worse`: mean difference, its 95% half width, share of instances."""
-    means = instance_means(data, name)
-    difference: NDArray[np.float64] = (means.sel(policy=worse) - means.sel(policy=better)).values
-    half = Z95 * difference.std(ddof=1) / np.sqrt(difference.size)
-    return {
-        "difference": float(difference.mean()),
-        "half_width": float(half),
-        "share": float((difference > 0).mean()),
-    }
+    difference = advantage(data, better, worse, name)
+    mean, half_width = interval(difference)
+    return {"difference": mean, "half_width": half_width, "share": float((difference > 0).mean())}
 
 
-def ordering_claim(sentence: str, comparisons: dict[str, dict[str, float]]) -> Claim:
-    """Held if every comparison's mean difference is positive; the evidence has each with its interval."""
-    evidence = "; ".join(
-        f"{name}: lower by {c['difference']:.1f} ± {c['half_width']:.1f}" for name, c in comparisons.items()
-    )
-    return Claim(claim=sentence, held=all(c["difference"] > 0 for c in comparisons.values()), evidence=evidence)
+def lower_claim(
+    statement: str, parts: Mapping[str, xr.Dataset], better: str, worse: str, *, name: str = "final_regret",
+    note: str = "",
+) -> Claim:  # fmt: skip
+    """The claim that `better` is lower than `worse` in every part; parts are named as the evidence calls them."""
+    found = [measure(label, advantage(data, better, worse, name), above=0.0) for label, data in parts.items()]
+    return claim(statement, f"{better} lower than {worse} by", found, note=note)
 
 
-def share_claim(sentence: str, comparisons: dict[str, dict[str, float]], least: float) -> Claim:
-    """Held if at least this share of instances agrees in every comparison."""
-    evidence = "; ".join(f"{name}: {100 * c['share']:.0f}% of instances" for name, c in comparisons.items())
-    return Claim(
-        claim=sentence,
-        held=all(c["share"] >= least for c in comparisons.values()),
-        evidence=f"{evidence} (called almost all from {100 * least:.0f}%)",
-    )
+def share_claim(statement: str, parts: Mapping[str, xr.Dataset], better: str, worse: str, *, least: float) -> Claim:
+    """The claim that `better` is lower in more than this share of instances, in every part."""
+    found = [
+        measure(label, 100.0 * (advantage(data, better, worse) > 0), above=100.0 * least, within=(0.0, 100.0))
+        for label, data in parts.items()
+    ]
+    return claim(statement, f"Share of instances with {better} lower than {worse}", found, digits=0, unit="%")
 
 
-def draw_against(axes: Axes, x: Sequence[float], entries: dict[str, list[dict[str, float]]]) -> None:
-    """A line a policy of means against x, with a band for their 95% intervals."""
-    for policy, look in LOOKS.items():
-        mean = np.array([e["mean"] for e in entries[policy]])
-        half = np.array([e["half_width"] for e in entries[policy]])
-        axes.plot(x, mean, color=COLOURS[look], linestyle=STYLES[look], marker="o", markersize=4, label=policy)
-        axes.fill_between(x, mean - half, mean + half, color=COLOURS[look], alpha=0.18, linewidth=0)
+def by_budget(parts: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Tasks named B10, B20, ... as people write them."""
+    return {f"B = {task.removeprefix('B')}": data for task, data in parts.items()}
+
+
+def draw_against(x: Sequence[float], panels: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> DrawnPanels:
+    """A panel per title: means of each policy against x, with bands for their 95% intervals."""
+    figure, axes_of = new_figure(1, len(panels), width=9.6, height=4.0)
+    for axes, (title, entries) in zip(axes_of, panels.items(), strict=True):
+        for policy in PAPER:
+            style = POLICIES[policy]
+            mean = np.array([e["mean"] for e in entries[policy]])
+            half = np.array([e["half_width"] for e in entries[policy]])
+            axes.plot(x, mean, marker="o", markersize=4, label=policy, **style._asdict())
+            axes.fill_between(x, mean - half, mean + half, color=style.color, alpha=0.18, linewidth=0)
+        axes.set_title(title)
+    legend_outside(axes_of[0])
+    return figure, axes_of
 
 
 def plus_minus(entry: dict[str, float]) -> str:
     """A mean with its interval, for tables."""
-    return f"{entry['mean']:.1f} ± {entry['half_width']:.1f}"
+    return str(Interval(**entry))
 
 
 def plain(values: Any) -> list[float]:

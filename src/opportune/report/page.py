@@ -4,20 +4,21 @@ import base64
 import json
 import math
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 from xml.etree import ElementTree
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from opportune.errors import DataError
-
-ORDER = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
-"""The experiments of the paper, in the order a reader meets them; all others follow by name."""
+from opportune.experiments import NAMES
+from opportune.experiments.claims import Claim, Verdict
+from opportune.experiments.record import Cell, FigureFiles, Record, Table, command
 
 LARGEST_SVG = 2_000_000
 """Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
@@ -30,82 +31,9 @@ MONTHS = (
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTHING = "–"
 
-Cell = bool | int | float | str | None
-Text = Annotated[str, Field(min_length=1)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-class Claim(_Part):
-    """A sentence that the experiment could refute, and what came of it; None is 'not decided'."""
-
-    claim: Text
-    held: bool | None
-    evidence: str
-
-    @property
-    def mark(self) -> str:
-        """The verdict in words."""
-        return {True: "Held", False: "Not held", None: "Not decided"}[self.held]
-
-
-class Figure(_Part):
-    """A drawing in two formats, with what to see in it and what it shows to those who cannot see it."""
-
-    name: str
-    caption: str
-    alt: Text
-    png: Text
-    svg: Text
-
-
-class Table(_Part):
-    """A caption, the names of the columns, and rows as long as these."""
-
-    caption: str
-    columns: list[str]
-    rows: list[list[Cell]]
-
-    @model_validator(mode="after")
-    def _check_rows(self) -> Self:
-        for at, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(f"row {at} has {len(row)} cells; expected {len(self.columns)}")
-        return self
-
-    def is_numeric(self, column: int) -> bool:
-        """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
-        cells = [row[column] for row in self.rows if row[column] is not None]
-        return bool(cells) and all(_looks_numeric(cell) for cell in cells)
-
-
-class Result(_Part):
-    """What one experiment wrote, as its JSON file holds it."""
-
-    experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    title: Text
-    about: str
-    config: dict[str, Any]
-    numbers: dict[str, Any]
-    claims: list[Claim]
-    figures: list[Figure]
-    tables: list[Table]
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    finished: AwareDatetime
-    versions: dict[str, str]
-    machine: str
-    command: str
-
-    @property
-    def quick(self) -> bool:
-        """Whether this was a short trial with too few repetitions for firm conclusions."""
-        return self.config.get("quick") is True
-
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
+class Image:
     """A figure's file as a data URI, with its size in pixels for the layout."""
 
     uri: str
@@ -132,6 +60,14 @@ class Tally:
         return self.held + self.not_held + self.undecided
 
 
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Results that come from the same seed, size, machine and versions, and the command that gives them again."""
+
+    records: list[Record]
+    command: str
+
+
 def write_report(directory: Path) -> Path:
     """Write `report.html` from every result in a directory; it appears only once it is complete.
 
@@ -153,11 +89,11 @@ def write_report(directory: Path) -> Path:
 # Reading
 
 
-def _read_results(directory: Path) -> list[Result]:
+def _read_results(directory: Path) -> list[Record]:
     if not directory.is_dir():
         raise DataError(f"{directory} is not a directory; run `opportune reproduce` to make results")
     files: dict[str, Path] = {}
-    results: list[Result] = []
+    results: list[Record] = []
     for file in sorted(directory.glob("*.json")):
         result = _read_result(file)
         if result is None:
@@ -172,7 +108,7 @@ def _read_results(directory: Path) -> list[Result]:
     return sorted(results, key=lambda result: _place(result.experiment))
 
 
-def _read_result(file: Path) -> Result | None:
+def _read_result(file: Path) -> Record | None:
     try:
         text = file.read_text(encoding="utf-8")
         content = json.loads(text)
@@ -181,7 +117,7 @@ def _read_result(file: Path) -> Result | None:
     if not isinstance(content, dict) or "experiment" not in content:
         return None
     try:
-        return Result.model_validate_json(text)
+        return Record.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -189,10 +125,11 @@ def _read_result(file: Path) -> Result | None:
 
 
 def _place(experiment: str) -> tuple[int, str]:
-    return (ORDER.index(experiment) if experiment in ORDER else len(ORDER), experiment)
+    """The paper's experiments in their order, all others after them by name."""
+    return (NAMES.index(experiment) if experiment in NAMES else len(NAMES), experiment)
 
 
-def _read_picture(directory: Path, figure: Figure) -> Picture:
+def _read_picture(directory: Path, figure: FigureFiles) -> Image:
     svg, png = (_inside(directory, name) for name in (figure.svg, figure.png))
     if svg.stat().st_size > LARGEST_SVG:
         return _read_png(png)
@@ -208,7 +145,7 @@ def _inside(directory: Path, name: str) -> Path:
     return file
 
 
-def _read_svg(file: Path) -> Picture:
+def _read_svg(file: Path) -> Image:
     content = file.read_bytes()
     try:
         root = ElementTree.fromstring(content)
@@ -221,7 +158,7 @@ def _read_svg(file: Path) -> Picture:
     return _picture("image/svg+xml", content, width * pixels, height * pixels)
 
 
-def _read_png(file: Path) -> Picture:
+def _read_png(file: Path) -> Image:
     content = file.read_bytes()
     # Eight bytes of signature, then a chunk: four bytes of length, its name IHDR, width and height.
     if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
@@ -230,37 +167,46 @@ def _read_png(file: Path) -> Picture:
     return _picture("image/png", content, width, height)
 
 
-def _picture(kind: str, content: bytes, width: float, height: float) -> Picture:
+def _picture(kind: str, content: bytes, width: float, height: float) -> Image:
     uri = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
-    return Picture(uri=uri, width=round(width), height=round(height))
+    return Image(uri=uri, width=round(width), height=round(height))
 
 
 # Counting and grouping
 
 
 def _tally(claims: Iterable[Claim]) -> Tally:
-    verdicts = [claim.held for claim in claims]
+    verdicts = Counter(claim.verdict for claim in claims)
     return Tally(
-        held=sum(held is True for held in verdicts),
-        not_held=sum(held is False for held in verdicts),
-        undecided=sum(held is None for held in verdicts),
+        held=verdicts[Verdict.HELD], not_held=verdicts[Verdict.NOT_HELD], undecided=verdicts[Verdict.NOT_DECIDED]
     )
 
 
-def _group_by_origin(results: Sequence[Result]) -> list[list[Result]]:
-    """Results that one command, seed, machine and set of versions produced belong together."""
-    groups: dict[str, list[Result]] = {}
+def _origins(results: Sequence[Record]) -> list[Origin]:
+    """Results grouped by what they come from; whether they came by one command or by several does not matter."""
+    groups: dict[str, list[Record]] = {}
     for result in results:
-        seed = result.config.get("seed")
-        origin = json.dumps([result.command, seed, result.machine, sorted(result.versions.items())])
+        origin = json.dumps([result.seed, result.quick, result.machine, sorted(result.versions.items())])
         groups.setdefault(origin, []).append(result)
-    return list(groups.values())
+    return [
+        Origin(
+            records=group,
+            command=command([one.experiment for one in group], seed=group[0].seed, quick=group[0].quick),
+        )
+        for group in groups.values()
+    ]
+
+
+def _is_numeric(table: Table, column: int) -> bool:
+    """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
+    cells = [row[column] for row in table.rows if row[column] is not None]
+    return bool(cells) and all(_looks_numeric(cell) for cell in cells)
 
 
 # Writing for people
 
 
-def _render(directory: Path, results: list[Result]) -> str:
+def _render(directory: Path, results: list[Record]) -> str:
     environment = Environment(
         loader=PackageLoader("opportune.report", "templates"),
         autoescape=True,
@@ -282,7 +228,9 @@ def _render(directory: Path, results: list[Result]) -> str:
         seconds=sum(result.seconds for result in results),
         first=min(result.finished for result in results),
         last=max(result.finished for result in results),
-        origins=_group_by_origin(results),
+        origins=_origins(results),
+        Verdict=Verdict,
+        is_numeric=_is_numeric,
     )
 
 

@@ -51,7 +51,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_rows_become_arrays(write: Callable[..., Path]) -> None:
-    """A ROBAS 2 file becomes one array entry a session, its users numbered in order of appearance."""
+    """A ROBAS 2 file becomes one array entry per session, its users numbered in order of appearance."""
     path = write(HEADER2, ROWS2)
     data = load_robas2(path)
     assert (data.study, data.source, data.users) == ("robas2", "study.csv", 2)

@@ -1,22 +1,24 @@
+"""Fitting users to data: the fit, the effects and stratum means that follow, and the shipped tables."""
+
 import datetime
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numba import njit
 from numpy.typing import NDArray
-from scipy import stats
+from test_likelihood import independent_log_posterior
 
 from opportune.core import rng
-from opportune.errors import DataError, InputError
+from opportune.errors import DataError
 from opportune.worlds.brushing import fitting, step
 from opportune.worlds.brushing.data import BrushingData, load_robas2, load_robas3
-from opportune.worlds.brushing.fitting import BrushingTable, fit_brushing, load_table, save_table
+from opportune.worlds.brushing.fitting import fit_brushing
+from opportune.worlds.brushing.strata import stratum_means
+from opportune.worlds.brushing.table import BrushingTable, Effects, load_table
 
 Array = NDArray[np.float64]
 STUDIES = ("robas2", "robas3")
@@ -86,45 +88,10 @@ def small_data() -> BrushingData:
     return made_up_data("robas3", [course(params, 1, 28), course(params, 2, 56)])
 
 
-def independent_log_posterior(weights: Array, g: Array, y: Array) -> float:
-    """The log posterior straight from its definition, with scipy's distributions."""
-    width = g.shape[1]
-    p0 = 1 / (1 + np.exp(-g @ weights[:width]))
-    lam = np.exp(g @ weights[width:])
-    zero = np.log(p0 + (1 - p0) * np.exp(-lam))
-    positive = np.log(1 - p0) + stats.poisson.logpmf(y, lam)
-    return float(np.where(y == 0, zero, positive).sum() + stats.norm.logpdf(weights).sum())
-
-
-def assert_same_effects(found: fitting.Effects, expected: fitting.Effects) -> None:
+def assert_same_effects(found: Effects, expected: Effects) -> None:
     """Two sets of effects agree to 1e-6, small ones included where a study has them."""
     a, b = found.model_dump(exclude_none=True), expected.model_dump(exclude_none=True)
     assert a == pytest.approx(b, rel=0, abs=1e-6)
-
-
-def test_log_posterior_is_the_definition() -> None:
-    """The log posterior equals the zero-inflated Poisson likelihood times N(0, 1) priors."""
-    source = np.random.default_rng(5)
-    g = source.normal(size=(40, 6))
-    y = np.where(source.random(40) < 0.4, 0, source.poisson(3.0, size=40)).astype(np.float64)
-    for scale in (0.1, 0.5, 1.0):
-        weights = scale * source.normal(size=12)
-        value = fitting.log_posterior(weights, g, y)[0]
-        assert value == pytest.approx(independent_log_posterior(weights, g, y), rel=1e-12)
-
-
-def test_gradient_and_curvature_are_derivatives() -> None:
-    """The gradient and the Hessian agree with finite differences, also where zeros could be either kind."""
-    source = np.random.default_rng(6)
-    g = source.normal(size=(40, 5))
-    y = np.where(source.random(40) < 0.4, 0, source.poisson(1.5, size=40)).astype(np.float64)
-    weights = 0.5 * source.normal(size=10)
-    gradient = fitting.log_posterior(weights, g, y)[1]
-    curvature = fitting._curvature(weights, g, y)
-    for j, direction in enumerate(1e-5 * np.eye(10)):
-        above, below = (fitting.log_posterior(weights + s * direction, g, y) for s in (1, -1))
-        assert (above[0] - below[0]) / 2e-5 == pytest.approx(gradient[j], rel=1e-6, abs=1e-6)
-        np.testing.assert_allclose((below[1] - above[1]) / 2e-5, curvature[j], rtol=1e-6, atol=1e-6)
 
 
 def test_design_by_hand() -> None:
@@ -201,10 +168,10 @@ def test_effects_by_hand() -> None:
     assert (found.small_b, found.small_n) == pytest.approx((0.5, 0.05))  # the smallest mean is prior's, 1
 
 
-def test_cell_means_by_hand() -> None:
-    """A user who always brushes past the cap has the cell means that arithmetic gives."""
+def test_stratum_means_by_hand() -> None:
+    """A user who always brushes past the cap has the stratum means that arithmetic gives."""
     params = step.pack_params("robas2", w_b=[0, 0, 0, 0, -800.0], w_p=[0, 0, 0, 0, 20.0], first_weekend=0)
-    prior, prop = fitting.cell_means(params, stream=0, replicates=3)
+    prior, prop = stratum_means(params, stream=0, replicates=3)
     low, high = -172 / 118, (360 - 172) / 118
     # 50 weekday sessions and 20 weekend sessions at either time of day; day 1 is a weekend day
     assert prior == pytest.approx([high, high, high + (low - high) / 20, high + (low - high) / 20])
@@ -318,72 +285,3 @@ def test_simulation_comes_near_the_observed(data: BrushingData) -> None:
         zero_gaps.append(abs((simulated == 0).mean() - (y == 0).mean()))
     assert np.median(gaps) < 5.0
     assert np.median(zero_gaps) < 0.03
-
-
-def test_table_survives_saving(tmp_path: Path, shipped: BrushingTable) -> None:
-    """A saved table loads as it was, from a path or from its name as a string, and saves as the same text."""
-    path = tmp_path / "copy.json"
-    save_table(shipped, path)
-    loaded = load_table(str(path))
-    for name in (*NUMBERS, *FACTS, "gradient_norm"):
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(shipped, name))
-        assert getattr(loaded, name).dtype == getattr(shipped, name).dtype
-    assert (loaded.effects, loaded.provenance) == (shipped.effects, shipped.provenance)
-    source = Path(fitting.__file__).parent / "tables" / f"{shipped.study}.json"
-    assert path.read_text(encoding="utf-8") == source.read_text(encoding="utf-8")
-
-
-def _set(*path: str | int, to: Any) -> Callable[[Any], None]:
-    """An edit that sets one entry of a table's file."""
-
-    def edit(content: Any) -> None:
-        for part in path[:-1]:
-            content = content[part]
-        content[path[-1]] = to
-
-    return edit
-
-
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (_set("study", to="robas9"), "study: Input should be 'robas2' or 'robas3'; found 'robas9'"),
-        (_set("users", to=[]), "users: List should have at least 1 item"),
-        (_set("users", 2, "user", to=7), r"users\.2\.user: found 7; expected 2"),
-        (_set("users", 1, "w_b", to=[0.0] * 5), r"users\.1\.w_b: found 5 weights; expected 6"),
-        (_set("users", 1, "w_p", 0, to="x"), r"users\.1\.w_p\.0: Input should be a valid number"),
-        (_set("users", 1, "w_p", 0, to=math.nan), r"users\.1\.w_p\.0: Input should be a finite number"),
-        (_set("users", 0, "cell_prior", to=[0.0] * 3), r"users\.0\.cell_prior: List should have at least 4"),
-        (
-            _set("users", 0, "sessions", to=0),
-            r"users\.0\.sessions: Input should be greater than or equal to 1",
-        ),
-        (_set("users", 0, "name", to="kim"), r"users\.0\.name: Extra inputs are not permitted; found 'kim'"),
-        (_set("effects", "sd_b", to=-1.0), r"effects\.sd_b: Input should be greater than or equal to 0"),
-        (_set("effects", "small_b", to=0.1), "effects: small_b and small_n belong to robas2"),
-        (_set("features", to=["tod"]), r"features: found \['tod'\]; expected"),
-        (lambda content: content.pop("provenance"), "provenance: Field required"),
-        (lambda content: content["users"][3].pop("w_b"), r"users\.3\.w_b: Field required"),
-        (_set("effects", to=None), "effects: Input should be"),
-    ],
-)
-def test_bad_table_is_refused(tmp_path: Path, edit: Callable[[Any], None], message: str) -> None:
-    """A table's file with a fault is refused with the place and the reason."""
-    path = tmp_path / "table.json"
-    save_table(load_table("robas3"), path)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    edit(content)
-    path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        load_table(path)
-
-
-def test_table_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    """An unknown study, an absent file and a file that is not JSON are refused."""
-    with pytest.raises(InputError, match="no table 'robas7'; expected one of robas2, robas3, or a readable"):
-        load_table("robas7")
-    with pytest.raises(InputError, match="no table"):
-        load_table(tmp_path)
-    (tmp_path / "text.json").write_text("weights: 3", encoding="utf-8")
-    with pytest.raises(DataError, match="Invalid JSON"):
-        load_table(tmp_path / "text.json")

@@ -24,7 +24,7 @@ _PROP = "Proportion Brushed In Past 7 Days"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BrushingData:
-    """One study's brushing sessions: one array entry a session, each user's sessions together, in order."""
+    """One study's brushing sessions: one array entry per session, each user's sessions together, in order."""
 
     study: str
     """`robas2` or `robas3`."""
@@ -146,7 +146,7 @@ def _sessions(path: Path, text: str, layout: _Layout) -> Iterator[_Session]:
     try:
         header = next(reader, None)
         if not header:
-            raise _refusal(path, 1, "the file is empty; expected a header and one row a session")
+            raise _refusal(path, 1, "the file is empty; expected a header and one row per session")
         for column in layout.columns:
             if header.count(column) != 1:
                 fault = "missing" if column not in header else "given more than once"
@@ -160,7 +160,7 @@ def _sessions(path: Path, text: str, layout: _Layout) -> Iterator[_Session]:
             rows += 1
             yield _session(path, reader.line_num, dict(zip(header, fields, strict=True)), layout)
         if rows == 0:
-            raise _refusal(path, 1, "the file has a header but no rows; expected one row a session")
+            raise _refusal(path, 1, "the file has a header but no rows; expected one row per session")
     except csv.Error as problem:
         raise _refusal(path, reader.line_num, f"not readable as CSV ({problem})") from problem
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import xarray as xr
 from rich.console import Console
@@ -19,20 +19,22 @@ from opportune.analysis.plots import save_figure
 from opportune.analysis.results import save
 from opportune.errors import InputError
 from opportune.experiments.base import Picture
+from opportune.experiments.claims import Verdict
+from opportune.experiments.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What is to be written of an experiment: its files to be, and where its pieces are."""
+    """What is to be written of an experiment: its files to be, and where its tasks' results are."""
 
-    result: dict[str, Any]
+    record: Record
     pictures: list[Picture]
     data: xr.Dataset
     out: Path
     parts: Path
 
 
-class Scribe:
+class Writer:
     """Writes what experiments found; `aside`, in a process of its own while this one goes on with the next experiment.
 
     At the end this process helps with what is waiting. After an error or Ctrl-C what is being written is finished;
@@ -41,7 +43,7 @@ class Scribe:
 
     def __init__(self, console: Console, *, aside: bool) -> None:
         self.console = console
-        self.waiting: dict[Future[dict[str, Any]], Found] = {}
+        self.waiting: dict[Future[Record], Found] = {}
         self.pool: ProcessPoolExecutor | None = None
         if aside:
             self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_ignore_interrupts)
@@ -67,8 +69,8 @@ class Scribe:
         else:
             self.waiting[self.pool.submit(write, found)] = found
 
-    def look(self) -> None:
-        """Say what has been written since the last look; an error there is raised here."""
+    def poll(self) -> None:
+        """Say what has been written since the last time; an error there is raised here."""
         for future in [f for f in self.waiting if f.done()]:
             del self.waiting[future]
             self._tell(future.result())
@@ -80,10 +82,10 @@ class Scribe:
                 del self.waiting[future]
                 self._tell(write(found))
         wait(self.waiting)
-        self.look()
+        self.poll()
 
-    def _tell(self, result: dict[str, Any]) -> None:
-        self.console.print(f"{result['experiment']}: done in {result['seconds']:.1f} s ({score(result)})")
+    def _tell(self, record: Record) -> None:
+        self.console.print(f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})")
 
 
 def _get_ready() -> None:
@@ -108,24 +110,24 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def write(found: Found) -> dict[str, Any]:
-    """Write NAME.nc, the figures and, last, NAME.json; then drop the pieces. Returns what is in NAME.json."""
-    name = found.result["experiment"]
+def write(found: Found) -> Record:
+    """Write NAME.nc, the figures and, last, NAME.json; then drop its tasks' results. Returns what is in NAME.json."""
+    name = found.record.experiment
     save(found.data, found.out / f"{name}.nc")
     for picture in found.pictures:
         save_figure(picture.figure, found.out, picture.name)
     path = found.out / f"{name}.json"
     part = path.with_suffix(".json.part")
     try:
-        part.write_text(json.dumps(found.result, indent=1, allow_nan=False), encoding="utf-8")
+        part.write_text(json.dumps(found.record.model_dump(mode="json"), indent=1, allow_nan=False), encoding="utf-8")
     except ValueError as error:
         raise InputError(f"{name} found a number that is not finite: {error}") from None
     part.replace(path)
     shutil.rmtree(found.parts, ignore_errors=True)
-    return found.result
+    return found.record
 
 
-def score(result: dict[str, Any]) -> str:
+def score(record: Record) -> str:
     """How many claims held, in words."""
-    held = sum(c["held"] is True for c in result["claims"])
-    return f"{held} of {len(result['claims'])} claims held"
+    held = sum(claim.verdict is Verdict.HELD for claim in record.claims)
+    return f"{held} of {len(record.claims)} claims held"

@@ -1,0 +1,90 @@
+"""Means and their 95% intervals by Student's t: one rule for tables, figures and claims.
+
+Runs of one world are alike, so what counts as one observation is a world's mean over its replicates; with a
+single world, each of its replicates. With n observations of standard deviation sd the interval is
+
+    mean ± t_{n-1, 0.975} sd / sqrt(n),
+
+which also holds for few observations. One observation says nothing about its error: its interval is NaN.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit  # far quicker to import than scipy.stats
+
+from opportune.errors import InputError
+
+RUNS = ("world", "replicate")
+"""The axes of runs, the one that counts as observations first."""
+
+
+class Interval(NamedTuple):
+    """A mean and half the width of its 95% interval, NaN where there is none."""
+
+    mean: float
+    half_width: float
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.mean + self.half_width
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f}" + ("" if np.isnan(self.half_width) else f" ± {self.half_width:.1f}")
+
+
+def interval(observations: ArrayLike) -> Interval:
+    """The mean of independent observations with its 95% interval."""
+    values = np.asarray(observations, dtype=np.float64).ravel()
+    if values.size == 0:
+        raise InputError("observations are empty; expected at least one number")
+    sd = values.std(ddof=1) if values.size > 1 else np.nan
+    return Interval(float(values.mean()), float(sd * _half_widths_per_sd(values.size)))
+
+
+def interval_of_runs(values: xr.DataArray) -> Interval:
+    """The mean over runs with its 95% interval."""
+    return interval(observations(values))
+
+
+def observations(values: xr.DataArray) -> NDArray[np.float64]:
+    """What counts as independent among runs: the worlds' means, or the replicates of the only world."""
+    outer = _outer(values, RUNS)
+    means: NDArray[np.float64] = values.mean([d for d in RUNS if d in values.dims and d != outer]).values
+    return means
+
+
+def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Dataset:
+    """Mean over runs with a 95% interval by Student's t, for each entry of the other axes: mean, low and high.
+
+    Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
+    with one world, from the spread of its replicates.
+    """
+    outer = _outer(values, over)
+    means = values.mean([d for d in over if d in values.dims and d != outer])
+    mean, size = means.mean(outer), means.sizes[outer]
+    sd = means.std(outer, ddof=1) if size > 1 else xr.full_like(mean, np.nan)
+    half = sd * _half_widths_per_sd(size)
+    return xr.Dataset({"mean": mean, "low": mean - half, "high": mean + half})
+
+
+def _outer(values: xr.DataArray, over: Sequence[str]) -> str:
+    """The axis whose entries count as observations: the first with several, else the first."""
+    dims = [d for d in over if d in values.dims]
+    if not dims:
+        raise InputError(f"nothing to average over: {list(over)} are not among the axes {list(values.dims)}")
+    return next((d for d in dims if values.sizes[d] > 1), dims[0])
+
+
+def _half_widths_per_sd(size: int) -> float:
+    """Half the interval's width for a standard deviation of 1."""
+    return float(stdtrit(size - 1, 0.975)) / size**0.5 if size > 1 else np.nan

@@ -1,0 +1,142 @@
+"""`opportune simulate`: run a study described in a file; print its table, write its data and figures."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opportune.cli.shared import DONE, Cluster, Interrupted, Jobs, Out, kept, say, use_cores
+from opportune.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from rich.table import Table
+
+    from opportune.study import Study
+
+HELP = """Simulate a study of your own, described in a TOML file.
+
+Prints a table of mean results; writes the data (NetCDF) and figures (PNG and SVG) under the study's name. A
+wrong key or value is named with its line in the file.
+
+\b
+Examples:
+  opportune simulate --example > my.toml
+  opportune simulate my.toml --out results
+"""
+
+
+def simulate(
+    study: Annotated[Path | None, typer.Argument(metavar="STUDY.toml", hidden=True)] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print a study file that runs as it is.")] = False,
+    out: Out = Path("out"),
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+) -> None:
+    """Simulate a study described in a file, or print an example of one."""
+    if example:
+        typer.echo(files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8"), nl=False)
+        return
+    if study is None:
+        raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
+    from opportune.study import load_study  # noqa: PLC0415
+
+    loaded = load_study(study)
+    use_cores(jobs)
+    out.mkdir(parents=True, exist_ok=True)  # better refused before the run than after it
+    data = _run_study(loaded, cluster)
+    with kept(f"finished results may be in {out}; figures may be missing"):
+        _print_results(data)
+        for path in _write_results(data, out / loaded.name):
+            typer.echo(str(path))
+    if data.attrs["interrupted"]:
+        finished = f"{data.sizes['replicate']} of {loaded.settings.study.replicates} replicates"
+        raise Interrupted(f"{finished} were finished and are kept in {out / loaded.name}.nc")
+
+
+def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
+    """Run a study here or on a cluster; what was finished before Ctrl-C comes back."""
+    general = study.settings.study
+    runs = len(study.policies()) * general.instances * general.replicates
+    size = f"{study.name}: {runs:,} runs of {general.horizon:,} steps"
+    say(f"{size} (the first time, compiling takes a minute)", DONE)
+    with ExitStack() as stack:
+        if cluster is not None:
+            from opportune.simulation.cluster import connect  # noqa: PLC0415
+
+            stack.enter_context(connect(cluster))
+        stack.enter_context(kept("no replicate was finished, nothing was written"))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end
+        return study.run(progress=True)
+
+
+def _print_results(data: "xr.Dataset") -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    of = "instances" if data.sizes["world"] > 1 else "runs"
+    Console().print(results_table(data))
+    typer.echo(f"Less regret is better. ±: half a 95% interval of the mean over {of}.")
+    typer.echo(f"All policies meet the same {of}: differences are surer than that suggests.\n")
+
+
+def results_table(data: "xr.Dataset") -> "Table":
+    """Mean results of each policy: over runs, and over instances where there are several."""
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    from opportune.analysis.intervals import interval_of_runs  # noqa: PLC0415
+    from opportune.analysis.metrics import realised_regret, regret  # noqa: PLC0415
+    from opportune.analysis.results import config  # noqa: PLC0415
+
+    table = Table(
+        title=f"{data.attrs.get('study', 'Results')}: means after {data.attrs['horizon']:,} steps",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    table.add_column("Policy")
+    for heading in ("Regret", "Realised\nregret", "Reveals", "Nudges", "Budget\nleft"):
+        table.add_column(heading, justify="right")
+    paper, realised = _at_end(regret(data)), _at_end(realised_regret(data))
+    for label, policy in zip(data["policy"].values, config(data)["policies"], strict=True):
+        here = {"policy": label}
+        table.add_row(
+            str(label),
+            str(interval_of_runs(paper.sel(here))),
+            str(interval_of_runs(realised.sel(here))),
+            f"{float(data['reveals'].sel(here).mean()):.1f}",
+            f"{float(data['nudges'].sel(here).mean()):.1f}",
+            _budget_left(data.sel(here), policy["budget"]),
+        )
+    return table
+
+
+def _budget_left(data: "xr.Dataset", budget: dict[str, Any] | None) -> str:
+    """What is left of one policy's budget: of nudges if it is hard, else of reveal probabilities."""
+    if budget is None:
+        return "-"
+    spent = data["nudges"] if budget["hard"] else data["spent"]
+    return f"{budget['amount'] - float(spent.mean()):.1f}"
+
+
+def _at_end(values: "xr.DataArray") -> "xr.DataArray":
+    return values.isel(step=-1) if "step" in values.dims else values
+
+
+def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
+    """Write the data and the figures; yields each file once it is there."""
+    from opportune.analysis.results import save  # noqa: PLC0415
+
+    yield save(data, stem.with_name(stem.name + ".nc"))
+    if "step" not in data.dims:
+        say("no figures: with trace = false there are no steps to draw", DONE)
+        return
+    from opportune.analysis.plots import plot_regret, plot_reveals, save_figure  # noqa: PLC0415
+
+    for name, plot in (("regret", plot_regret), ("reveals", plot_reveals)):
+        for file in save_figure(plot(data), stem.parent, f"{stem.name}-{name}"):
+            yield stem.with_name(file)

@@ -1,0 +1,185 @@
+"""A study built from its file: the worlds and policies that the settings describe, and how to run them."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from opportune import checks
+from opportune.core.rng import PARAMETER, draw
+from opportune.errors import InputError
+from opportune.policy import Budget, LinUCB, Policy
+from opportune.problems.finite import Problem
+from opportune.study.checks import check_memory, find_errors
+from opportune.study.lines import key_lines
+from opportune.study.messages import list_errors, schema_errors
+from opportune.study.schema import BUDGETED, REST, Effect, StudyFile, StudyTable
+from opportune.study.terms import normal_term, term_names
+from opportune.worlds.linear import LinearWorld
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A checked study: what its worlds and policies are, and how to run it."""
+
+    source: str
+    """What errors call the file."""
+    text: str
+    """The file as it was read."""
+    settings: StudyFile
+    """Its content."""
+
+    @property
+    def name(self) -> str:
+        """The study's name, under which results are saved."""
+        return self.settings.study.name
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the formula's terms, in the order of the features: the keys of [effects]."""
+        return term_names(self.settings.reward.formula, self.levels, self.settings.study.actions)
+
+    @cached_property
+    def effects(self) -> dict[str, Effect]:
+        """The true effect of each term."""
+        by_term = {normal_term(key): effect for key, effect in self.settings.effects.items()}
+        rest = by_term.get(REST)
+        return {term: found for term in self.terms if (found := by_term.get(normal_term(term), rest))}
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability of each context, first variable slowest."""
+        contexts = math.prod(len(levels) for levels in self.levels.values())
+        if self.settings.contexts.joint is not None:
+            return np.array(self.settings.contexts.joint, dtype=np.float64).reshape(contexts)
+        joint = np.ones(1)
+        for variable in self.settings.variables.values():
+            levels = len(variable.values)
+            each = variable.probabilities or np.full(levels, 1.0 / levels)
+            joint = np.multiply.outer(joint, np.asarray(each)).ravel()
+        return np.asarray(joint / joint.sum())
+
+    def worlds(self) -> list[LinearWorld]:
+        """One world for each instance; instance i depends on (seed, i) alone."""
+        study, world = self.settings.study, self.settings.world
+        worlds = []
+        for i in range(study.instances):
+            draws = [float(draw(study.seed, i, j, PARAMETER)) for j in range(len(self.terms))]
+            theta = np.array([effect.at(u) for effect, u in zip(self.effects.values(), draws, strict=True)])
+            worlds.append(
+                LinearWorld(
+                    self._problem_for(theta),
+                    theta=theta,
+                    context_probs=self.probabilities,
+                    open_rate=world.open_rate,
+                    response_rate=world.response_rate,
+                    name=self.name if study.instances == 1 else f"instance {i}",
+                )
+            )
+        return worlds
+
+    def policies(self) -> list[Policy]:
+        """Every policy at each of its budgets."""
+        return [policy for i in range(len(self.settings.policies)) for policy in self.policies_of(i)]
+
+    def policies_of(self, i: int) -> list[Policy]:
+        """Policy i of the file at each of its budgets."""
+        entry, study = self.settings.policies[i], self.settings.study
+        general = study.budgets if entry.kind in BUDGETED else [None]
+        return [
+            Policy(
+                recommender=LinUCB(unknown=entry.unknown),
+                revealer=entry.revealer,
+                budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard"),
+                name=entry.name or "",
+            )
+            for amount in entry.budgets or general
+        ]
+
+    def replace(self, **changes: Any) -> "Study":
+        """The same study with some keys of [study] changed, such as `replicates=2`; all is checked again."""
+        for key in changes:
+            checks.choice("key of [study]", key, StudyTable.model_fields)
+        content = {**self.settings.study.model_dump(exclude_unset=True), **changes}
+        try:
+            changed = StudyTable.model_validate(content)
+        except ValidationError as error:
+            found = schema_errors(error.errors(), {"study": content}, ("study",))
+            raise InputError("\n".join(text for _, text in found)) from None
+        study = replace(self, settings=self.settings.model_copy(update={"study": changed}))
+        study.check()
+        return study
+
+    def run(self, *, progress: bool = True) -> "xr.Dataset":
+        """Simulate every policy in every world; the file's text goes with the results."""
+        from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
+
+        study, policies = self.settings.study, self.policies()
+        worlds: list[Any] = list(self.worlds())
+        if study.trace:
+            check_memory(self.source, study.horizon * study.replicates * len(worlds) * len(policies))
+        data = simulate(
+            worlds,
+            policies,
+            horizon=study.horizon,
+            replicates=study.replicates,
+            seed=study.seed,
+            trace=study.trace,
+            progress=progress,
+        )
+        return data.assign_attrs(study=self.name, study_file=self.text)
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together, all of them in one error."""
+        found = find_errors(self)
+        if found:
+            raise InputError(list_errors(self.source, key_lines(self.text), found))
+
+    @cached_property
+    def levels(self) -> dict[str, list[Any]]:
+        """The variables of the context with their levels."""
+        return {name: variable.values for name, variable in self.settings.variables.items()}
+
+    @cached_property
+    def _problem(self) -> Problem:
+        """What the agents know, value_range aside."""
+        reward = self.settings.reward
+        bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
+        return Problem.from_formula(
+            reward.formula,
+            self.levels,
+            self.settings.study.actions,
+            self.probabilities if self.settings.contexts.known else None,
+            noise_sd=reward.noise_sd,
+            theta_bound=bound if reward.theta_bound is None else reward.theta_bound,
+            delta=reward.delta,
+            visibility={name: variable.visibility for name, variable in self.settings.variables.items()},
+        )
+
+    def _problem_for(self, theta: Floats) -> Problem:
+        """The problem with a value_range, from the truth unless the file gives one."""
+        problem, given = self._problem, self.settings.reward.value_range
+        best = (problem.features @ theta).max(axis=1)
+        low, high = given or (float(best.min()), float(best.max()))
+        if low >= high:  # every context is worth the same: no range to speak of
+            return problem
+        return Problem(
+            problem.features,
+            problem.context_probs,
+            noise_sd=problem.noise_sd,
+            theta_bound=problem.theta_bound,
+            value_range=(low, high),
+            delta=problem.delta,
+            variables=problem.variables,
+            visibility=problem.visibility,
+            action_names=problem.action_names,
+        )

@@ -1,0 +1,168 @@
+"""Whether the parts of a study fit together: each check yields where something is wrong, and what."""
+
+import itertools
+import keyword
+import math
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.policy import Policy, rule_for
+from opportune.study.lines import Place
+from opportune.study.messages import Error, section_of
+from opportune.study.schema import BUDGETED, BUDGETS, EFFECT, REST
+from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
+
+if TYPE_CHECKING:
+    from opportune.study.build import Study
+
+MOST_CONTEXTS = 32_000
+BYTES_PER_STEP = 80
+
+
+def find_errors(study: "Study") -> list[Error]:
+    """All that does not fit together."""
+    found = [*_check_variables(study), *_check_budgets(study), *_check_policies(study)]
+    for check in (_check_formula, _check_effects, _check_fit):  # each needs what came before to be right
+        found = found or list(check(study))
+    return found
+
+
+def _check_variables(study: "Study") -> Iterator[Error]:
+    for name in study.levels:
+        if name == "action" or not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
+            expected = "expected letters, digits and '_', and none of action, " + ", ".join(FUNCTIONS)
+            yield ("variables", name), f"a formula cannot name a variable {name!r}; {expected}"
+    contexts = math.prod(len(levels) for levels in study.levels.values())
+    if contexts > MOST_CONTEXTS:
+        yield ("variables",), f"variables have {contexts:,} combinations; expected at most {MOST_CONTEXTS:,}"
+    elif study.settings.contexts.joint is not None:
+        yield from _check_joint(study, study.settings.contexts.joint)
+
+
+def _check_joint(study: "Study", joint: list[Any]) -> Iterator[Error]:
+    for name, variable in study.settings.variables.items():
+        if variable.probabilities is not None:
+            text = f"[variables.{name}] has probabilities, and [contexts] has joint; expected one of them"
+            yield ("variables", name, "probabilities"), text
+    place = ("contexts", "joint")
+    sizes = tuple(len(levels) for levels in study.levels.values())
+    expected = " x ".join(map(str, sizes)) + (f" = {math.prod(sizes)}" if len(sizes) > 1 else "")
+    try:
+        given = np.array(joint, dtype=np.float64)
+    except (TypeError, ValueError):
+        yield place, f"joint in [contexts] is not an array of numbers; expected {expected} probabilities"
+        return
+    if given.shape not in {sizes, (math.prod(sizes),)}:
+        shape = " x ".join(map(str, given.shape))
+        yield place, f"joint in [contexts] has {shape} numbers; expected {expected}, first variable slowest"
+        return
+    try:
+        checks.probabilities("joint in [contexts]", given.ravel(), given.size)
+    except InputError as error:
+        yield place, str(error)
+
+
+def _check_budgets(study: "Study") -> Iterator[Error]:
+    general, entries = study.settings.study, study.settings.policies
+    lists: list[tuple[Place, list[float]]] = [(("study", "budgets"), general.budgets)]
+    for i, entry in enumerate(entries):
+        if entry.kind in BUDGETED and entry.budgets is None and not general.budgets:
+            yield (
+                ("policies", i),
+                f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}",
+            )
+        lists.append((("policies", i, "budgets"), entry.budgets or []))
+    for place, amounts in lists:
+        for j, amount in enumerate(amounts):
+            text = f"budgets in {section_of(place)} holds {amount:g}"
+            if amount > general.horizon:
+                yield (*place, j), f"{text}; expected at most {general.horizon}, the horizon"
+            elif general.budget_kind == "hard" and not amount.is_integer():
+                yield (*place, j), f"{text}; a hard budget counts nudges, expected a whole number"
+            elif amount in amounts[:j]:
+                yield (*place, j), f"{text} twice; expected different budgets"
+
+
+def _check_policies(study: "Study") -> Iterator[Error]:
+    seen = {name: variable.visibility for name, variable in study.settings.variables.items()}
+    others = ", ".join(f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed")
+    for i, entry in enumerate(study.settings.policies):
+        if entry.unknown == "optimistic" and study.settings.contexts.known:
+            text = "unknown = 'optimistic' is for probabilities that agents must learn"
+            yield ("policies", i, "unknown"), f"{text}; expected known = false in [contexts] with it"
+        elif entry.unknown == "optimistic" and others:
+            text = "unknown = 'optimistic' needs variables that are all sensed"
+            yield ("policies", i, "unknown"), f"{text}; here {others}"
+
+
+def _check_formula(study: "Study") -> Iterator[Error]:
+    place = ("reward", "formula")
+    found = list(formula_errors(study.settings.reward.formula, list(study.levels)))
+    if found:
+        yield from ((place, text) for text in found)
+        return
+    try:
+        if not study.terms:
+            yield place, "formula in [reward] has no terms; expected some, such as action"
+    except InputError as error:
+        yield place, str(error)
+
+
+def _check_effects(study: "Study") -> Iterator[Error]:
+    known = {normal_term(term) for term in study.terms}
+    seen: dict[str, str] = {}
+    near: set[str] = set()
+    for key in study.settings.effects:
+        term = normal_term(key)
+        if term != REST and term not in known:
+            hint, guess = nearest_term(key, study.terms)
+            near.add(guess)
+            yield ("effects", key), f"unknown term {key!r} in [effects]; {hint}"
+        elif term in seen:
+            yield ("effects", key), f"[effects] has {seen[term]!r} and {key!r}, which are the same term"
+        seen[term] = key
+    missing = [repr(term) for term in study.terms if term not in study.effects and term not in near]
+    if missing:
+        text = f"[effects] lacks {', '.join(missing)}; expected {EFFECT}"
+        yield ("effects",), f"{text}, or '{REST}' for all the rest"
+    instances = study.settings.study.instances
+    if instances > 1 and not any(effect.drawn for effect in study.settings.effects.values()):
+        text = f"instances in [study] is {instances}, but every effect is a number"
+        yield ("study", "instances"), f"{text}; expected 1, or a distribution in [effects]"
+
+
+def _check_fit(study: "Study") -> Iterator[Error]:
+    """What only the finished worlds and policies can tell."""
+    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
+
+    try:
+        problems = [world.informed_problem() for world in study.worlds()]
+    except InputError as error:
+        yield ("reward",), str(error)
+        return
+    so_far: list[Policy] = []
+    for i in range(len(study.settings.policies)):
+        so_far += study.policies_of(i)
+        try:
+            for policy, problem in itertools.product(study.policies_of(i), problems):
+                rule_for(policy, problem, horizon=study.settings.study.horizon)
+            policy_labels(so_far)
+        except InputError as error:
+            yield ("policies", i), str(error)
+            return
+
+
+def check_memory(source: str, steps: int) -> None:
+    """Refuse to keep more steps than fit into this machine's memory."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    needed = steps * BYTES_PER_STEP / 2**30
+    if needed > 0.9 * there:
+        text = f"{source}: keeping {steps:,} steps takes {needed:.0f} GiB of memory; there are {there:.0f}"
+        raise InputError(f"{text}; expected trace = false in [study], or fewer replicates")

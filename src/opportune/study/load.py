@@ -1,0 +1,44 @@
+"""Reading a study file: from a path or a text to a checked study, or an error that lists all that is wrong."""
+
+import tomllib
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from opportune.errors import InputError
+from opportune.study.build import Study
+from opportune.study.lines import key_lines
+from opportune.study.messages import list_errors, schema_errors, syntax_error
+from opportune.study.schema import StudyFile
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study file and check all of it; raises `InputError` that lists what is wrong, one per line."""
+    source = Path(path)
+    try:
+        content = source.read_bytes()
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise InputError(f"{source} does not exist; expected a study file in TOML") from None
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{source}, line {line}: not UTF-8 text; expected a study file in TOML") from None
+    return parse_study(text, source=str(source))
+
+
+def parse_study(text: str, *, source: str = "study.toml") -> Study:
+    """The study that a file's text describes; `source` is what errors call the file."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(syntax_error(source, text, str(error))) from None
+    lines = key_lines(text)
+    try:
+        settings = StudyFile.model_validate(content)
+    except ValidationError as error:
+        raise InputError(list_errors(source, lines, schema_errors(error.errors(), content))) from None
+    study = Study(source=source, text=text, settings=settings)
+    study.check()
+    return study

@@ -1,0 +1,168 @@
+"""What is wrong with a study file, in words: what stands there, what was expected, and on which line."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from opportune.study.lines import Place
+from opportune.study.schema import (
+    ContextsTable,
+    Effect,
+    PolicyTable,
+    RewardTable,
+    StudyFile,
+    StudyTable,
+    VariableTable,
+    WorldTable,
+    show,
+)
+
+Error = tuple[Place, str]
+"""Where something is wrong, and what."""
+
+
+def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]) -> str:
+    """Errors in the order of the file, one per line, each with its line number."""
+    found = sorted((_line(lines, place), message) for place, message in errors)
+    return "\n".join(f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found)
+
+
+def _line(lines: Mapping[Place, int], place: Place) -> int:
+    """The line of a place, or of the nearest thing around it; 0 if nothing of it is in the file."""
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 0)
+
+
+def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()) -> list[Error]:
+    """What pydantic found wrong, in words; a missing key that an unknown one comes near to is left out."""
+    found: list[Error] = []
+    guessed: set[Place] = set()
+    missing: list[Error] = []
+    for error in errors:
+        place = (*within, *error["loc"])
+        if error["type"] == "extra_forbidden":
+            message, guess = _unknown_key(place)
+            guessed.add((*place[:-1], guess))
+            found.append((place, message))
+        elif error["type"] == "missing":
+            missing.append((place, _missing_key(place)))
+        elif error["type"] == "study":
+            found.append(_own_error(place, error["ctx"]["key"], error["ctx"]["message"]))
+        else:
+            found.append((place, _wrong_value(place, content)))
+    return found + [(place[:-1], message) for place, message in missing if place not in guessed]
+
+
+def _own_error(place: Place, key: str, message: str) -> tuple[Place, str]:
+    """A validator's error; about variables and effects it leaves the subject to us."""
+    if place[0] == "variables":
+        message = f"[variables.{place[1]}] {message}"
+    elif place[0] == "effects":
+        message = f"{str(place[1])!r} in [effects] {message}"
+    return ((*place, key) if key else place), message
+
+
+def _unknown_key(place: Place) -> tuple[str, str]:
+    key, known = str(place[-1]), list(_table_at(place[:-1]).model_fields)
+    if len(place) == 1:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {_brackets(near[0])}?" if near else f"expected {', '.join(map(_brackets, known))}"
+        return f"unknown section [{key}]; {hint}", near[0] if near else ""
+    if place[0] == "effects":
+        known.remove("value")
+    near = difflib.get_close_matches(key, known, n=1)
+    text = f"unknown key {key!r} in {section_of(place)}"
+    if near:
+        return f"{text}; did you mean {near[0]!r}?", near[0]
+    for section, table in _SECTIONS.items():
+        if key in table.model_fields:
+            return f"{text}; it belongs in {_brackets(section)}", ""
+    return f"{text}; expected one of {', '.join(known)}", ""
+
+
+def _missing_key(place: Place) -> str:
+    key = str(place[-1])
+    expected = _table_at(place[:-1]).model_fields[key].description
+    if len(place) == 1:
+        return f"{_brackets(key)} is missing; expected {expected}"
+    return f"{section_of(place)} lacks {key!r}; expected {expected}"
+
+
+def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
+    """A wrong value: what was given and what the field's description says was expected."""
+    value: Any = content
+    known: Place = ()
+    for part in place:  # beyond what the file holds, the path names pydantic's own alternatives
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        known = (*known, part)
+    if len(known) == 1:
+        expected = StudyFile.model_fields[str(known[0])].description
+        return f"{known[0]} is {show(value)}; expected {expected}"
+    if known[0] == "variables" and len(known) == 2:
+        return f"{known[1]} in [variables] is {show(value)}; expected a table [variables.{known[1]}]"
+    if known[0] == "policies" and len(known) == 2:
+        return f"policies holds {show(value)}; expected {StudyFile.model_fields['policies'].description}"
+    name = "".join(f"[{part}]" if isinstance(part, int) else part for part in known[_depth(known) :])
+    field = next(str(part) for part in known[_depth(known) :])
+    model = _table_at(known[: _depth(known)])
+    expected = model.model_fields[field].description
+    text = f"{name} in {section_of(known)} is {show(value)}; expected {expected}"
+    options = re.findall(r"'(\w+)'", expected or "")
+    return text + (did_you_mean(value, options) if isinstance(value, str) and options else "")
+
+
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "study": StudyTable,
+    "variables": VariableTable,
+    "contexts": ContextsTable,
+    "reward": RewardTable,
+    "effects": Effect,
+    "world": WorldTable,
+    "policies": PolicyTable,
+}
+
+
+def _table_at(place: Place) -> type[BaseModel]:
+    return _SECTIONS[str(place[0])] if place else StudyFile
+
+
+def _depth(place: Place) -> int:
+    """How many parts of a place lead to its table: 2 where tables have names or numbers, else 1."""
+    return 2 if place[0] in {"variables", "effects", "policies"} else 1
+
+
+def _brackets(section: str) -> str:
+    return {"policies": "[[policies]]", "variables": "[variables.NAME]"}.get(section, f"[{section}]")
+
+
+def section_of(place: Place) -> str:
+    """What the table around a place is called in the file."""
+    if place[0] == "variables":
+        return f"[variables.{place[1]}]"
+    if place[0] == "effects" and len(place) > 2:
+        return f"{str(place[1])!r} of [effects]"
+    return _brackets(str(place[0]))
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """A hint at the known word that comes near to this one, whatever its case; empty if none does."""
+    near = difflib.get_close_matches(word.lower(), [k.lower() for k in known], n=1)
+    return "".join(f"; did you mean {k!r}?" for k in known if near and k.lower() == near[0])
+
+
+def syntax_error(source: str, text: str, message: str) -> str:
+    """What tomllib says, with the line where ours stand."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
+    if not found:
+        return f"{source}: not TOML: {message}"
+    line = found[2] or str(text.count("\n") + 1)
+    column = f" at column {found[3]}" if found[3] else " at the end of the file"
+    return f"{source}, line {line}: not TOML: {found[1][0].lower()}{found[1][1:]}{column}"

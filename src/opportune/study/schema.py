@@ -1,0 +1,287 @@
+"""What a study file may hold: a model for each table, whose descriptions say what is expected there."""
+
+import json
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from opportune.core.rng import normal
+from opportune.policy import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual, Revealer
+
+REST = "*"
+"""The key of [effects] that stands for every term not named."""
+BUDGETS = "a list of numbers > 0, such as [10, 20]"
+EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
+BUDGETED = ("naive", "PD1", "PD2")
+"""The kinds of policy that need a budget."""
+
+
+def refuse(key: str, message: str) -> PydanticCustomError:
+    """An error about one key of a table, for a validator to raise."""
+    return PydanticCustomError("study", "{message}", {"key": key, "message": message})
+
+
+def show(value: Any) -> str:
+    """A value as it stands in the file, shortened."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    if isinstance(value, str):
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class _Table(BaseModel):
+    """A table of the file: nothing unknown, nothing converted, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+_Budgets = list[Annotated[float, Field(gt=0.0)]]
+_Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class StudyTable(_Table):
+    """[study]: its name, its size, what can be done and how many nudges there are."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="a name of letters, digits, '.', '_' and '-' (results are saved under it)",
+    )
+    seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
+    horizon: int = Field(ge=1, description="a whole number >= 1, the decisions in a run")
+    replicates: int = Field(ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy")
+    instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
+    actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
+    budgets: _Budgets = Field(default=[], description=BUDGETS)
+    budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
+    trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
+
+    @model_validator(mode="after")
+    def _names(self) -> "StudyTable":
+        if len(self.actions) < 2 or len(set(self.actions)) < len(self.actions) or "" in self.actions:
+            expected = type(self).model_fields["actions"].description
+            raise refuse("actions", f"actions in [study] is {show(self.actions)}; expected {expected}")
+        return self
+
+
+class VariableTable(_Table):
+    """[variables.NAME]: one variable of the context."""
+
+    levels: list[Any] | None = Field(
+        default=None, description="a list of at least two different texts, or of two different numbers"
+    )
+    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="[lowest, highest], such as [1, 5] for 1, 2, 3, 4, 5"
+    )
+    step: float = Field(default=1.0, gt=0.0, description="a number > 0, the distance of neighbours in range")
+    visibility: Literal["public", "sensed", "reported"] = Field(
+        default="sensed", description="'public', 'sensed' or 'reported'"
+    )
+    probabilities: list[_Rate] | None = Field(
+        default=None, description="a list of probabilities, one for each level, that sum to 1"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "VariableTable":
+        if self.levels is None and self.range is None:
+            raise refuse("", "lacks its values; expected levels = [...] or range = [lowest, highest]")
+        if self.levels is not None and self.range is not None:
+            raise refuse("range", "has levels and range; expected only one of them")
+        if self.range is None and "step" in self.model_fields_set:
+            raise refuse("step", "has step without range; expected range = [lowest, highest] with it")
+        if self.levels is not None and not _good_levels(self.levels):
+            expected = type(self).model_fields["levels"].description
+            raise refuse("levels", f"has levels = {show(self.levels)}; expected {expected}")
+        if self.range is not None:
+            steps = (self.range[1] - self.range[0]) / self.step
+            if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
+                text = f"has range = {show(self.range)} in steps of {self.step:g}"
+                raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")
+        if self.probabilities is not None:
+            given, wanted = len(self.probabilities), len(self.values)
+            if given != wanted:
+                text = f"has {given} probabilities for {wanted} levels"
+                raise refuse("probabilities", f"{text}; expected one for each level")
+            if abs(sum(self.probabilities) - 1.0) > 1e-9:
+                text = f"has probabilities that sum to {sum(self.probabilities):.10g}"
+                raise refuse("probabilities", f"{text}; expected 1")
+        return self
+
+    @property
+    def values(self) -> list[Any]:
+        """The levels, written out."""
+        if self.levels is not None:
+            return self.levels
+        assert self.range is not None
+        low, high = self.range
+        count = round((high - low) / self.step) + 1
+        numbers = [round(low + i * self.step, 12) for i in range(count)]
+        return [int(x) if x.is_integer() else x for x in numbers]
+
+
+class ContextsTable(_Table):
+    """[contexts]: how contexts arrive, beyond each variable's own probabilities."""
+
+    known: bool = Field(default=True, description="true, or false if the agents must learn the probabilities")
+    joint: list[Any] | None = Field(
+        default=None, description="a probability for each combination of levels, first variable slowest"
+    )
+
+
+class RewardTable(_Table):
+    """[reward]: what a reward is made of, as the agents know it."""
+
+    formula: str = Field(description="a formula over the variables and action, such as 'action + action:stress'")
+    noise_sd: float = Field(gt=0.0, description="a number > 0, the sd of the reward's noise")
+    theta_bound: float | None = Field(
+        default=None, gt=0.0, description="a number > 0, a bound on the norm of the effects"
+    )
+    value_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="[lowest, highest] expected reward of the best action"
+    )
+    delta: float = Field(default=0.05, gt=0.0, lt=1.0, description="a number between 0 and 1")
+
+    @model_validator(mode="after")
+    def _check(self) -> "RewardTable":
+        if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
+            text = f"value_range in [reward] is {show(self.value_range)}"
+            raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
+        return self
+
+
+class Effect(_Table):
+    """The true effect of one term: a number, or a distribution it is drawn from."""
+
+    value: float | None = Field(default=None, description="a number")
+    low: float | None = Field(default=None, description="a number")
+    high: float | None = Field(default=None, description="a number")
+    mean: float | None = Field(default=None, description="a number")
+    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Effect":
+        if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}):
+            raise refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
+        return self
+
+    @property
+    def drawn(self) -> bool:
+        """Whether instances differ in it."""
+        return self.value is None
+
+    @property
+    def bound(self) -> float:
+        """How far from 0 it can be; a normal one is farther once in 400 draws."""
+        if self.value is not None:
+            return abs(self.value)
+        if self.low is not None and self.high is not None:
+            return max(abs(self.low), abs(self.high))
+        assert self.mean is not None
+        assert self.sd is not None
+        return abs(self.mean) + 3.0 * self.sd
+
+    def at(self, uniform: float) -> float:
+        """The effect at a uniform draw from [0, 1)."""
+        if self.value is not None:
+            return self.value
+        if self.low is not None and self.high is not None:
+            return self.low + uniform * (self.high - self.low)
+        assert self.mean is not None
+        assert self.sd is not None
+        return self.mean + self.sd * float(normal(uniform))
+
+
+def _as_effect(given: Any) -> Any:
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return {"value": given}
+    if isinstance(given, dict) and "value" not in given:
+        return given
+    raise refuse("", f"is {show(given)}; expected {EFFECT}")
+
+
+class WorldTable(_Table):
+    """[world]: how patients treat the app and its nudges."""
+
+    open_rate: float = Field(
+        default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
+    )
+    response_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered")
+
+
+_KINDS: dict[str, set[str]] = {
+    "naive": {"unknown", "budgets"},
+    "PD1": {"unknown", "budgets", "scale"},
+    "PD2": {"unknown", "budgets", "scale", "tolerance"},
+    "never": {"unknown"},
+    "always": {"unknown", "budgets"},
+    "periodic": {"unknown", "budgets", "every"},
+}
+
+
+class PolicyTable(_Table):
+    """[[policies]]: one policy to try, at each of its budgets."""
+
+    kind: Literal["naive", "PD1", "PD2", "never", "always", "periodic"] = Field(
+        description="'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'"
+    )
+    name: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a name for tables and figures")
+    budgets: Annotated[_Budgets, Field(min_length=1)] | None = Field(default=None, description=BUDGETS)
+    scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
+    every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
+    tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
+    unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
+
+    @model_validator(mode="after")
+    def _check(self) -> "PolicyTable":
+        for key in type(self).model_fields:
+            if key in self.model_fields_set and key not in _KINDS[self.kind] | {"kind", "name"}:
+                owners = " or ".join(repr(kind) for kind, keys in _KINDS.items() if key in keys)
+                raise refuse(key, f"{key} does not apply to kind {self.kind!r} in [[policies]]; it is for {owners}")
+        if self.kind == "periodic" and self.every is None:
+            raise refuse("", "[[policies]] of kind 'periodic' lacks 'every'; expected a whole number >= 1")
+        return self
+
+    @property
+    def revealer(self) -> Revealer:
+        """The rule that picks the moments."""
+        if self.kind == "PD1":
+            return PrimalDual(scale=self.scale)
+        if self.kind == "PD2":
+            return LearningPrimalDual(scale=self.scale, tolerance=self.tolerance)
+        if self.kind == "periodic":
+            assert self.every is not None
+            return Periodic(every=self.every)
+        plain: dict[str, Revealer] = {"naive": FixedRate(), "never": Never(), "always": Always()}
+        return plain[self.kind]
+
+
+class StudyFile(_Table):
+    """The whole file."""
+
+    study: StudyTable = Field(description="a table [study]")
+    variables: Annotated[dict[str, VariableTable], Field(min_length=1)] = Field(
+        description="a table [variables.NAME] for each variable of the context"
+    )
+    contexts: ContextsTable = Field(default=ContextsTable(), description="a table [contexts]")
+    reward: RewardTable = Field(description="a table [reward]")
+    effects: dict[str, Annotated[Effect, BeforeValidator(_as_effect)]] = Field(
+        description="a table [effects] with the true effect of each term"
+    )
+    world: WorldTable = Field(default=WorldTable(), description="a table [world]")
+    policies: Annotated[list[PolicyTable], Field(min_length=1)] = Field(
+        description="a table [[policies]] for each policy, with double brackets"
+    )
+
+
+def _good_levels(levels: list[Any]) -> bool:
+    texts = all(isinstance(level, str) and level for level in levels)
+    numbers = all(
+        isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels
+    )
+    return len(levels) >= 2 and (texts or numbers) and len(set(levels)) == len(levels)

@@ -1,0 +1,46 @@
+"""What is typical of a fitted user in each stratum, from simulated courses without messages."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from opportune.core import rng
+from opportune.worlds.brushing import step
+
+FloatArray = NDArray[np.float64]
+
+COURSES = 2000
+"""Simulated courses without messages behind each user's means, unless told otherwise."""
+SEED = 20240502
+"""Seed of those courses; the user's number and the course make the stream."""
+
+
+def stratum_means(
+    params: FloatArray, *, stream: int, replicates: int = COURSES, horizon: int = step.HORIZON
+) -> FloatArray:
+    """Means of prior (row 0) and prop (row 1) in each stratum tod + 2*weekend when no message is ever sent.
+
+    The courses use the streams from `stream` on, so that the answer is the same every time.
+    """
+    sums = np.zeros((2, 4))
+    counts = np.zeros(4)
+    width = 5 + int(params[step.HAS_DAY])
+    x = np.zeros((2, 2 * width - 1))
+    _sum_strata(params, stream, replicates, horizon, np.zeros(step.STATE_SIZE), x, sums, counts)
+    return np.asarray(sums / np.maximum(counts, 1.0))
+
+
+@njit(cache=True)
+def _sum_strata(params, stream, replicates, horizon, state, x, sums, counts):  # type: ignore[no-untyped-def]
+    """Add up prior and prop, stratum by stratum, over courses without messages."""
+    for replicate in range(replicates):
+        step.reset(params, state)
+        for t in range(horizon):
+            stratum = step.arrive(params, state, t, x)
+            prior, prop = step.sensed(params, state, t)
+            sums[0, stratum] += prior
+            sums[1, stratum] += prop
+            counts[stratum] += 1.0
+            u_zero = rng.draw(SEED, stream + replicate, t, rng.ZERO)
+            u_poisson = rng.draw(SEED, stream + replicate, t, rng.NOISE)
+            step.advance(params, state, t, step.outcome(params, x, 0, u_zero, u_poisson))

@@ -1,0 +1,75 @@
+"""Files are read whatever system wrote them, refused by name where they cannot be, and documented in full."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from study_files import BASE
+
+from opportune.errors import InputError
+from opportune.study import Study, load_study, parse_study
+from opportune.study.schema import (
+    ContextsTable,
+    Effect,
+    PolicyTable,
+    RewardTable,
+    StudyFile,
+    StudyTable,
+    VariableTable,
+    WorldTable,
+)
+
+DOCS = Path(__file__).parents[2] / "docs" / "study-file.md"
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    """A file that is missing, a folder or no text is refused by its name."""
+    with pytest.raises(InputError, match=r"nix\.toml does not exist; expected a study file"):
+        load_study(tmp_path / "nix.toml")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_study(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'[study]\nname = "caf\xe9"\n')
+    with pytest.raises(InputError, match=r"latin\.toml, line 2: not UTF-8 text"):
+        load_study(tmp_path / "latin.toml")
+
+
+def test_windows_files_are_read(tmp_path: Path) -> None:
+    """Line ends and byte-order mark of other systems make no difference."""
+    (tmp_path / "win.toml").write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode())
+    assert load_study(tmp_path / "win.toml").settings == parse_study(BASE).settings
+
+
+def blocks(kind: str) -> list[str]:
+    """The fenced blocks of one kind in the documentation."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole file in the documentation runs, every other part fits into it, and the Python code runs."""
+    whole, *others = blocks("toml")
+    data = parse_study(whole).replace(replicates=2).run(progress=False)
+    assert data.sizes["policy"] == 4
+    assert len(others) == 3
+    for part in others:
+        content = {**tomllib.loads(whole), **tomllib.loads(part)}
+        Study(source="docs", text=whole, settings=StudyFile.model_validate(content)).check()
+    (tmp_path / "my.toml").write_text(whole, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("python")
+    exec(compile(code, str(DOCS), "exec"), {})
+
+
+def test_every_key_is_documented() -> None:
+    """Every section and every key of the study file is explained in the documentation."""
+    parts = re.split(r"^## ", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = {part.splitlines()[0]: part for part in parts}
+    tables: dict[str, type[BaseModel]] = {
+        "[study]": StudyTable, "[variables.NAME]": VariableTable, "[contexts]": ContextsTable,
+        "[reward]": RewardTable, "[effects]": Effect, "[world]": WorldTable, "[[policies]]": PolicyTable,
+    }  # fmt: skip
+    assert len(tables) == len(StudyFile.model_fields)
+    for section, table in tables.items():
+        for key in set(table.model_fields) - {"value"}:
+            assert f"`{key}`" in text[section], f"{key} of {section}"
