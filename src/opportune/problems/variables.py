@@ -1,0 +1,303 @@
+"""What a context consists of: numbers with bounds, variables with levels, and variables that follow a schedule.
+
+A variable is one of
+
+    Number(0, 20_000)                       any number between two bounds
+    ["low", "fair", "high"]                 one of these levels
+    TimeOfDay(["morning", "evening"])       public, known from the decision point's number: the schedule
+    Weekday(), Weekend(), DayOfStudy(70)    likewise
+
+Decision points count from 1, days of study too.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.errors import InputError
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WORKDAYS = 5  # of a week; the other days are its weekend
+MOST_PER_DAY = 1440
+"""Decision points that a day may have: one per minute."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A numeric variable between two finite bounds, both included.
+
+    Args:
+        low: the least value it may have.
+        high: the largest.
+
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = checks.real("low of Number", self.low), checks.real("high of Number", self.high)
+        if low >= high:
+            raise InputError(f"Number is from {low:g} to {high:g}; expected low < high")
+        if not math.isfinite(high - low):
+            raise InputError(f"Number is from {low:g} to {high:g}; expected bounds whose distance is finite")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def middle(self) -> float:
+        """The value halfway between the bounds."""
+        return self.low + 0.5 * (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class TimeOfDay:
+    """The times of day at which decisions are made, in order, one decision point each.
+
+    Args:
+        names: what to call them, such as ("morning", "evening").
+
+    """
+
+    names: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.names, str) or not isinstance(self.names, Iterable):
+            raise InputError(f"names of TimeOfDay is {self.names!r}; expected a list of names, one per decision point")
+        names = tuple(self.names)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise InputError(f"names of TimeOfDay has {name!r}; expected text")
+        if not 1 <= len(names) <= MOST_PER_DAY:
+            raise InputError(f"names of TimeOfDay has {len(names)} names; expected 1 to {MOST_PER_DAY}")
+        if len(set(names)) < len(names):
+            raise InputError(f"names of TimeOfDay has a name twice: {list(names)}")
+        object.__setattr__(self, "names", names)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The variable's levels, in order."""
+        return tuple(self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weekday:
+    """The day of the week.
+
+    Args:
+        first: the weekday on which the study begins.
+
+    """
+
+    first: str = "Monday"
+
+    def __post_init__(self) -> None:
+        checks.choice("first of Weekday", self.first, WEEKDAYS)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The variable's levels: the seven days, Monday first, whatever day the study begins on."""
+        return WEEKDAYS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weekend:
+    """Whether it is Saturday or Sunday: "weekday" or "weekend".
+
+    Args:
+        first: the weekday on which the study begins.
+
+    """
+
+    first: str = "Monday"
+
+    def __post_init__(self) -> None:
+        checks.choice("first of Weekend", self.first, WEEKDAYS)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The variable's levels, in order."""
+        return ("weekday", "weekend")
+
+
+@dataclass(frozen=True)
+class DayOfStudy:
+    """The day of study, a number: (day - centre) / scale, which is the day itself unless told otherwise.
+
+    Args:
+        days: how many days the study has.
+        centre: the day that becomes 0.
+        scale: how many days make 1.
+
+    """
+
+    days: int
+    centre: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.whole("days of DayOfStudy", self.days, least=2)
+        object.__setattr__(self, "centre", checks.real("centre of DayOfStudy", self.centre))
+        object.__setattr__(self, "scale", checks.real("scale of DayOfStudy", self.scale, above=0.0))
+
+    @classmethod
+    def scaled(cls, days: int) -> "DayOfStudy":
+        """The day of study from -1 on the first day to 1 on the last."""
+        days = checks.whole("days of DayOfStudy", days, least=2)
+        return cls(days, centre=(days + 1) / 2, scale=(days - 1) / 2)
+
+    @property
+    def number(self) -> Number:
+        """The variable's bounds: its values on the first and on the last day."""
+        return Number(self.on(1), self.on(self.days))
+
+    def on(self, day: int) -> float:
+        """The variable's value on a day, counted from 1."""
+        return (day - self.centre) / self.scale
+
+
+Scheduled = TimeOfDay | Weekday | Weekend | DayOfStudy
+Variable = Number | tuple[Any, ...] | Scheduled
+
+
+class Schedule:
+    """When decisions are made, and the public variables that are known from it.
+
+    Args:
+        variables: {name: TimeOfDay, Weekday, Weekend or DayOfStudy}.
+        decisions_per_day: as many as the times of day unless given; 1 if there are none.
+
+    """
+
+    def __init__(self, variables: Mapping[str, Scheduled], *, decisions_per_day: int | None = None) -> None:
+        if not isinstance(variables, Mapping):
+            raise InputError(f"variables of the schedule is {variables!r}; expected {{name: variable}}")
+        for name, variable in variables.items():
+            if not isinstance(variable, Scheduled):
+                raise InputError(
+                    f"variable {name!r} of the schedule is {variable!r}; "
+                    "expected TimeOfDay, Weekday, Weekend or DayOfStudy"
+                )
+        self.variables = dict(variables)
+        self.decisions_per_day = self._per_day(decisions_per_day)
+
+    @property
+    def period(self) -> int | None:
+        """Decision points until everything repeats; None if there is a day of study, which never does."""
+        if any(isinstance(variable, DayOfStudy) for variable in self.variables.values()):
+            return None
+        weekly = any(isinstance(variable, Weekday | Weekend) for variable in self.variables.values())
+        daily = any(isinstance(variable, TimeOfDay) for variable in self.variables.values())
+        return 7 * self.decisions_per_day if weekly else self.decisions_per_day if daily else 1
+
+    @property
+    def last_step(self) -> int | None:
+        """The last decision point, if a day of study says when the study ends."""
+        days = [variable.days for variable in self.variables.values() if isinstance(variable, DayOfStudy)]
+        return min(days) * self.decisions_per_day if days else None
+
+    def values(self, step: int) -> dict[str, Any]:
+        """The scheduled variables at a decision point: {name: level, or number for a day of study}."""
+        step = checks.whole("step", step, least=1)
+        if self.last_step is not None and step > self.last_step:
+            raise InputError(
+                f"step is {step}; expected at most {self.last_step}, the last decision point of the study's "
+                f"{self.last_step // self.decisions_per_day} days"
+            )
+        return {name: self._value(variable, step) for name, variable in self.variables.items()}
+
+    def table(self, steps: int) -> NDArray[np.float64]:
+        """The scheduled variables at decision points 1..steps as numbers, [steps, variables].
+
+        A variable with levels enters by the number of its level, counted from 0; a day of study as it is.
+        """
+        rows = np.empty((checks.whole("steps", steps, least=1), len(self.variables)))
+        for step in range(1, steps + 1):
+            for column, (name, value) in enumerate(self.values(step).items()):
+                variable = self.variables[name]
+                rows[step - 1, column] = value if isinstance(variable, DayOfStudy) else variable.levels.index(value)
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return (self.variables, self.decisions_per_day) == (other.variables, other.decisions_per_day)
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.variables.items()), self.decisions_per_day))
+
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(self.variables) or 'no variables'}; {self.decisions_per_day} decisions per day)"
+
+    def _per_day(self, given: int | None) -> int:
+        """The number of decisions per day, which all times of day must agree with."""
+        per_day = None if given is None else checks.whole("decisions_per_day", given, least=1, most=MOST_PER_DAY)
+        for name, variable in self.variables.items():
+            if isinstance(variable, TimeOfDay):
+                if per_day is not None and per_day != len(variable.names):
+                    raise InputError(
+                        f"variable {name!r} has {len(variable.names)} times of day; "
+                        f"expected {per_day}, as there are decisions per day"
+                    )
+                per_day = len(variable.names)
+        return 1 if per_day is None else per_day
+
+    def _value(self, variable: Scheduled, step: int) -> Any:
+        day, moment = divmod(step - 1, self.decisions_per_day)
+        if isinstance(variable, TimeOfDay):
+            return variable.names[moment]
+        if isinstance(variable, DayOfStudy):
+            return variable.on(day + 1)
+        weekday = (WEEKDAYS.index(variable.first) + day) % 7
+        if isinstance(variable, Weekday):
+            return WEEKDAYS[weekday]
+        return "weekday" if weekday < WORKDAYS else "weekend"
+
+
+def check_variable(name: str, value: Any) -> Variable:
+    """A variable as it was given: a Number or a scheduled one as it is, anything else as its levels."""
+    if isinstance(value, Number | Scheduled):
+        return value
+    return check_levels(name, value)
+
+
+def check_levels(name: str, value: Any) -> tuple[Any, ...]:
+    """A variable's levels: different plain values, none of them NaN, which nothing equals."""
+    try:
+        levels = tuple(level.item() if isinstance(level, np.generic) else level for level in value)
+        different = len(set(levels))
+    except TypeError:
+        raise InputError(
+            f"variable {name!r} is {value!r}; expected its levels, a Number or a scheduled variable"
+        ) from None
+    if not levels:
+        raise InputError(f"variable {name!r} has no levels; expected at least one")
+    if different < len(levels):
+        raise InputError(f"variable {name!r} has a level twice: {list(levels)}")
+    if any(isinstance(level, float) and math.isnan(level) for level in levels):
+        raise InputError(f"variable {name!r} has NaN among its levels {list(levels)}; expected numbers or text")
+    return levels
+
+
+def levels_of(variable: Variable) -> tuple[Any, ...] | None:
+    """A variable's levels, or None if it is numeric."""
+    if isinstance(variable, Number | DayOfStudy):
+        return None
+    return variable if isinstance(variable, tuple) else variable.levels
+
+
+def bounds_of(variable: Variable) -> Number | None:
+    """A numeric variable's bounds, or None if it has levels."""
+    if isinstance(variable, DayOfStudy):
+        return variable.number
+    return variable if isinstance(variable, Number) else None
+
+
+def entered_as_numbers(levels: tuple[Any, ...]) -> bool:
+    """Whether a formula takes a variable with these levels as a number: all of them are."""
+    return all(isinstance(level, int | float) for level in levels)
