@@ -132,11 +132,18 @@ ANY: Any = variables  # the wrong types are given on purpose
         (lambda: ANY.DayOfStudy.scaled(1), "days of DayOfStudy is 1; expected a whole number >= 2"),
         (lambda: ANY.DayOfStudy(7, centre=math.nan), "centre of DayOfStudy is nan; expected a finite number"),
         (lambda: ANY.DayOfStudy(7, scale=0), "scale of DayOfStudy is 0; expected a finite number > 0"),
-        (lambda: ANY.Schedule([Weekday()]), "variables of the schedule is [Weekday(first='Monday')]; "
-         "expected {name: variable}"),
-        (lambda: ANY.Schedule({"mood": ["low"]}), "variable 'mood' of the schedule is ['low']; "
-         "expected TimeOfDay, Weekday, Weekend or DayOfStudy"),
-        (lambda: ANY.Schedule({}, decisions_per_day=0), "decisions_per_day is 0; expected a whole number from 1 to 1440"),
+        (
+            lambda: ANY.Schedule([Weekday()]),
+            "variables of the schedule is [Weekday(first='Monday')]; expected {name: variable}",
+        ),
+        (
+            lambda: ANY.Schedule({"mood": ["low"]}),
+            "variable 'mood' of the schedule is ['low']; expected TimeOfDay, Weekday, Weekend or DayOfStudy",
+        ),
+        (
+            lambda: ANY.Schedule({}, decisions_per_day=0),
+            "decisions_per_day is 0; expected a whole number from 1 to 1440",
+        ),
         (
             lambda: ANY.Schedule({"tod": TimeOfDay(["am", "pm"])}, decisions_per_day=3),
             "variable 'tod' has 2 times of day; expected 3, as there are decisions per day",
@@ -151,8 +158,10 @@ ANY: Any = variables  # the wrong types are given on purpose
             lambda: ANY.Schedule({"day": DayOfStudy(3)}, decisions_per_day=2).values(7),
             "step is 7; expected at most 6, the last decision point of the study's 3 days",
         ),
-        (lambda: check_variable("mood", 4), "variable 'mood' is 4; expected its levels, a Number or a scheduled "
-         "variable"),
+        (
+            lambda: check_variable("mood", 4),
+            "variable 'mood' is 4; expected its levels, a Number or a scheduled variable",
+        ),
         (lambda: check_variable("mood", []), "variable 'mood' has no levels; expected at least one"),
         (lambda: check_variable("mood", [1, 1]), "variable 'mood' has a level twice: [1, 1]"),
         (
@@ -160,7 +169,7 @@ ANY: Any = variables  # the wrong types are given on purpose
             "variable 'mood' has NaN among its levels [1.0, nan]; expected numbers or text",
         ),
     ],
-)  # fmt: skip
+)
 def test_refused(make: Any, message: str) -> None:
     """What makes no sense is refused with what was given and what was expected."""
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
