@@ -12,7 +12,7 @@ Decision points count from 1, days of study too.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -301,3 +301,26 @@ def bounds_of(variable: Variable) -> Number | None:
 def entered_as_numbers(levels: tuple[Any, ...]) -> bool:
     """Whether a formula takes a variable with these levels as a number: all of them are."""
     return all(isinstance(level, int | float) for level in levels)
+
+
+_KINDS: dict[str, type[Any]] = {
+    "number": Number, "time_of_day": TimeOfDay, "weekday": Weekday, "weekend": Weekend, "day_of_study": DayOfStudy,
+}  # fmt: skip
+
+
+def to_json(variable: Variable) -> dict[str, Any]:
+    """A variable as plain JSON values."""
+    if isinstance(variable, tuple):
+        return {"kind": "levels", "levels": list(variable)}
+    kind = next(kind for kind, made in _KINDS.items() if isinstance(variable, made))
+    return {"kind": kind, **asdict(variable)}
+
+
+def from_json(name: str, saved: Any) -> Variable:
+    """The variable that `to_json` described."""
+    settings = dict(saved) if isinstance(saved, Mapping) else {}
+    kind = checks.choice(f"kind of variable {name!r}", settings.pop("kind", None), ("levels", *_KINDS))
+    try:
+        return check_levels(name, settings["levels"]) if kind == "levels" else _KINDS[kind](**settings)
+    except (KeyError, TypeError):
+        raise InputError(f"variable {name!r} is {saved!r}; expected what describes a variable of this kind") from None
