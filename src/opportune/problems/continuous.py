@@ -107,7 +107,7 @@ class ContinuousProblem:
         self._least_distance = least_distance
         if least_distance is not None:
             self._least_distance = checks.real("least_distance", least_distance, above=0.0)
-        self.strata = math.prod(self._levels(name) for name in self._stratified)
+        self.strata = math.prod(self._levels(name) for name in self.stratified)
         if self.strata > MOST_STRATA:
             raise InputError(
                 f"public variables have {self.strata} combinations of levels; expected at most {MOST_STRATA}"
@@ -132,6 +132,15 @@ class ContinuousProblem:
         """Whether some feature is seen by nobody until a reveal."""
         return bool(self.hidden_from_revealer.any())
 
+    @property
+    def stratified(self) -> tuple[str, ...]:
+        """The public variables with levels, whose combinations are the strata."""
+        return tuple(
+            name
+            for name, variable in self.variables.items()
+            if self.visibility[name] == "public" and levels_of(variable) is not None
+        )
+
     @cached_property
     def hidden_from_recommender(self) -> Mask:
         """Which features depend on something that is not public: without a reveal their means stand in, [d]."""
@@ -154,7 +163,7 @@ class ContinuousProblem:
             checks.choice("context variable", name, self.variables)
         given = {name: value for name, value in context.items() if value is not None}
         known = {**self.schedule.values(step), **given}
-        values = self._stand_ins.copy()
+        values = self.middle.copy()
         absent: dict[str, list[str]] = {"sensed": [], "reported": []}
         for v, name in enumerate(self.variables):
             if name in known:
@@ -169,7 +178,7 @@ class ContinuousProblem:
         """The number of the combination of public levels, the first variable slowest."""
         stratum = 0
         for v, name in enumerate(self.variables):
-            if name in self._stratified:
+            if name in self.stratified:
                 stratum = stratum * self._levels(name) + int(values[v])
         return stratum
 
@@ -192,11 +201,17 @@ class ContinuousProblem:
         return self.features(self._with_each(np.asarray(values, dtype=np.float64), hidden))
 
     @cached_property
+    def middle(self) -> Floats:
+        """What stands in for values that are not given: the middle of bounds, the first level; 0 for the action."""
+        middles = [0.0 if (bounds := bounds_of(v)) is None else bounds.middle for v in self.variables.values()]
+        return np.array([*middles, 0.0])
+
+    @cached_property
     def start(self) -> Floats:
         """Blind features before anything was counted, or for good if means are known: [strata, A, d]."""
         if self.known_means is not None:
             return self.known_means.copy()
-        public = {name: self._level_numbers(name) for name in self._stratified}
+        public = {name: self._level_numbers(name) for name in self.stratified}
         unseen = {
             name: choices
             for name, choices in self._extremes.items()
@@ -207,7 +222,7 @@ class ContinuousProblem:
             raise InputError(
                 f"variables have {size} combinations of levels; expected at most {MOST_COMBINATIONS}, or start={{...}}"
             )
-        base = self._stand_ins.copy()
+        base = self.middle.copy()
         for name, number in self._start_values.items():
             base[list(self.variables).index(name)] = number
         points = self._with_each(base, public | unseen)
@@ -224,7 +239,7 @@ class ContinuousProblem:
                 f"variables have {size} combinations of bounds and levels; expected at most {MOST_COMBINATIONS}, "
                 "or least_distance=..."
             )
-        x = self.features(self._with_each(self._stand_ins, self._extremes))
+        x = self.features(self._with_each(self.middle, self._extremes))
         pairs = itertools.combinations(range(self.actions), 2)
         distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
@@ -268,21 +283,6 @@ class ContinuousProblem:
     def __repr__(self) -> str:
         names = ", ".join(self.variables)
         return f"ContinuousProblem({names}; {self.strata} strata, {self.actions} actions, d={self.d})"
-
-    @property
-    def _stratified(self) -> tuple[str, ...]:
-        """The public variables with levels."""
-        return tuple(
-            name
-            for name, variable in self.variables.items()
-            if self.visibility[name] == "public" and levels_of(variable) is not None
-        )
-
-    @cached_property
-    def _stand_ins(self) -> Floats:
-        """A number for each variable that is not given: the middle of its bounds, its first level; 0 for the action."""
-        middles = [0.0 if (bounds := bounds_of(v)) is None else bounds.middle for v in self.variables.values()]
-        return np.array([*middles, 0.0])
 
     @cached_property
     def _extremes(self) -> dict[str, tuple[float, ...]]:
