@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from opportune.errors import InputError
 from opportune.problems import formula as formula_module
@@ -265,6 +267,8 @@ ALLOWED = "numbers, numeric variables, + - * / **, log, log1p, exp, sqrt, abs an
         ("(steps + mood)^1.5", "the power '1.5' is not a whole number from 1 to 8"),
         ("(steps + mood)**0", "the power '0' is not a whole number from 1 to 8"),
         ("(steps + mood)**(2)", "the power '(' is not a whole number from 1 to 8"),
+        ("(steps + mood)**8**8", "a power has a power as its exponent, expected a number"),
+        ("+".join(["day"] * 300), "it has 599 words and signs, expected at most 500"),
         ("((steps + mood + tod + day)**8)**8", "it has about 3e+38 terms, expected at most 1000"),
         ("*".join(["steps", "mood"] * 9), "it has about 3e+05 terms, expected at most 1000"),
         ("steps.mean()", f"'steps.mean()' is not allowed; expected {ALLOWED}"),
@@ -398,3 +402,21 @@ def test_a_program_that_differs_from_the_library_is_refused(monkeypatch: pytest.
     monkeypatch.setitem(formula_module._FUNCTIONS, "log1p", np.log)
     with pytest.raises(InputError, match="cannot be used: its features could not be computed reliably; "):
         program("log1p(day + 2)", NUMBERS, ("no", "yes"))
+
+
+PARTS = (
+    "steps", "mood", "tod", "stress", "action", "+", "-", "*", "/", ":", "**", "^", "(", ")", "[", "{", "}", "~", "|",
+    "%", ".", ",", "'", "\\", "#", "@", "log(", "log1p(", "np.", "I(", "C(", "1", "0", "2", "9", " ", "lambda", "=", "`",
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.lists(st.sampled_from(PARTS), min_size=1, max_size=12).map("".join))
+def test_any_text_is_used_or_refused(text: str) -> None:
+    """Whatever stands in a formula, it is used or refused as an input error that says the formula back."""
+    try:
+        made = program(text, NUMBERS, ("no", "yes"))
+    except InputError as error:
+        assert repr(text) in str(error)  # noqa: PT017  (either outcome is right)
+    else:
+        assert np.isfinite(made.features([1.0, 1.0, 0.0, 1.0, 0.0, 2.0, 0.0])).all()

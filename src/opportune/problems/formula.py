@@ -122,6 +122,8 @@ class _ModelMatrix:
                 for reverse in itertools.product(*reversed(choices)):
                     names, atoms = zip(*reverse[::-1], strict=True) if reverse else ((), ())
                     found.append((entry.term, Column(":".join(names) or "intercept", (*scale, *atoms))))
+        if not found:
+            raise self.formula.refuse("it has no features")
         return found
 
     def _frame(self, points: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

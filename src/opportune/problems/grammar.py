@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 
 ACTION = "action"
 MOST_CHARACTERS = 2_000
+MOST_WORDS = 500
 MOST_TERMS = 1_000
 MOST_POWER = 8
 LIBRARY_ERRORS = (FormulaicError, KeyError, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError)
@@ -107,6 +108,8 @@ class CheckedFormula:
             raise self.refuse("it is empty")
         try:
             tokens = list(tokenize(self.text))
+            if len(tokens) > MOST_WORDS:
+                raise ValueError(f"it has {len(tokens)} words and signs, expected at most {MOST_WORDS}")
             for before, token in zip([None, *tokens], tokens, strict=False):
                 self._check_token(token, before)
             tree = DefaultFormulaParser().get_ast(f"0 + {self.text}", context={})
@@ -180,6 +183,8 @@ def _count_terms(tree: Any) -> float:
     sizes = [_count_terms(part) for part in tree.args]
     symbol = tree.operator.symbol
     if symbol in {"**", "^"}:
+        if not isinstance(tree.args[1], Token):
+            raise ValueError("a power has a power as its exponent, expected a number")
         return float(sizes[0] ** int(tree.args[1].token))
     if symbol == "*":
         return sizes[0] + sizes[1] + sizes[0] * sizes[1]
