@@ -22,8 +22,8 @@ ALLOWED = "numbers, numeric variables, + - * / **, log, log1p, exp, sqrt, abs an
 IDENTITY = "I"
 MOST_POWER = 8
 MOST_DEPTH = 50
-LARGEST = 1e100
-"""Numbers beyond this cannot be squared and summed up safely."""
+LARGEST = 1e30
+"""Numbers beyond this cannot be multiplied, squared and summed up safely."""
 
 _SIGNS: dict[type[ast.operator], int] = {
     ast.Add: op.ADD, ast.Sub: op.SUBTRACT, ast.Mult: op.MULTIPLY, ast.Div: op.DIVIDE,

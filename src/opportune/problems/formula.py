@@ -218,7 +218,8 @@ def _text_of(formula: CheckedFormula, atom: Operations) -> str:
     """The part of the formula that an atom was made from."""
     for term in Formula(f"0 + {formula.text}"):
         for factor in term.factors:
-            if factor.eval_method is Factor.EvalMethod.PYTHON and formula.operations(factor.expr) == atom:
+            is_expression = factor.eval_method is Factor.EvalMethod.PYTHON and factor.expr[:2] != "C("
+            if atom == (formula.operations(factor.expr) if is_expression else formula.numeric.get(factor.expr)):
                 return str(factor.expr)
     return formula.text
 

@@ -129,8 +129,8 @@ class CheckedFormula:
             raise ValueError(f"{text!r} is not allowed between terms, expected {_OPERATORS}")
         if kind is Token.Kind.CONTEXT and text not in {"(", ")"}:
             raise ValueError(f"{text!r} is not allowed, expected ( )")
-        if kind is Token.Kind.VALUE and not (re.fullmatch(r"\d+\.?\d*|\.\d+", text) and float(text) <= 1e100):
-            raise ValueError(f"{text!r} is not a number")
+        if kind is Token.Kind.VALUE and not _is_number(text):
+            raise ValueError(f"{text!r} is not a number up to {expressions.LARGEST:g}")
         if kind is Token.Kind.NAME and text not in self.variables and text != ACTION:
             raise ValueError(f"`{text}` is not present among the variables")
         if kind is Token.Kind.PYTHON:
@@ -174,6 +174,10 @@ def plain(error: BaseException) -> str:
     """An error's first paragraph, in one line and without the colours that a terminal would show."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n\n", maxsplit=1)[0]
     return " ".join(text.split()) or type(error).__name__
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"\d+\.?\d*|\.\d+", text, re.ASCII)) and float(text) <= expressions.LARGEST
 
 
 def _count_terms(tree: Any) -> float:
