@@ -374,6 +374,13 @@ def test_formula_with_too_many_features() -> None:
             "its variables may be log, action",
         ),
         (
+            "{a * b}",
+            {"a": tuple(range(2000)), "b": tuple(range(2000))},
+            "degree",
+            "formula '{a * b}' cannot be used: 'a * b' computes with variables that have 4e+06 combinations of bounds "
+            "and levels, expected at most 1e+06; its variables may be a, b, action",
+        ),
+        (
             "C(s) + big",
             {"s": (1, 2), "big": Number(0, 1e40)},
             "degree",

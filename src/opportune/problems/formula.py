@@ -19,7 +19,7 @@ from opportune.core import features as op
 from opportune.problems import expressions
 from opportune.problems.expressions import Operations
 from opportune.problems.grammar import ACTION, LIBRARY_ERRORS, CheckedFormula, plain
-from opportune.problems.program import Column, Program, assemble, axes_between, trouble, variables_of
+from opportune.problems.program import MOST_GRID, Column, Program, assemble, axes_between, trouble, variables_of
 from opportune.problems.variables import Variable, entered_as_numbers
 
 Floats = NDArray[np.float64]
@@ -203,6 +203,12 @@ def _check_values(formula: CheckedFormula, made: Program) -> None:
         bounds = {v: formula.bounds[names[v]] for v in read if names[v] in formula.bounds}
         sizes = {v: len(formula.levels[names[v]] or ()) for v in read - set(bounds)}
         axes = axes_between({v: (b.low, b.high) for v, b in bounds.items()}, sizes)
+        points = np.prod([float(axis.size) for axis in axes.values()])
+        if points > MOST_GRID:
+            raise formula.refuse(
+                f"{_text_of(formula, atom)!r} computes with variables that have {points:.0e} combinations of bounds "
+                f"and levels, expected at most {MOST_GRID:.0e}"
+            )
         wrong = trouble(atom, axes, frozenset(bounds), made.tables)
         if wrong is None:
             continue

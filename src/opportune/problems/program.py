@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 GRID = 20_000
 """About how many points of the bounds an expression is tried at."""
 MOST_GRID = 1_000_000
+"""Points beyond which trying takes too long."""
 
 
 @dataclass(frozen=True)
