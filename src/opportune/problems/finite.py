@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
-from opportune.problems.variables import Finite, Schedule, Scheduled, check_levels, describe, restore
+from opportune.problems.variables import Finite, Schedule, Scheduled, check_levels, from_json, to_json
 
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
@@ -230,7 +230,7 @@ class Problem:
             "delta": self.delta,
             "regularisation": self.regularisation,
             "variables": {
-                name: describe(self.schedule.variables[name]) if name in self.schedule.variables else list(levels)
+                name: to_json(self.schedule.variables[name]) if name in self.schedule.variables else list(levels)
                 for name, levels in self.variables.items()
             },
             "visibility": dict(self.visibility),
@@ -241,7 +241,7 @@ class Problem:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Problem":
         """The problem that `to_dict` described."""
-        settings = {**saved, "variables": {name: restore(v) for name, v in saved["variables"].items()}}
+        settings = {**saved, "variables": {name: from_json(v) for name, v in saved["variables"].items()}}
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":

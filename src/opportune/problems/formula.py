@@ -1,65 +1,254 @@
-"""Feature vectors from a formula, in the language that users of R and statsmodels know (library formulaic)."""
+"""Feature vectors from a formula, in the language that users of R and statsmodels know (library formulaic).
+
+The library says which columns there are and how each variable with levels is coded; `design` gives them for finitely
+many contexts, `program` as a program that computes them at the moment of decision.
+"""
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from formulaic import Formula
-from formulaic.errors import FormulaicError
+from formulaic.parser.types import Factor, Term
 from numpy.typing import NDArray
 
-from opportune.errors import InputError
+from opportune import checks
+from opportune.core import features as op
+from opportune.problems import expressions
+from opportune.problems.expressions import Operations
+from opportune.problems.grammar import ACTION, LIBRARY_ERRORS, CheckedFormula, plain
+from opportune.problems.program import MOST_GRID, Column, Program, assemble, axes_between, trouble, variables_of
+from opportune.problems.variables import Variable, entered_as_numbers
+
+Floats = NDArray[np.float64]
+Order = Literal["degree", "written"]
+
+ORDERS = ("degree", "written")
+MOST_FEATURES = 10_000
+TRIED_POINTS = 64
+TOLERANCE = 1e-12
+"""By how much a program may differ from the library, relative to a feature's largest value."""
+
+_FUNCTIONS = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
 
 
-def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> NDArray[np.float64]:
+def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> Floats:
     """phi[K, A, d]: one row of the formula's model matrix for every context and action.
 
     `action` is categorical with the first action as reference. Other variables enter as numbers if all their
     levels are numbers, else by their levels, the first again as reference.
     """
-    if "action" in variables:
-        raise InputError("a context variable is called 'action'; that name stands for the action in a formula")
-    contexts = list(itertools.product(*variables.values()))
-    table: dict[str, Any] = {
-        name: [context[i] for context in contexts for _ in actions] for i, name in enumerate(variables)
-    }
-    table["action"] = pd.Categorical([a for _ in contexts for a in actions], categories=list(actions))
-    for name, levels in variables.items():
-        if not all(isinstance(level, int | float) for level in levels):
-            table[name] = pd.Categorical([str(v) for v in table[name]], categories=[str(v) for v in levels])
-    frame = pd.DataFrame(table)
-    try:
-        spec = Formula(formula if _has_intercept_term(formula) else f"0 + {formula}")
-        matrix = _reduced(spec, frame)
-    except (FormulaicError, KeyError, SyntaxError, ValueError, TypeError) as error:
-        known = ", ".join([*variables, "action"])
-        raise InputError(f"formula {formula!r} cannot be used: {_plain(error)}; its variables may be {known}") from None
-    return matrix.reshape(len(contexts), len(actions), -1)
+    levels = {name: tuple(values) for name, values in variables.items()}
+    checked = CheckedFormula(formula, levels, actions, standardised=True)
+    contexts = [dict(zip(levels, context, strict=True)) for context in itertools.product(*levels.values())]
+    matrix = _ModelMatrix(checked, contexts)
+    return matrix.values.reshape(len(contexts), len(actions), -1)
 
 
-def _has_intercept_term(formula: str) -> bool:
-    terms = [term.strip() for term in formula.replace("-", "+").split("+")]
-    return "0" in terms or "1" in terms
+def program(
+    formula: str, variables: Mapping[str, Variable], actions: Sequence[str], *, order: Order = "degree"
+) -> Program:
+    """The formula's features as a program over the variables, in their order, and the action.
 
+    Args:
+        formula: as for `design`; the features are the same, in the same order.
+        variables: numbers with bounds, levels, or scheduled variables.
+        actions: names of the actions.
+        order: of the features: "degree" has main effects before interactions, as R does; "written" has the terms as
+            the formula names them.
 
-def _reduced(spec: Formula, frame: pd.DataFrame) -> NDArray[np.float64]:
-    """The model matrix with every categorical coded against its first level, intercept or not.
-
-    A formula without intercept would get a column for every level of its first categorical; the reference level
-    is dropped here as well, as the paper's features do.
     """
-    with_intercept = Formula("1 + " + " + ".join(str(term) for term in spec if str(term) not in {"0", "1"}))
-    matrix = with_intercept.get_model_matrix(frame, na_action="ignore")
-    values = np.asarray(matrix, dtype=np.float64)
-    keep = [i for i, name in enumerate(matrix.columns) if name != "Intercept"]
-    if any(str(term) == "1" for term in spec):
-        return values
-    return values[:, keep]
+    checks.choice("order", order, ORDERS)
+    checked = CheckedFormula(formula, variables, actions)
+    matrix = _ModelMatrix(checked, _covering(checked))
+    columns = matrix.columns()
+    sizes = {"variables": len(variables), "actions": len(actions)}
+    made = assemble([column for _, column in columns], tables=checked.tables, **sizes)
+    _check_values(checked, made)
+    _compare(matrix, made)
+    if order == "degree":
+        return made
+    written = [str(term) for term in Formula(f"0 + {formula}", _ordering="none")]
+    columns.sort(key=lambda pair: written.index(str(pair[0])))
+    return assemble([column for _, column in columns], tables=checked.tables, **sizes)
 
 
-def _plain(error: Exception) -> str:
-    """An error's text without the colours that a terminal would show."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+class _ModelMatrix:
+    """The library's model matrix of a formula at some points, for every action, points slowest.
+
+    Every variable with levels is coded against its first level, as the paper's features are; so the library is always
+    given an intercept, without which it would code one of them by all its levels.
+    """
+
+    def __init__(self, formula: CheckedFormula, points: Sequence[Mapping[str, Any]]) -> None:
+        self.formula = formula
+        try:
+            spec = Formula(f"0 + {formula.text}")
+            self.terms = [term for term in spec if not _is_intercept(term)]
+            self.intercept = len(self.terms) < len(spec)
+            self._check_size()
+            whole = Formula([Term([Factor("1", eval_method="literal")]), *self.terms])
+            with np.errstate(all="ignore"):  # what is not finite is refused later, with its place
+                self.matrix = whole.get_model_matrix(self._frame(points), na_action="ignore", context=_FUNCTIONS)
+        except LIBRARY_ERRORS as error:
+            raise formula.refuse(plain(error)) from None
+
+    @property
+    def values(self) -> Floats:
+        """The features at the points: [points * actions, d]."""
+        return self._without_intercept(self.matrix)
+
+    def at(self, points: Sequence[Mapping[str, Any]]) -> Floats:
+        """The features at other points, coded likewise."""
+        try:
+            matrix = self.matrix.model_spec.get_model_matrix(self._frame(points), context=_FUNCTIONS)
+        except LIBRARY_ERRORS as error:
+            raise self.formula.refuse(plain(error)) from None
+        return self._without_intercept(matrix)
+
+    def columns(self) -> list[tuple[Term, Column]]:
+        """The features, each a product of atoms with the term it belongs to, in the library's order and coding."""
+        found = []
+        for entry in self.matrix.model_spec.structure:
+            if _is_intercept(entry.term) and not self.intercept:
+                continue
+            for scoped in entry.scoped_terms:
+                scale: tuple[Operations, ...] = ()
+                if scoped.scale != 1:
+                    scale = (((op.NUMBER, float(scoped.scale)),),)
+                choices = [self._choices(factor.factor.factor, factor.reduced) for factor in scoped.factors]
+                for reverse in itertools.product(*reversed(choices)):
+                    names, atoms = zip(*reverse[::-1], strict=True) if reverse else ((), ())
+                    found.append((entry.term, Column(":".join(names) or "intercept", (*scale, *atoms))))
+        if not found:
+            raise self.formula.refuse("it has no features")
+        return found
+
+    def _frame(self, points: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+        """The points as the library takes them."""
+        actions = list(self.formula.actions)
+        table: dict[str, Any] = {}
+        for name, levels in self.formula.levels.items():
+            column = [point[name] for point in points for _ in actions]
+            if levels is None or entered_as_numbers(levels):
+                table[name] = np.array(column, dtype=np.float64)
+            else:
+                table[name] = pd.Categorical([str(v) for v in column], categories=[str(v) for v in levels])
+        table[ACTION] = pd.Categorical(actions * len(points), categories=actions)
+        return pd.DataFrame(table)
+
+    def _without_intercept(self, matrix: Any) -> Floats:
+        """The matrix's columns, the intercept only if it was asked for."""
+        keep = [i for i, name in enumerate(matrix.columns) if self.intercept or name != "Intercept"]
+        return np.asarray(matrix, dtype=np.float64)[:, keep]
+
+    def _check_size(self) -> None:
+        if not self.terms and not self.intercept:
+            raise ValueError("it has no terms")
+        sizes = [[len(self._coding(factor)[1] or [0]) for factor in term.factors] for term in self.terms]
+        total = sum(float(np.prod([float(n) for n in size])) for size in sizes)
+        if total > MOST_FEATURES:
+            raise ValueError(f"it has up to {total:.0f} features, expected at most {MOST_FEATURES}")
+
+    def _coding(self, factor: Factor) -> tuple[int, list[Any] | None]:
+        """(variable, its levels in the order of the columns) of a factor that enters by levels, else (-1, None)."""
+        name, formula = factor.expr, self.formula
+        if factor.eval_method is Factor.EvalMethod.PYTHON:
+            if expressions.called_name(expressions.parse(name)) != "C":
+                return -1, None
+            name = formula.categorical(name)
+        elif factor.eval_method is not Factor.EvalMethod.LOOKUP or name in formula.numeric:
+            return -1, None
+        if name == ACTION:
+            return len(formula.levels), list(formula.actions)
+        levels = list(formula.levels[name] or ())
+        return list(formula.levels).index(name), sorted(levels) if name in formula.numeric else levels
+
+    def _choices(self, factor: Factor, reduced: bool) -> list[tuple[str, Operations]]:
+        """The columns of one factor: (name, operations) each."""
+        formula = self.formula
+        variable, levels = self._coding(factor)
+        if levels is None and factor.eval_method is Factor.EvalMethod.LOOKUP:
+            return [(factor.expr, formula.numeric[factor.expr])]
+        if levels is None:
+            return [(factor.expr, formula.operations(factor.expr))]
+        own = [*(formula.levels.values()), tuple(formula.actions)][variable] or ()
+        return [
+            (f"{factor.expr}={level}", ((op.VALUE, float(variable)), (op.EQUALS, float(own.index(level)))))
+            for level in levels[1 if reduced else 0 :]
+        ]
+
+
+def _covering(formula: CheckedFormula) -> list[dict[str, Any]]:
+    """As few points as have every level of every variable."""
+    most = max([2, *(len(levels) for levels in formula.levels.values() if levels is not None)])
+    return [
+        {
+            name: formula.bounds[name].middle if levels is None else levels[i % len(levels)]
+            for name, levels in formula.levels.items()
+        }
+        for i in range(most)
+    ]
+
+
+def _check_values(formula: CheckedFormula, made: Program) -> None:
+    """Refuse a formula whose expressions are not finite somewhere between the bounds."""
+    names = list(formula.levels)
+    for atom in made.atom_operations:
+        read = variables_of(atom)
+        if not read or atom[-1][0] == op.EQUALS:
+            continue
+        bounds = {v: formula.bounds[names[v]] for v in read if names[v] in formula.bounds}
+        sizes = {v: len(formula.levels[names[v]] or ()) for v in read - set(bounds)}
+        axes = axes_between({v: (b.low, b.high) for v, b in bounds.items()}, sizes)
+        points = np.prod([float(axis.size) for axis in axes.values()])
+        if points > MOST_GRID:
+            raise formula.refuse(
+                f"{_text_of(formula, atom)!r} computes with variables that have {points:.0e} combinations of bounds "
+                f"and levels, expected at most {MOST_GRID:.0e}"
+            )
+        wrong = trouble(atom, axes, frozenset(bounds), made.tables)
+        if wrong is None:
+            continue
+        what, where = wrong
+        place = ", ".join(f"{names[v]} = {made.tables[v][int(x)] if v in sizes else x:g}" for v, x in where.items())
+        hint = ""
+        if any(operation == op.LOG for operation, _ in atom):
+            hint = ", while log1p(x) = log(1 + x) is finite at x = 0"
+        raise formula.refuse(f"{_text_of(formula, atom)!r} {what} at or near {place}{hint}")
+
+
+def _text_of(formula: CheckedFormula, atom: Operations) -> str:
+    """The part of the formula that an atom was made from."""
+    for term in Formula(f"0 + {formula.text}"):
+        for factor in term.factors:
+            is_expression = factor.eval_method is Factor.EvalMethod.PYTHON and factor.expr[:2] != "C("
+            if atom == (formula.operations(factor.expr) if is_expression else formula.numeric.get(factor.expr)):
+                return str(factor.expr)
+    return formula.text
+
+
+def _compare(matrix: _ModelMatrix, made: Program) -> None:
+    """Refuse a formula whose program is not what the library computes, at random points between the bounds."""
+    random = np.random.default_rng(1)
+    formula = matrix.formula
+    points: list[dict[str, Any]] = [{} for _ in range(TRIED_POINTS)]
+    values = np.zeros((TRIED_POINTS, len(formula.levels) + 1))
+    for v, (name, levels) in enumerate(formula.levels.items()):
+        if levels is None:
+            bounds = formula.bounds[name]
+            values[:, v] = random.uniform(bounds.low, bounds.high, TRIED_POINTS)
+        else:
+            values[:, v] = random.integers(len(levels), size=TRIED_POINTS)
+        for point, value in zip(points, values[:, v], strict=True):
+            point[name] = value if levels is None else levels[int(value)]
+    theirs = matrix.at(points)
+    ours = made.features(values).reshape(len(theirs), -1)
+    if ours.shape != theirs.shape or (np.abs(ours - theirs) > TOLERANCE * np.abs(theirs).max(axis=0)).any():
+        raise formula.refuse("its features could not be computed reliably")
+
+
+def _is_intercept(term: Term) -> bool:
+    return len(term.factors) == 1 and term.factors[0].eval_method is Factor.EvalMethod.LITERAL

@@ -12,7 +12,7 @@ Decision points count from 1, days of study too.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -304,18 +304,24 @@ def entered_as_numbers(levels: tuple[Any, ...]) -> bool:
     return all(isinstance(level, int | float) for level in levels)
 
 
-def describe(variable: Variable) -> Any:
+_KINDS: dict[str, type[Any]] = {
+    "number": Number, "time_of_day": TimeOfDay, "weekday": Weekday, "weekend": Weekend, "day_of_study": DayOfStudy,
+}  # fmt: skip
+
+
+def to_json(variable: Variable) -> dict[str, Any]:
     """A variable as plain JSON values."""
     if isinstance(variable, tuple):
-        return list(variable)
-    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(variable).items()}
-    return {"kind": type(variable).__name__, **fields}
+        return {"kind": "levels", "levels": list(variable)}
+    kind = next(kind for kind, made in _KINDS.items() if isinstance(variable, made))
+    return {"kind": kind, **asdict(variable)}
 
 
-def restore(saved: Any) -> Any:
-    """The variable that `describe` described."""
-    if not isinstance(saved, Mapping):
-        return saved
-    settings = dict(saved)
-    kinds = {kind.__name__: kind for kind in (Number, TimeOfDay, Weekday, Weekend, DayOfStudy)}
-    return kinds[checks.choice("kind of variable", settings.pop("kind", None), kinds)](**settings)
+def from_json(name: str, saved: Any) -> Variable:
+    """The variable that `to_json` described."""
+    settings = dict(saved) if isinstance(saved, Mapping) else {}
+    kind = checks.choice(f"kind of variable {name!r}", settings.pop("kind", None), ("levels", *_KINDS))
+    try:
+        return check_levels(name, settings["levels"]) if kind == "levels" else _KINDS[kind](**settings)
+    except (KeyError, TypeError):
+        raise InputError(f"variable {name!r} is {saved!r}; expected what describes a variable of this kind") from None

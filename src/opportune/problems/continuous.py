@@ -1,0 +1,356 @@
+"""`ContinuousProblem`: what the agents know beforehand where contexts have numbers and features are computed."""
+
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.problems.program import Program
+from opportune.problems.settings import Visibility, check_action_names, check_value_range, check_visibility
+from opportune.problems.variables import (
+    Schedule,
+    Scheduled,
+    Variable,
+    bounds_of,
+    check_variable,
+    from_json,
+    levels_of,
+    to_json,
+)
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+MOST_STRATA = 10_000
+MOST_CORNERS = 256
+"""Combinations of what could be sensed that a decision may have to go through."""
+MOST_COMBINATIONS = 65_536
+"""Combinations that are gone through once, when a problem is made."""
+
+
+class Moment(NamedTuple):
+    """A context in numbers.
+
+    `values` has one entry per variable (numbers as they are, levels by their number) and one for the action. Where a
+    sensed or reported variable was not given it has a stand-in there, and its name is in `missing` or `unreported`.
+    """
+
+    values: Floats
+    missing: tuple[str, ...]
+    """Sensed variables that were not given: the decision point counts as missing."""
+    unreported: tuple[str, ...]
+    """Reported variables that were not given, as is usual before a reveal."""
+
+
+class ContinuousProblem:
+    """What both agents know beforehand about a decision problem whose features are computed at the moment.
+
+    Args:
+        formula: features from the variables and `action`, as for `Problem.from_formula`.
+        variables: {name: Number, levels, TimeOfDay, Weekday, Weekend or DayOfStudy}.
+        actions: names of the actions, or how many there are.
+        decisions_per_day: as many as there are times of day unless given.
+        visibility: who sees a variable: "public", "sensed" (the default) or "reported". Scheduled ones are public.
+        order: of the features: "degree" (main effects first) or "written" (as the formula names its terms).
+        start: {variable: value} at which features begin that the recommender cannot see, before any were counted; the
+            middle of a variable's bounds, or the mean over its levels, unless given.
+        known_means: E[phi(S, a) | stratum], [strata, A, d], if known; only features that are hidden are read.
+        noise_sd: sd of the reward's noise, the scale R of the confidence radius.
+        theta_bound: W, a bound on the norm of the true parameter.
+        value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
+        largest_gap: the largest true gap; scale `gap` needs it.
+        least_distance: Dmin; by the corners of the bounds unless given.
+        delta: the confidence sets hold with probability 1 - delta.
+        regularisation: lam; 1/W^2 unless given.
+
+    """
+
+    def __init__(
+        self,
+        formula: str,
+        variables: Mapping[str, Any],
+        actions: int | Sequence[str],
+        *,
+        decisions_per_day: int | None = None,
+        visibility: Mapping[str, Visibility] | None = None,
+        order: str = "degree",
+        start: Mapping[str, Any] | None = None,
+        known_means: Any = None,
+        noise_sd: float = 1.0,
+        theta_bound: float = 1.0,
+        value_range: tuple[float, float] | None = None,
+        largest_gap: float | None = None,
+        least_distance: float | None = None,
+        delta: float = 0.05,
+        regularisation: float | None = None,
+    ) -> None:
+        self.variables = _variables(variables)
+        self.action_names = check_action_names(actions)
+        scheduled = {name: v for name, v in self.variables.items() if isinstance(v, Scheduled)}
+        self.schedule = Schedule(scheduled, decisions_per_day=decisions_per_day)
+        self.visibility = check_visibility(visibility, self.variables, scheduled)
+        self.formula, self.order = formula, order
+        self.program = _program(formula, self.variables, self.action_names, order)
+        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
+        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
+        self.delta = checks.real("delta", delta, above=0.0, below=1.0)
+        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
+        self.regularisation = checks.real("regularisation", lam, above=0.0)
+        self.value_range = check_value_range(value_range)
+        self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+        self._least_distance = least_distance
+        if least_distance is not None:
+            self._least_distance = checks.real("least_distance", least_distance, above=0.0)
+        self.strata = math.prod(self._levels(name) for name in self.stratified)
+        if self.strata > MOST_STRATA:
+            raise InputError(
+                f"public variables have {self.strata} combinations of levels; expected at most {MOST_STRATA}"
+            )
+        self._start_values = self._check_start(start)
+        self.known_means: Floats | None = None
+        if known_means is not None:
+            self.known_means = checks.array("known_means", known_means, (self.strata, self.actions, self.d))
+
+    @property
+    def d(self) -> int:
+        """How many features there are."""
+        return self.program.d
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        return len(self.action_names)
+
+    @property
+    def reported(self) -> bool:
+        """Whether some feature is seen by nobody until a reveal."""
+        return bool(self.hidden_from_revealer.any())
+
+    @property
+    def stratified(self) -> tuple[str, ...]:
+        """The public variables with levels, whose combinations are the strata."""
+        return tuple(
+            name
+            for name, variable in self.variables.items()
+            if self.visibility[name] == "public" and levels_of(variable) is not None
+        )
+
+    @cached_property
+    def hidden_from_recommender(self) -> Mask:
+        """Which features depend on something that is not public: without a reveal their means stand in, [d]."""
+        return self._depends_on("sensed", "reported")
+
+    @cached_property
+    def hidden_from_revealer(self) -> Mask:
+        """Which features depend on something that is reported, [d]."""
+        return self._depends_on("reported")
+
+    def values(self, context: Mapping[str, Any], step: int) -> Moment:
+        """A context, given as {variable: value}, in numbers.
+
+        Scheduled variables are those of the step (from 1) unless given. A public variable must be given; others may be
+        missing, or None.
+        """
+        if not isinstance(context, Mapping):
+            raise InputError(f"context is {context!r}; expected {{variable: value}}")
+        for name in context:
+            checks.choice("context variable", name, self.variables)
+        given = {name: value for name, value in context.items() if value is not None}
+        known = {**self.schedule.values(step), **given}
+        values = self.middle.copy()
+        absent: dict[str, list[str]] = {"sensed": [], "reported": []}
+        for v, name in enumerate(self.variables):
+            if name in known:
+                values[v] = self._number(name, known[name])
+            elif self.visibility[name] == "public":
+                raise InputError(f"context lacks {name!r}; expected a value, as the variable is public")
+            else:
+                absent[self.visibility[name]].append(name)
+        return Moment(values, tuple(absent["sensed"]), tuple(absent["reported"]))
+
+    def stratum(self, values: Floats) -> int:
+        """The number of the combination of public levels, the first variable slowest."""
+        stratum = 0
+        for v, name in enumerate(self.variables):
+            if name in self.stratified:
+                stratum = stratum * self._levels(name) + int(values[v])
+        return stratum
+
+    def features(self, values: Floats) -> Floats:
+        """The feature vector of each action, phi[A, d]; of many contexts at once, values[n, V] give [n, A, d]."""
+        return self.program.features(values)
+
+    def corners(self, values: Floats) -> Floats:
+        """Features with everything hidden at its extremes, [n, A, d]: numbers at either bound, levels at each level.
+
+        Only variables that the formula uses count. These corners enclose all features that the moment could have
+        where features are linear in each hidden number.
+        """
+        hidden = {name: choices for name, choices in self._extremes.items() if self.visibility[name] != "public"}
+        size = math.prod(len(choices) for choices in hidden.values())
+        if size > MOST_CORNERS:
+            raise InputError(
+                f"what is not public has {size} combinations of bounds and levels; expected at most {MOST_CORNERS}"
+            )
+        return self.features(self._with_each(np.asarray(values, dtype=np.float64), hidden))
+
+    @cached_property
+    def middle(self) -> Floats:
+        """What stands in for values that are not given: the middle of bounds, the first level; 0 for the action."""
+        middles = [0.0 if (bounds := bounds_of(v)) is None else bounds.middle for v in self.variables.values()]
+        return np.array([*middles, 0.0])
+
+    @cached_property
+    def start(self) -> Floats:
+        """Blind features before anything was counted, or for good if means are known: [strata, A, d]."""
+        if self.known_means is not None:
+            return self.known_means.copy()
+        public = {name: self._level_numbers(name) for name in self.stratified}
+        unseen = {
+            name: choices
+            for name, choices in self._extremes.items()
+            if levels_of(self.variables[name]) is not None and name not in {*public, *self._start_values}
+        }
+        size = self.strata * math.prod(len(choices) for choices in unseen.values())
+        if size > MOST_COMBINATIONS:
+            raise InputError(
+                f"variables have {size} combinations of levels; expected at most {MOST_COMBINATIONS}, or start={{...}}"
+            )
+        base = self.middle.copy()
+        for name, number in self._start_values.items():
+            base[list(self.variables).index(name)] = number
+        points = self._with_each(base, public | unseen)
+        return np.asarray(self.features(points).reshape(self.strata, -1, self.actions, self.d).mean(axis=1))
+
+    @cached_property
+    def least_distance(self) -> float:
+        """Dmin: the least positive ||phi(s, a) - phi(s, a')|| over corners of the bounds and pairs of actions."""
+        if self._least_distance is not None:
+            return self._least_distance
+        size = math.prod(len(choices) for choices in self._extremes.values())
+        if size > MOST_COMBINATIONS:
+            raise InputError(
+                f"variables have {size} combinations of bounds and levels; expected at most {MOST_COMBINATIONS}, "
+                "or least_distance=..."
+            )
+        x = self.features(self._with_each(self.middle, self._extremes))
+        pairs = itertools.combinations(range(self.actions), 2)
+        distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
+        return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to build the same problem again, as plain JSON values."""
+        return {
+            "formula": self.formula,
+            "variables": {name: to_json(variable) for name, variable in self.variables.items()},
+            "actions": list(self.action_names),
+            "decisions_per_day": self.schedule.decisions_per_day,
+            "visibility": dict(self.visibility),
+            "order": self.order,
+            "start": {name: self._value(name, number) for name, number in self._start_values.items()},
+            "known_means": None if self.known_means is None else self.known_means.tolist(),
+            "noise_sd": self.noise_sd,
+            "theta_bound": self.theta_bound,
+            "value_range": None if self.value_range is None else list(self.value_range),
+            "largest_gap": self.largest_gap,
+            "least_distance": self._least_distance,
+            "delta": self.delta,
+            "regularisation": self.regularisation,
+        }
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "ContinuousProblem":
+        """The problem that `to_dict` described."""
+        settings = dict(saved)
+        variables = {name: from_json(name, variable) for name, variable in settings.pop("variables").items()}
+        return cls(settings.pop("formula"), variables, settings.pop("actions"), **settings)
+
+    def replace(self, **changes: Any) -> "ContinuousProblem":
+        """The same problem with some settings changed; lam follows W unless it was given."""
+        settings = {**self.to_dict(), "variables": self.variables, **changes}
+        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
+            settings["regularisation"] = changes.get("regularisation")
+        return ContinuousProblem(
+            settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.variables)
+        return f"ContinuousProblem({names}; {self.strata} strata, {self.actions} actions, d={self.d})"
+
+    @cached_property
+    def _extremes(self) -> dict[str, tuple[float, ...]]:
+        """The bounds or level numbers of each variable that the formula uses."""
+        used = np.atleast_1d(self.program.depends.any(axis=0))
+        extremes: dict[str, tuple[float, ...]] = {}
+        for v, (name, variable) in enumerate(self.variables.items()):
+            bounds = bounds_of(variable)
+            if used[v]:
+                extremes[name] = self._level_numbers(name) if bounds is None else (bounds.low, bounds.high)
+        return extremes
+
+    def _with_each(self, values: Floats, choices: Mapping[str, Sequence[float]]) -> Floats:
+        """The values with some variables at each combination of choices, the first one slowest: [n, V]."""
+        places = [list(self.variables).index(name) for name in choices]
+        combinations = list(itertools.product(*choices.values()))
+        points = np.tile(values, (len(combinations), 1))
+        points[:, places] = np.array(combinations, dtype=np.float64).reshape(len(combinations), len(places))
+        return points
+
+    def _depends_on(self, *visibilities: str) -> Mask:
+        unseen = [self.visibility[name] in visibilities for name in self.variables]
+        return np.asarray(self.program.depends[:, [*unseen, False]].any(axis=1))
+
+    def _levels(self, name: str) -> int:
+        """How many levels a variable has."""
+        return len(levels_of(self.variables[name]) or ())
+
+    def _level_numbers(self, name: str) -> tuple[float, ...]:
+        return tuple(float(i) for i in range(self._levels(name)))
+
+    def _number(self, name: str, value: Any) -> float:
+        """A variable's value as a number: itself, or the number of its level."""
+        bounds, levels = bounds_of(self.variables[name]), levels_of(self.variables[name])
+        if bounds is not None:
+            return checks.real(name, value, least=bounds.low, most=bounds.high)
+        level = value.item() if isinstance(value, np.generic) else value
+        truths = isinstance(level, bool) and not any(isinstance(known, bool) for known in levels or ())
+        if truths or not isinstance(level, Hashable) or level not in (levels or ()):
+            raise InputError(f"{name} is {value!r}; expected one of {list(levels or ())}")
+        return float((levels or ()).index(level))
+
+    def _value(self, name: str, number: float) -> Any:
+        """A variable's value from its number: itself, or the level."""
+        levels = levels_of(self.variables[name])
+        return number if levels is None else levels[int(number)]
+
+    def _check_start(self, start: Any) -> dict[str, float]:
+        if start is None:
+            return {}
+        if not isinstance(start, Mapping):
+            raise InputError(f"start is {start!r}; expected {{variable: value}}")
+        for name in start:
+            checks.choice("variable in start", name, self.variables)
+            if self.visibility[name] == "public":
+                raise InputError(f"start has {name!r}, which is public; expected variables that are not")
+        return {name: self._number(name, value) for name, value in start.items()}
+
+
+def _variables(value: Any) -> dict[str, Variable]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"variables is {value!r}; expected {{name: Number, levels or a scheduled variable}}")
+    if not value:
+        raise InputError("variables is empty; expected at least one variable")
+    return {str(name): check_variable(name, variable) for name, variable in value.items()}
+
+
+def _program(formula: Any, variables: Mapping[str, Variable], actions: tuple[str, ...], order: Any) -> Program:
+    from opportune.problems.formula import program  # noqa: PLC0415  (formulaic is slow to import)
+
+    return program(formula, variables, actions, order=order)

@@ -1,0 +1,53 @@
+"""Settings that every kind of problem has, checked at the door."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from opportune import checks
+from opportune.errors import InputError
+
+Visibility = Literal["public", "sensed", "reported"]
+VISIBILITIES = ("public", "sensed", "reported")
+MOST_ACTIONS = 127
+
+
+def check_value_range(value: Any) -> tuple[float, float] | None:
+    """(u_min, u_max), if there is one."""
+    if value is None:
+        return None
+    try:
+        low, high = value
+    except (TypeError, ValueError):
+        raise InputError(f"value_range is {value!r}; expected (u_min, u_max)") from None
+    low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
+    if low >= high:
+        raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
+    return low, high
+
+
+def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Visibility]:
+    """Who sees each variable: as given, public for those that are `known` from a schedule, else sensed."""
+    visibility: dict[str, Visibility] = dict.fromkeys(variables, "sensed")
+    for name in known:
+        visibility[name] = "public"
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(f"visibility is {value!r}; expected {{variable: visibility}}")
+    for name, seen in (value or {}).items():
+        checks.choice("visibility of variable", name, variables)
+        checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
+        if name in known and seen != "public":
+            raise InputError(f"visibility of {name!r} is {seen!r}; expected 'public', as its schedule is known")
+        visibility[name] = seen
+    return visibility
+
+
+def check_action_names(value: Any) -> tuple[str, ...]:
+    """Names of the actions, given as such or by their number."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        value = range(checks.whole("actions", value, least=2, most=MOST_ACTIONS))
+    names = tuple(str(name) for name in value)
+    if not 2 <= len(names) <= MOST_ACTIONS:
+        raise InputError(f"actions is {list(names)}; expected 2 to {MOST_ACTIONS} to choose from")
+    if len(set(names)) < len(names):
+        raise InputError(f"actions has a name twice: {list(names)}")
+    return names

@@ -1,0 +1,85 @@
+"""`Resampled`: rows of the user's own data, from which a simulated world draws variables jointly."""
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opportune import checks
+from opportune.errors import InputError
+
+MOST_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Rows of a table, drawn jointly, each equally likely.
+
+    Args:
+        columns: {variable: its values, one per row}: numbers, or levels for variables with levels.
+
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __post_init__(self) -> None:
+        given = self.columns
+        if not isinstance(given, Mapping) or not given:
+            raise InputError(f"columns of Resampled is {type(given).__name__}; expected {{variable: values}}")
+        sizes = {name: len(values) for name, values in given.items()}
+        if len(set(sizes.values())) > 1:
+            raise InputError(f"columns of Resampled have {sizes} rows; expected as many in each")
+        if not 1 <= next(iter(sizes.values())) <= MOST_ROWS:
+            raise InputError(f"columns of Resampled have {next(iter(sizes.values()))} rows; expected 1 to {MOST_ROWS}")
+        object.__setattr__(self, "columns", {name: tuple(values) for name, values in given.items()})
+
+    @classmethod
+    def from_csv(cls, path: str | Path, columns: Sequence[str]) -> "Resampled":
+        """The rows of a CSV file with a header; `columns` names those that are variables.
+
+        Values that read as numbers are numbers. A row with an empty or missing value is refused with its line.
+        """
+        wanted = list(columns)
+        if isinstance(columns, str) or not wanted:
+            raise InputError(f"columns is {columns!r}; expected a list of column names")
+        try:
+            with Path(path).open(newline="", encoding="utf-8-sig") as file:
+                found = _read_rows(file, str(path), wanted)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{path} cannot be read: {error}; expected a CSV file in UTF-8") from None
+        return cls({name: [row[i] for row in found] for i, name in enumerate(wanted)})
+
+
+def _read_rows(lines: Iterable[str], path: str, wanted: list[str]) -> list[list[Any]]:
+    """The wanted columns of every row of a CSV file."""
+    reader = csv.reader(lines)
+    header = [name.strip() for name in next(reader, [])]
+    for name in wanted:
+        checks.choice(f"column of {path}", name, header)
+    places = [header.index(name) for name in wanted]
+    rows = []
+    for row in reader:
+        if not row:
+            continue  # an empty line
+        for name, place in zip(wanted, places, strict=True):
+            if place >= len(row) or not row[place].strip():
+                raise InputError(f"{path} has no {name} in line {reader.line_num}; expected a value")
+        rows.append([_value(row[place].strip(), path, reader.line_num) for place in places])
+        if len(rows) > MOST_ROWS:
+            raise InputError(f"{path} has more than {MOST_ROWS} rows; expected at most that many")
+    if not rows:
+        raise InputError(f"{path} has no rows; expected at least one below its header")
+    return rows
+
+
+def _value(text: str, path: str, line: int) -> Any:
+    """A number if the text is one, else the text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number):
+        raise InputError(f"{path} has {text} in line {line}; expected a finite number or text")
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
