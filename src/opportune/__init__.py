@@ -20,53 +20,52 @@ if TYPE_CHECKING:
     from opportune.analysis.plots import plot_regret, plot_reveals
     from opportune.analysis.results import load, save
     from opportune.errors import DataError, InputError, OpportuneError, StateError
-    from opportune.live.agent import Agent, Decision
-    from opportune.policy import (
-        Always,
-        Budget,
-        FixedAction,
-        FixedRate,
-        LearningPrimalDual,
-        LinUCB,
-        Never,
-        Periodic,
-        Policy,
-        PrimalDual,
-        RandomAction,
-        naive_ucb,
-        pd1_ucb,
-        pd2_ucb,
-    )
+    from opportune.live.agent import Agent
+    from opportune.live.cohort import Cohort
+    from opportune.live.decision import Decision, Proposal
+    from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
+    from opportune.problems.continuous import ContinuousProblem
     from opportune.problems.finite import Problem
+    from opportune.problems.variables import DayOfStudy, Number, TimeOfDay, Weekday, Weekend
+    from opportune.recommenders import FixedAction, LinUCB, RandomAction, Thompson
+    from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
     from opportune.simulation.run import simulate
     from opportune.worlds.brushing.world import brushing_world
+    from opportune.worlds.continuous import ContinuousWorld
+    from opportune.worlds.distributions import Choice, LogNormal, Normal, Resampled, Truncated, Uniform
     from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 _HOMES = {
-    "live.agent": ("Agent", "Decision"),
+    "live.agent": ("Agent",),
+    "live.cohort": ("Cohort",),
+    "live.decision": ("Decision", "Proposal"),
     "errors": ("DataError", "InputError", "OpportuneError", "StateError"),
     "analysis.intervals": ("mean_interval",),
     "analysis.metrics": ("decomposition", "realised_regret", "regret"),
     "analysis.plots": ("plot_regret", "plot_reveals"),
-    "policy": (
-        "Always", "Budget", "FixedAction", "FixedRate", "LearningPrimalDual", "LinUCB", "Never", "Periodic",
-        "Policy", "PrimalDual", "RandomAction", "naive_ucb", "pd1_ucb", "pd2_ucb",
-    ),
-    "problems.finite": ("Problem",),
     "analysis.results": ("load", "save"),
+    "policy": ("Budget", "Policy", "naive_ucb", "pd1_ucb", "pd2_ucb"),
+    "problems.continuous": ("ContinuousProblem",),
+    "problems.finite": ("Problem",),
+    "problems.variables": ("DayOfStudy", "Number", "TimeOfDay", "Weekday", "Weekend"),
+    "recommenders": ("FixedAction", "LinUCB", "RandomAction", "Thompson"),
+    "revealers": ("Always", "FixedRate", "LearningPrimalDual", "Never", "Periodic", "PrimalDual"),
     "simulation.run": ("simulate",),
     "worlds.brushing.world": ("brushing_world",),
+    "worlds.continuous": ("ContinuousWorld",),
+    "worlds.distributions": ("Choice", "LogNormal", "Normal", "Resampled", "Truncated", "Uniform"),
     "worlds.linear": ("LinearWorld", "synthetic_worlds"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022  (in the order people meet them)
-    "Problem", "LinearWorld", "synthetic_worlds", "brushing_world",
-    "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    "Problem", "Number", "TimeOfDay", "Weekday", "Weekend", "DayOfStudy", "ContinuousProblem",
+    "LinearWorld", "synthetic_worlds", "ContinuousWorld", "Normal", "LogNormal", "Uniform", "Truncated", "Choice",
+    "Resampled", "brushing_world", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
     "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
-    "save", "load", "Agent", "Decision", "LinUCB", "FixedAction", "RandomAction", "FixedRate", "PrimalDual",
-    "LearningPrimalDual", "Never", "Always", "Periodic", "OpportuneError", "InputError", "DataError", "StateError",
-    "__version__",
+    "save", "load", "Agent", "Cohort", "Proposal", "Decision", "LinUCB", "Thompson", "FixedAction", "RandomAction",
+    "FixedRate", "PrimalDual", "LearningPrimalDual", "Never", "Always", "Periodic",
+    "OpportuneError", "InputError", "DataError", "StateError", "__version__",
 ]  # fmt: skip
 
 

@@ -137,9 +137,7 @@ def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-def rule_for(
-    policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1
-) -> NDArray[np.float64]:
+def rule_for(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1) -> NDArray[np.float64]:
     """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
     decisions = horizon * participants if policy.shared else horizon
     budget = math.inf if policy.budget is None else policy.budget.amount

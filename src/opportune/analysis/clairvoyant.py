@@ -6,11 +6,13 @@ and Appendices C and D of the paper.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from opportune.core.reveal import growth, learning_primal_dual, next_price, primal_dual
+from opportune.core.budget import growth, next_price
+from opportune.core.compiled import driver_function
 from opportune.errors import InputError
+from opportune.revealers.learning_primal_dual import learning_primal_dual
+from opportune.revealers.primal_dual import primal_dual
 
 Floats = NDArray[np.float64]
 
@@ -65,7 +67,7 @@ def auxiliary(
     """The revealer's own rule with theta known and arrivals unknown (AUX): one online pass over the gaps.
 
     Algorithm C.1 (PD1) without `disagreement`; with it Algorithm 1 (PD2), `disagreement` the sequence n_t and
-    `tolerance` the initial beta_t. The rules are those that run live, from `opportune.core.reveal`. They are
+    `tolerance` the initial beta_t. The rules are those that run live, from `opportune.revealers`. They are
     made for gaps of at most 1 (SPEC section 5).
     """
     if (disagreement is None) != (tolerance is None):
@@ -120,7 +122,7 @@ def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
     return np.asarray(out + least, dtype=np.float64)
 
 
-@njit(cache=True)
+@driver_function
 def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: ignore[no-untyped-def]
     """Run PD1, or PD2 where `learning`, over each row of gaps; writes the probabilities to `out`."""
     for row in range(gaps.shape[0]):

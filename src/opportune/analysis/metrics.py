@@ -33,11 +33,11 @@ def regret(data: xr.Dataset) -> xr.DataArray:
 
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
-    _needs_truth(data, "realised regret")
+    if bool(data["total_best"].isnull().any()):
+        raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
     if "step" not in data.dims:
-        best = (data["context_count"] * data["true_best"]).sum("k")
-        return (best - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
-    lost = _by_context(data, "true_best") - data["outcome"]
+        return (data["total_best"] - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
+    lost = data["best"] - data["outcome"]
     result = lost.cumsum("step").assign_coords(step=data["step"]).rename("realised_regret")
     return result.assign_attrs(long_name="cumulative realised regret")
 

@@ -11,33 +11,13 @@ from numpy.typing import NDArray
 
 from opportune._version import __version__
 from opportune.errors import DataError, InputError
+from opportune.simulation.record import FIELDS, TOTALS
 
 FORMAT = 1
 
 DESCRIPTIONS = {
-    "probability": "probability with which the revealer made a reveal happen at this step",
-    "gap": "scaled gap between knowing and not knowing the context",
-    "price": "price of a reveal before the step",
-    "disagreement": "distance between the blind features of the fresh and the stale action",
-    "tolerance": "final tolerance of the learning constraint (PD2)",
-    "reward": "reward the learner saw",
-    "value": "expected reward as the paper counts it: unrevealed steps averaged over contexts",
-    "outcome": "expected reward of the action in the context as it was (brushing: seconds brushed)",
-    "context": "context that arrived",
-    "action": "action taken",
-    "fresh_action": "action the revealer would take blind, with all data",
-    "stale_action": "action the recommender would take blind, with what it knew at the last reveal",
-    "revealed": "whether information was revealed",
-    "nudged": "whether a nudge was spent",
-    "opened": "whether the patient opened the app unasked",
-    "total_reward": "sum of rewards",
-    "total_value": "sum of values as the paper counts them",
-    "total_outcome": "sum of outcomes",
-    "spent": "sum of reveal probabilities",
-    "nudges": "number of nudges",
-    "reveals": "number of reveals",
-    "opens": "number of times the app was opened unasked",
-    "final_price": "price after the last step",
+    **{name: text for name, (_, text) in FIELDS.items()},
+    **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
     "context_count": "how often each context arrived",
     "true_gap": "true gap of each context",
     "true_best": "true value of the best action in each context",

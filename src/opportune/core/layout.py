@@ -12,6 +12,7 @@ there follow one block per public stratum (blind features) and, with reported va
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -206,7 +207,7 @@ class Layout(NamedTuple):
     def views(self, group: Any, array: NDArray[np.float64]) -> Any:
         """A group's parts of an array, as NumPy views."""
         places = self.places[GROUPS.index(group)]
-        return group(*(array[a:b] for a, b in zip(places[:-1], places[1:], strict=True)))
+        return group(*(array[a:b] for a, b in itertools.pairwise(places)))
 
     def filled(self, group: Any, parts: Mapping[str, Any]) -> NDArray[np.float64]:
         """A group's array with these parts put in their places, the rest 0."""

@@ -86,6 +86,24 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
     return kind(array), generate
 
 
+@intrinsic
+def flat_at(typing_context, address, size, like):  # type: ignore[no-untyped-def]
+    """An address that was kept as a whole number, of an array with `size` numbers of the type of `like`."""
+    dtype = types.unliteral(like)
+    kind = Flat(dtype)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointer = context.get_value_type(types.CPointer(dtype))
+        data = builder.inttoptr(arguments[0], pointer)
+        if not CHECK_BOUNDS:
+            return data
+        checked = context.make_helper(builder, kind)
+        checked.data, checked.size = data, arguments[1]
+        return checked._getvalue()
+
+    return kind(types.intp, types.intp, like), generate
+
+
 @infer_global(operator.getitem)
 class _Slice(AbstractTemplate):  # type: ignore[misc]
     """flat[begin:end] is an array; in the debug build flat[i] is looked up here too."""

@@ -6,15 +6,17 @@ took four times as long to compile, since every mention of a tuple copies all of
 compile time, as in a GPU's kernel, it belongs to the type and places become constants.
 """
 
+import itertools
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 
-from opportune.core.compiled import CHECK_BOUNDS
+from opportune.core.compiled import CHECK_BOUNDS, inner_function
 from opportune.core.layout import GROUPS, Participant, Sizes, dimensions
-from opportune.core.pointers import Flat
+from opportune.core.pointers import Flat, flat_at
 
 _NAMES = tuple(group.__name__.lower() for group in GROUPS)
 _FIRST = {}  # where each group's places begin among the layout's numbers
@@ -145,6 +147,30 @@ def participant(typing_context, at, constants, rule, model, counts, snapshot, bu
     return ParticipantType()(*given), generate
 
 
+def handle_of(at: Any, *arrays: Any) -> Any:
+    """The addresses and sizes of the layout's numbers and the groups' arrays, for `participant_at`.
+
+    Whoever keeps the handle must keep the arrays too.
+    """
+    everything = (at, *arrays)
+    return np.array([[a.ctypes.data, a.size] for a in everything], dtype=np.int64).ravel()
+
+
+@inner_function
+def participant_at(handle):  # type: ignore[no-untyped-def]
+    """A participant from its handle: one array to hand over instead of eight."""
+    return participant(
+        flat_at(handle[0], handle[1], 0),
+        flat_at(handle[2], handle[3], 0.0),
+        flat_at(handle[4], handle[5], 0.0),
+        flat_at(handle[6], handle[7], 0.0),
+        flat_at(handle[8], handle[9], 0.0),
+        flat_at(handle[10], handle[11], 0.0),
+        flat_at(handle[12], handle[13], 0.0),
+        flat_at(handle[14], handle[15], 0.0),
+    )
+
+
 def of_arrays(at: Any, *arrays: Any) -> Participant:
     """The same of plain arrays, for Python: Numba's simulator and tests."""
     places = iter(at)
@@ -152,5 +178,5 @@ def of_arrays(at: Any, *arrays: Any) -> Participant:
     groups = []
     for group, array in zip(GROUPS, arrays, strict=True):
         bounds = [next(places) for _ in range(len(dimensions(group)) + 1)]
-        groups.append(group(*(array[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True))))
+        groups.append(group(*(array[a:b] for a, b in itertools.pairwise(bounds))))
     return Participant(sizes, *groups)

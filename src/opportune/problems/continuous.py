@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
+from opportune.core.pointers import WIDTH
 from opportune.errors import InputError
 from opportune.problems.program import Program
-from opportune.problems.settings import Visibility, check_action_names, check_value_range, check_visibility
+from opportune.problems.settings import (
+    Located,
+    Visibility,
+    check_action_names,
+    check_value_range,
+    check_visibility,
+    knowledge,
+)
 from opportune.problems.variables import (
     Schedule,
     Scheduled,
@@ -20,6 +29,7 @@ from opportune.problems.variables import (
     bounds_of,
     check_variable,
     from_json,
+    level_number,
     levels_of,
     to_json,
 )
@@ -117,6 +127,13 @@ class ContinuousProblem:
         if known_means is not None:
             self.known_means = checks.array("known_means", known_means, (self.strata, self.actions, self.d))
 
+    contexts = 0  # not a finite set
+
+    @property
+    def support(self) -> int:
+        """The most nonzero numbers that a feature vector has: any of them may be."""
+        return self.d
+
     @property
     def d(self) -> int:
         """How many features there are."""
@@ -173,6 +190,25 @@ class ContinuousProblem:
             else:
                 absent[self.visibility[name]].append(name)
         return Moment(values, tuple(absent["sensed"]), tuple(absent["reported"]))
+
+    def locate(self, context: Mapping[str, Any], step: int) -> Located:
+        """A context at a step, as the algorithm takes it."""
+        moment = self.values(context, step)
+        known = -1 if moment.unreported else 0
+        return Located(self.stratum(moment.values), 0, known, moment.values, moment.missing, moment.unreported)
+
+    def with_levels(self, values: Floats, known: Mapping[str, Any]) -> Floats:
+        """The same moment with some variables set."""
+        changed = values.copy()
+        for v, name in enumerate(self.variables):
+            if known.get(name) is not None:
+                changed[v] = self._number(name, known[name])
+        return changed
+
+    def public_levels(self) -> list[dict[str, Any]]:
+        """The combinations of levels of the public variables, in the order of the strata."""
+        levels = [levels_of(self.variables[name]) or () for name in self.stratified]
+        return [dict(zip(self.stratified, chosen, strict=True)) for chosen in itertools.product(*levels)]
 
     def stratum(self, values: Floats) -> int:
         """The number of the combination of public levels, the first variable slowest."""
@@ -243,6 +279,57 @@ class ContinuousProblem:
         pairs = itertools.combinations(range(self.actions), 2)
         distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
+
+    def layout(self, *, optimistic: bool = False, horizon: int = 1, simd: int = WIDTH, sampled: bool = False,
+               table: bool = True, support: int = 0) -> Layout:  # fmt: skip
+        """Where the compiled step functions find things; there is no table of scores, and rows are not listed."""
+        program = self.program
+        return layout(
+            d=self.d, actions=self.actions, contexts=0, strata=self.strata, corners=len(self._sensed_corners),
+            probabilities=PLUGIN if self.known_means is None else KNOWN, simd=simd, reported=self.reported,
+            variables=len(self.variables) + 1, atoms=program.atoms, fixed_atoms=program.shared,
+            factors=program.width, code=program.code.size, depth=program.stack,
+            memory=horizon if self.reported else 0, sampled=sampled,
+        )  # fmt: skip
+
+    def constants(self, at: Layout, horizon: int) -> Floats:
+        """What both agents know beforehand, as the flat array that the compiled step functions take."""
+        return at.filled(
+            Constants,
+            {
+                **knowledge(self, horizon),
+                "start": self.start,
+                "hidden": self.hidden_from_recommender,
+                "unsensed": self.hidden_from_revealer,
+                "weight": self._weights,
+                "corner": self._sensed_corners,
+                "code": self.program.code,
+                "atom_end": self.program.atom_end,
+                "factor": self.program.factors,
+            },
+        )
+
+    @property
+    def _weights(self) -> Floats:
+        """What each variable's level adds to the number of its stratum."""
+        weights = np.zeros(len(self.variables) + 1)
+        step = self.strata
+        for v, name in enumerate(self.variables):
+            if name in self.stratified:
+                step //= self._levels(name)
+                weights[v] = step
+        return weights
+
+    @cached_property
+    def _sensed_corners(self) -> Floats:
+        """Every sensed variable at its extremes, NaN where the moment's own value counts: [n, V]."""
+        sensed = {name: choices for name, choices in self._extremes.items() if self.visibility[name] == "sensed"}
+        size = math.prod(len(choices) for choices in sensed.values())
+        if size > MOST_CORNERS:
+            raise InputError(
+                f"sensed variables have {size} combinations of bounds and levels; expected at most {MOST_CORNERS}"
+            )
+        return self._with_each(np.full(len(self.variables) + 1, np.nan), sensed)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""
@@ -319,11 +406,7 @@ class ContinuousProblem:
         bounds, levels = bounds_of(self.variables[name]), levels_of(self.variables[name])
         if bounds is not None:
             return checks.real(name, value, least=bounds.low, most=bounds.high)
-        level = value.item() if isinstance(value, np.generic) else value
-        truths = isinstance(level, bool) and not any(isinstance(known, bool) for known in levels or ())
-        if truths or not isinstance(level, Hashable) or level not in (levels or ()):
-            raise InputError(f"{name} is {value!r}; expected one of {list(levels or ())}")
-        return float((levels or ()).index(level))
+        return float(level_number(name, value, levels or ()))
 
     def _value(self, name: str, number: float) -> Any:
         """A variable's value from its number: itself, or the level."""

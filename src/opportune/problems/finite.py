@@ -1,9 +1,10 @@
-"""`Problem`: what the agents know beforehand, contexts finite: who sees which part of them, actions, features, bounds."""
+"""`Problem`: what the agents know beforehand where contexts are a finite set."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,31 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
-from opportune.problems.variables import Finite, Schedule, Scheduled, check_levels, from_json, to_json
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.settings import (
+    VISIBILITIES,
+    Located,
+    Visibility,
+    check_action_names,
+    check_value_range,
+    check_visibility,
+    knowledge,
+)
+from opportune.problems.variables import (
+    DayOfStudy,
+    Finite,
+    Number,
+    Schedule,
+    Scheduled,
+    check_levels,
+    from_json,
+    level_number,
+    to_json,
+)
 
-Visibility = Literal["public", "sensed", "reported"]
-VISIBILITIES = ("public", "sensed", "reported")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_NO_VALUES: Floats = np.zeros(0)
 
 
 class Problem:
@@ -72,11 +92,11 @@ class Problem:
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
         lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
         self.regularisation = checks.real("regularisation", lam, above=0.0)
-        self.value_range = _value_range(value_range)
+        self.value_range = check_value_range(value_range)
         self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
         self.schedule = _schedule(variables, decisions_per_day)
         self.variables = _variables(variables, self.contexts)
-        self.visibility = _visibility(visibility, self.variables, self.schedule)
+        self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
         self.action_names = _action_names(action_names, self.actions)
         self.stratum_of, self.strata = self._parts(("public",))
         self.sense_of, self.senses = self._parts(("public", "sensed"))
@@ -89,19 +109,22 @@ class Problem:
         actions: int | Sequence[str],
         context_probs: Any = None,
         **settings: Any,
-    ) -> "Problem":
+    ) -> "Problem | ContinuousProblem":
         """A problem from named variables and a formula over them and `action`, such as "action + s + action:s".
 
         Numbers enter as they are and text variables by their levels; `action` enters by its levels, the first being
         the reference. There is no intercept unless the formula adds one with "1 + ...".
+
+        Where a variable is a Number or a DayOfStudy contexts are not a finite set, and this is a ContinuousProblem.
         """
+        if isinstance(contexts, Mapping) and any(isinstance(v, Number | DayOfStudy) for v in contexts.values()):
+            if context_probs is not None:
+                raise InputError("context_probs were given, but contexts are not a finite set; expected known_means")
+            return ContinuousProblem(formula, contexts, actions, **settings)
         from opportune.problems.formula import design  # noqa: PLC0415  (formulaic is slow to import)
 
         levels = _variables(contexts, None)
-        if isinstance(actions, Iterable):
-            names = _action_names(list(actions), None)
-        else:
-            names = _action_names(None, checks.whole("actions", actions, least=2))
+        names = check_action_names(actions)
         return cls(design(formula, levels, names), context_probs, variables=contexts, action_names=names, **settings)
 
     @property
@@ -143,6 +166,62 @@ class Problem:
         number = int(context) if isinstance(context, float | np.floating) else context
         return checks.whole("context", number, least=0, most=self.contexts - 1)
 
+    def locate(self, context: Any, step: int) -> Located:
+        """A context at a step, as the algorithm takes it: a number, or {variable: level}.
+
+        Scheduled variables are those of the step (from 1) unless given. A public variable must be given; others may be
+        missing, or None.
+        """
+        if not isinstance(context, Mapping):
+            k = self.index(context)
+            return Located(int(self.stratum_of[k]), int(self.sense_of[k]), k, _NO_VALUES, (), ())
+        for name in context:
+            checks.choice("context variable", name, self.variables)
+        known = self.schedule.values(step)
+        known.update((name, level) for name, level in context.items() if level is not None)
+        parts = {"public": 0, "sensed": 0, "reported": 0}
+        absent: dict[str, list[str]] = {"sensed": [], "reported": []}
+        for name, levels in self.variables.items():
+            seen = self.visibility[name]
+            place = 0
+            if name in known:
+                place = level_number(name, known[name], levels)
+            elif seen == "public":
+                raise InputError(f"context lacks {name!r}; expected a level, as the variable is public")
+            else:
+                absent[seen].append(name)
+            for part in ("public", "sensed", "reported")[VISIBILITIES.index(seen) :]:
+                parts[part] = parts[part] * len(levels) + place
+        whole = -1 if absent["reported"] or absent["sensed"] else parts["reported"]
+        return Located(
+            parts["public"], parts["sensed"], whole, _NO_VALUES, tuple(absent["sensed"]), tuple(absent["reported"])
+        )
+
+    def with_reported(self, place: Located, reported: Mapping[str, Any]) -> Located:
+        """The same place in the contexts with reported levels filled in, as far as they are known."""
+        names = [name for name, seen in self.visibility.items() if seen == "reported"]
+        absent = tuple(name for name in names if reported.get(name) is None)
+        numbers = {
+            name: level_number(name, reported[name], self.variables[name]) for name in names if name not in absent
+        }
+        if absent:
+            return place._replace(context=-1, unreported=absent)
+        members = self.sense_of == place.sense
+        for name, number in numbers.items():
+            members &= self._level_of(name) == number
+        return place._replace(context=int(np.flatnonzero(members)[0]), unreported=())
+
+    def public_levels(self) -> list[dict[str, Any]]:
+        """The combinations of levels of the public variables, in the order of the strata."""
+        public = [name for name, seen in self.visibility.items() if seen == "public"]
+        combinations = itertools.product(*(self.variables[name] for name in public))
+        return [dict(zip(public, levels, strict=True)) for levels in combinations]
+
+    def _level_of(self, name: str) -> Ints:
+        """The number of a variable's level in each context."""
+        places = np.unravel_index(np.arange(self.contexts), [len(v) for v in self.variables.values()])
+        return np.asarray(places[list(self.variables).index(name)])
+
     def levels(self, index: int) -> dict[str, Any]:
         """The variables' levels of a context's number."""
         sizes = [len(v) for v in self.variables.values()]
@@ -151,8 +230,6 @@ class Problem:
 
     def slots(self) -> tuple[Ints, list[NDArray[np.bool_]]]:
         """The schedule as numbers: the slot of each step of its period, and which contexts each slot has."""
-        places = np.unravel_index(np.arange(self.contexts), [len(v) for v in self.variables.values()])
-        level_of = dict(zip(self.variables, places, strict=True))
         combinations: dict[tuple[int, ...], int] = {}
         slot_of = []
         for step in range(1, (self.schedule.period or 1) + 1):
@@ -161,7 +238,7 @@ class Problem:
             slot_of.append(combinations.setdefault(levels, len(combinations)))
         members = []
         for levels in combinations:
-            fits = [level_of[name] == level for name, level in zip(self.schedule.variables, levels, strict=True)]
+            fits = [self._level_of(name) == level for name, level in zip(self.schedule.variables, levels, strict=True)]
             members.append(np.logical_and.reduce(fits) if fits else np.ones(self.contexts, dtype=np.bool_))
         return np.array(slot_of, dtype=np.int64), members
 
@@ -197,9 +274,7 @@ class Problem:
         if known:
             blind = means[: self.strata]
             parts["distance"] = np.linalg.norm(blind[:, :, None] - blind[:, None, :], axis=-1)
-            parts["sense_probability"] = np.bincount(
-                self.sense_of, weights=self.context_probs, minlength=self.senses
-            )
+            parts["sense_probability"] = np.bincount(self.sense_of, weights=self.context_probs, minlength=self.senses)
         if sizes.table:
             columns = np.zeros((self.d, sizes.table))
             columns[:, : len(rows)] = rows.T
@@ -207,9 +282,7 @@ class Problem:
         if sizes.support:
             places = np.sort(np.argsort(rows == 0.0, axis=1, kind="stable")[:, : sizes.support], axis=1)
             lists = np.zeros_like(rows)
-            lists[:, : 2 * sizes.support] = np.concatenate(
-                [places, np.take_along_axis(rows, places, axis=1)], axis=1
-            )
+            lists[:, : 2 * sizes.support] = np.concatenate([places, np.take_along_axis(rows, places, axis=1)], axis=1)
             parts["lists"] = lists
         return at.filled(Constants, parts)
 
@@ -230,8 +303,7 @@ class Problem:
             "delta": self.delta,
             "regularisation": self.regularisation,
             "variables": {
-                name: to_json(self.schedule.variables[name]) if name in self.schedule.variables else list(levels)
-                for name, levels in self.variables.items()
+                name: to_json(self.schedule.variables.get(name, levels)) for name, levels in self.variables.items()
             },
             "visibility": dict(self.visibility),
             "action_names": list(self.action_names),
@@ -241,7 +313,7 @@ class Problem:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Problem":
         """The problem that `to_dict` described."""
-        settings = {**saved, "variables": {name: from_json(v) for name, v in saved["variables"].items()}}
+        settings = {**saved, "variables": {name: from_json(name, v) for name, v in saved["variables"].items()}}
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
@@ -275,35 +347,8 @@ class Problem:
         for name, levels in self.variables.items():
             if name not in context:
                 raise InputError(f"context lacks {name!r}; expected a level for each of {list(self.variables)}")
-            if context[name] not in levels:
-                raise InputError(f"context has {name} = {context[name]!r}; expected one of {list(levels)}")
-            index = index * len(levels) + levels.index(context[name])
+            index = index * len(levels) + level_number(name, context[name], levels)
         return index
-
-
-def _value_range(value: Any) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise InputError(f"value_range is {value!r}; expected (u_min, u_max)") from None
-    low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
-    if low >= high:
-        raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
-    return low, high
-
-
-def knowledge(problem: Any, horizon: int) -> dict[str, Any]:
-    """The numbers that the constants of any problem hold."""
-    return {
-        "noise": problem.noise_sd,
-        "regularisation": problem.regularisation,
-        "prior": math.sqrt(problem.regularisation) * problem.theta_bound,
-        "confidence": 2.0 * math.log(1.0 / problem.delta),
-        "delta": problem.delta,
-        "horizon": horizon,
-    }
 
 
 def _schedule(variables: Any, decisions_per_day: int | None) -> Schedule:
@@ -332,29 +377,8 @@ def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[st
     return variables
 
 
-def _visibility(
-    value: Mapping[str, Visibility] | None, variables: Mapping[str, Any], schedule: Schedule
-) -> dict[str, Visibility]:
-    visibility: dict[str, Visibility] = dict.fromkeys(variables, "sensed")
-    if value is not None and not isinstance(value, Mapping):
-        raise InputError(f"visibility is {value!r}; expected {{variable: visibility}}")
-    for name, seen in (value or {}).items():
-        checks.choice("visibility of variable", name, variables)
-        checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
-        visibility[name] = seen
-    for name in schedule.variables:
-        if (value or {}).get(name, "public") != "public":
-            raise InputError(f"visibility of {name!r} is {visibility[name]!r}; expected 'public', as it is scheduled")
-        visibility[name] = "public"
-    return visibility
-
-
-def _action_names(value: Sequence[str] | None, actions: int | None) -> tuple[str, ...]:
-    names = tuple(str(a) for a in (range(actions or 0) if value is None else value))
-    if actions is not None and len(names) != actions:
+def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
+    names = check_action_names(actions if value is None else value)
+    if len(names) != actions:
         raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
-    if len(names) < 2:
-        raise InputError(f"actions is {list(names)}; expected at least 2 to choose from")
-    if len(set(names)) < len(names):
-        raise InputError(f"action_names has a name twice: {list(names)}")
     return names

@@ -1,7 +1,11 @@
 """Settings that every kind of problem has, checked at the door."""
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import InputError
@@ -9,6 +13,17 @@ from opportune.errors import InputError
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
 MOST_ACTIONS = 127
+
+
+class Located(NamedTuple):
+    """A context as the algorithm takes it."""
+
+    stratum: int
+    sense: int  # contexts finite; else 0
+    context: int  # contexts finite; else 0; -1 where a reported variable is not known
+    values: NDArray[np.float64]  # contexts not finite; else empty
+    missing: tuple[str, ...]  # sensed variables that were not given: the decision point counts as missing
+    unreported: tuple[str, ...]  # reported variables that were not given
 
 
 def check_value_range(value: Any) -> tuple[float, float] | None:
@@ -51,3 +66,15 @@ def check_action_names(value: Any) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise InputError(f"actions has a name twice: {list(names)}")
     return names
+
+
+def knowledge(problem: Any, horizon: int) -> dict[str, Any]:
+    """The numbers that the constants of any problem hold."""
+    return {
+        "noise": problem.noise_sd,
+        "regularisation": problem.regularisation,
+        "prior": math.sqrt(problem.regularisation) * problem.theta_bound,
+        "confidence": 2.0 * math.log(1.0 / problem.delta),
+        "delta": problem.delta,
+        "horizon": horizon,
+    }

@@ -11,7 +11,7 @@ Decision points count from 1, days of study too.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -283,6 +283,15 @@ def check_levels(name: str, value: Any) -> tuple[Any, ...]:
     if any(isinstance(level, float) and math.isnan(level) for level in levels):
         raise InputError(f"variable {name!r} has NaN among its levels {list(levels)}; expected numbers or text")
     return levels
+
+
+def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
+    """The number of a level; 1 is not taken for True, nor the other way round."""
+    level = value.item() if isinstance(value, np.generic) else value
+    truths = isinstance(level, bool) and not any(isinstance(known, bool) for known in levels)
+    if truths or not isinstance(level, Hashable) or level not in levels:
+        raise InputError(f"{name} is {value!r}; expected one of {list(levels)}")
+    return levels.index(level)
 
 
 def levels_of(variable: Variable) -> tuple[Any, ...] | None:

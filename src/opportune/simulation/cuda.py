@@ -1,7 +1,7 @@
-"""The batch loop on a GPU: the step functions of `opportune.core` as CUDA device functions, one thread a run.
+"""The batch loop on a GPU: the step functions of `opportune.core` as CUDA device functions, one thread per run.
 
-A kernel is built for one layout: sizes and places are constants in it, so that loops unroll and a run's state can
-live in registers and local memory. Nothing of the algorithm is written here.
+A kernel is built for one layout: sizes and places are constants in it. Nothing of the algorithm is written here. A run
+is one participant, or a study whose participants share a budget or a model: then one thread takes them in turn.
 """
 
 import functools
@@ -12,22 +12,14 @@ import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
-from opportune.core import simd as lanes
-from opportune.core.layout import PRICE, PURSE_SIZE, Layout
-from opportune.core.protocol import begin
+from opportune.core import simd
+from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot
+from opportune.core.protocol import Draws
+from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.core.views import of_arrays
 from opportune.errors import InputError
-from opportune.simulation.loop import (
-    FINAL_PRICE,
-    MARKS,
-    NUMBERS,
-    RECORD,
-    TOTALS,
-    Batch,
-    add_up,
-    run_step,
-    write_down,
-)
-from opportune.worlds.step import start
+from opportune.simulation.loop import Batch, mail_size, run_step, start_run
+from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
 
 THREADS = 256
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
@@ -35,13 +27,16 @@ MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may tak
 
 @functools.cache
 def _teach_compiler() -> None:
-    """Tell the GPU's compiler that the functions of core.lanes mean what is written in them: a thread is one lane."""
+    """Tell the GPU's compiler what core.simd and the registries' hooks mean: a thread works on one number at a time."""
     if config.ENABLE_CUDASIM:  # which runs them as they are written
         return
     from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)
 
-    for function in (lanes.width, lanes.load, lanes.store, lanes.spread, lanes.fma):
+    for function in (simd.width, simd.load, simd.store, simd.spread, simd.fma):
         overload(function)(functools.wraps(function)(lambda *_, function=function: function))
+    for registry in (REVEALERS, RECOMMENDERS, WORLDS):
+        for stub, typed in registry.hooks.values():
+            overload(stub)(typed)
 
 
 def available() -> bool:
@@ -63,65 +58,131 @@ def require() -> None:
         )
 
 
+def _participant_of(at: Layout) -> Any:
+    """How a kernel puts a participant together."""
+    if config.ENABLE_CUDASIM:
+        return functools.partial(of_arrays, at.at)
+    from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
+
+    return participant_of(at)
+
+
 @functools.lru_cache(maxsize=32)
-def build(at: Layout, kind: int, history_size: int, traced: bool) -> Any:
-    """The kernel for one layout and kind of world."""
+def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) -> Any:
+    """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
-    places = tuple(int(x) for x in at)
-    size = max(1, at.size)
+    participant = _participant_of(at)
+    model_size, counts_size, snapshot_size, budget_size, scratch_size = (
+        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Budget, Scratch)
+    )
     history_size = max(1, history_size)
+    letters = max(1, mail_size(at.sizes.variables, delay))
+    sums_size = len(TOTALS)
 
     @cuda.jit
-    def kernel(facts, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks):  # type: ignore[no-untyped-def]
+    def kernel(constants, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks):  # type: ignore[no-untyped-def]
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
-        s = cuda.local.array(size, float64)
+        model = cuda.local.array(model_size, float64)
+        counts = cuda.local.array(counts_size, float64)
+        snapshot = cuda.local.array(snapshot_size, float64)
+        budget = cuda.local.array(budget_size, float64)
+        scratch = cuda.local.array(scratch_size, float64)
         history = cuda.local.array(history_size, float64)
-        purse = cuda.local.array(PURSE_SIZE, float64)
-        out = cuda.local.array(RECORD, float64)
-        sums = cuda.local.array(TOTALS, float64)
-        # neighbouring threads take replicates of one world and policy: they read the same facts
+        mail = cuda.local.array(letters, float64)
+        sums = cuda.local.array(sums_size, float64)
+        # neighbouring threads take replicates of one world and policy: they read the same constants
         for i in range(cuda.grid(1), replicates * chosen * n_worlds, cuda.gridsize(1)):
             r = i % replicates
             w = i // replicates % n_worlds
             q = i // (replicates * n_worlds)
-            for j in range(TOTALS):
+            for j in range(sums_size):
                 sums[j] = 0.0
-            world, known, rule, stream = worlds[w], facts[w], rules[policies[q], w], streams[r, w]
-            begin(places, known, s, purse)
-            start(kind, world, history)
+            world, draws = worlds[w], Draws(seed, streams[r, w])
+            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, budget, scratch)
+            start_run(kind, world, history, p, mail, True, True)
             for t in range(horizon):
-                run_step(kind, world, places, known, rule, s, history, purse, seed, stream, t + 1, out)
-                add_up(out, sums)
+                record = run_step(kind, world, history, p, mail, draws, t + 1)
+                add_up(record, sums)
                 if traced:
-                    write_down(out, t, horizon, numbers[r, q, w], marks[r, q, w])
-            sums[FINAL_PRICE] = purse[PRICE]
-            for j in range(TOTALS):
+                    write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
+            sums[FINAL_PRICE] = budget[0]
+            for j in range(sums_size):
                 totals[r, q, w, j] = sums[j]
 
     return kernel
 
 
-def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], seed: int, streams: NDArray[np.uint64],
-              horizon: int, totals: NDArray[np.float64], numbers: NDArray[np.float64],
-              marks: NDArray[np.int16]) -> None:  # fmt: skip
+@functools.lru_cache(maxsize=32)
+def build_together(at: Layout, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
+    """The kernel for studies whose participants share something; their state is in the card's memory."""
+    _teach_compiler()
+    participant = _participant_of(at)
+    scratch_size = max(1, at.length(Scratch))
+
+    @cuda.jit
+    def kernel(  # type: ignore[no-untyped-def]
+        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, budget, history, mail,
+        totals, numbers, marks,
+    ):  # fmt: skip
+        replicates, n_worlds = streams.shape
+        chosen = policies.shape[0]
+        scratch = cuda.local.array(scratch_size, float64)
+        thread = cuda.grid(1)
+        for i in range(thread, replicates * chosen, cuda.gridsize(1)):
+            r = i % replicates
+            q = i // replicates
+            for t in range(-1, horizon):
+                for w in range(n_worlds):
+                    m = 0 if pooled else w
+                    b = 0 if shared else w
+                    p = participant(
+                        constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
+                        snapshot[thread, w], budget[thread, b], scratch,
+                    )  # fmt: skip
+                    if t < 0:
+                        start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
+                        for j in range(totals.shape[3]):
+                            totals[r, q, w, j] = 0.0
+                    else:
+                        draws = Draws(seed, streams[r, w])
+                        record = run_step(kind, worlds[w], history[thread, w], p, mail[thread, w], draws, t + 1)
+                        add_up(record, totals[r, q, w])
+                        if traced:
+                            write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
+                    totals[r, q, w, FINAL_PRICE] = budget[thread, b, 0]
+
+    return kernel
+
+
+def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
+              streams: NDArray[np.uint64], horizon: int, totals: NDArray[np.float64],
+              numbers: NDArray[np.float64], marks: NDArray[np.int16]) -> None:  # fmt: skip
     """All runs on the GPU, in chunks of replicates whose results fit its memory."""
-    kernel = build(at, batch.kind, batch.history, numbers.shape[-1] > 0)
-    facts, worlds, rules = (cuda.to_device(x) for x in (batch.facts, batch.worlds, batch.rules))
-    chosen = cuda.to_device(policies)
+    traced = numbers.shape[-1]
+    given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
     replicates, n_worlds = streams.shape
     per_replicate = policies.size * n_worlds
-    chunk = _replicates_at_once(per_replicate, numbers.shape[-1])
+    state = 0
+    if shared or pooled:
+        kernel = build_together(at, batch.kind, shared, pooled, traced > 0)
+        groups = [at.length(group) for group in (Model, Counts, Snapshot, Budget)]
+        groups += [max(1, batch.history), max(1, mail_size(at.sizes.variables, batch.delay))]
+        state = 8 * per_replicate * sum(groups)
+    else:
+        kernel = build(at, batch.kind, batch.history, batch.delay, traced > 0)
+    chunk = _replicates_at_once(per_replicate, traced, state)
     for first in range(0, replicates, chunk):
         last = min(first + chunk, replicates)
         shape = (last - first, policies.size, n_worlds)
-        traced = numbers.shape[-1]
-        device_totals = cuda.device_array((*shape, TOTALS), np.float64)
+        device_totals = cuda.device_array((*shape, len(TOTALS)), np.float64)
         device_numbers = cuda.device_array((*shape, len(NUMBERS) * traced), np.float64)
         device_marks = cuda.device_array((*shape, len(MARKS) * traced), np.int16)
-        blocks = -(-(last - first) * per_replicate // THREADS)
+        runs = (last - first) * policies.size * (1 if state else n_worlds)
+        blocks = -(-runs // THREADS)
+        room = [cuda.device_array((blocks * THREADS, n_worlds, size), np.float64) for size in groups] if state else []
         kernel[blocks, THREADS](
-            facts, worlds, rules, chosen, np.uint64(seed), cuda.to_device(streams[first:last]), horizon,
+            *given, np.uint64(seed), cuda.to_device(streams[first:last]), horizon, *room,
             device_totals, device_numbers, device_marks,
         )  # fmt: skip
         totals[first:last] = device_totals.copy_to_host()
@@ -130,9 +191,9 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], seed: int, 
             marks[first:last] = device_marks.copy_to_host().reshape(marks[first:last].shape)
 
 
-def _replicates_at_once(per_replicate: int, traced: int) -> int:
-    """How many replicates' results fit into the card's free memory."""
-    each = per_replicate * (8 * TOTALS + traced * (8 * len(NUMBERS) + 2 * len(MARKS)))
+def _replicates_at_once(per_replicate: int, traced: int, state: int = 0) -> int:
+    """How many replicates' results, and their state where it is kept beside them, fit into the card's free memory."""
+    each = per_replicate * (8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))) + state
     free = 2**30  # what the simulator, which has no memory of its own, is given
     if not config.ENABLE_CUDASIM:
         free = cuda.current_context().get_memory_info()[0]

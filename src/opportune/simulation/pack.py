@@ -11,11 +11,12 @@ from opportune.analysis.results import label_dataset
 from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
 from opportune.errors import InputError
-from opportune.policy import LinUCB, Policy, rule_for
+from opportune.policy import Policy, rule_for
+from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
-from opportune.worlds.arrivals import context_counts
+from opportune.worlds.arrivals import count_contexts
 
 
 class Output:
@@ -87,8 +88,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         )
     at = layouts[0]
     rules = [
-        [rule_for(p, problem, at, horizon=horizon, participants=len(worlds)) for problem in problems]
-        for p in policies
+        [rule_for(p, problem, at, horizon=horizon, participants=len(worlds)) for problem in problems] for p in policies
     ]
     constants = aligned(len(problems), at.places[0][-1])
     for row, problem in zip(constants, problems, strict=True):
@@ -157,18 +157,8 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
-    if isinstance(worlds[0], LinearWorld):
-        variables["context_count"] = (
-            ("world", "replicate", "k"),
-            count_contexts(worlds, finished, horizon, seed),
-        )
+    linear = [w for w in worlds if isinstance(w, LinearWorld)]
+    if linear:
+        streams = streams_of(0, finished, len(worlds)).T.copy()
+        variables["context_count"] = (("world", "replicate", "k"), count_contexts(linear, streams, horizon, seed))
     return label_dataset(variables, coords, attrs)
-
-
-def count_contexts(worlds: Sequence[SimulatedWorld], replicates: int, horizon: int, seed: int) -> NDArray[np.int64]:
-    """How often each context arrives in each run: [W, R, K]. Arrivals are the same for every policy."""
-    cumulative = np.stack([np.cumsum(w.context_probs) for w in worlds if isinstance(w, LinearWorld)])
-    counts: NDArray[np.int64] = context_counts(
-        np.uint64(seed), streams_of(0, replicates, len(worlds)).T.copy(), cumulative, horizon
-    )
-    return counts

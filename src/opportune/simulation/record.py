@@ -69,9 +69,9 @@ add_up = _generate(
     "add_up",
     "record, totals",
     [
-        f"totals[{i}] += record.{of}" if of != "reward" else f"totals[{i}] += record.{of} if record.{of} == record.{of} else 0.0"
-        for i, (_, of) in enumerate(TOTALS.values())
-        if of
+        *(f"totals[{i}] += record.{of}" for i, (_, of) in enumerate(TOTALS.values()) if of not in {"", "reward"}),
+        "if record.reward == record.reward:",  # a reward that never arrives is NaN
+        f"    totals[{list(TOTALS).index('total_reward')}] += record.reward",
     ],
 )
 

@@ -131,13 +131,12 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
         raise InputError(f"a worker has opportune {VERSION}; expected {job.version}, as its caller has")
     # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
     group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
-    batch = job.batch._replace(
-        **{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")}
-    )
+    batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
     part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced)
     run_batch(
-        batch, group.at, group.chosen, group.shared, group.pooled, job.seed, streams, job.horizon, part.totals, part.numbers, part.marks, job.threads,
+        batch, group.at, group.chosen, group.shared, group.pooled, job.seed, streams, job.horizon,
+        part.totals, part.numbers, part.marks, job.threads,
     )  # fmt: skip
     return part
 
@@ -152,11 +151,11 @@ def pick_device(device: str, policies: Sequence[Policy]) -> str:
         return "cpu"
     from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
 
-    unfit = [p.name for p in policies if p.shared or p.optimistic]
+    unfit = [p.name for p in policies if p.optimistic]
     if device == "auto":
         return "cuda" if cuda.available() and not unfit else "cpu"
     if unfit:
-        raise InputError(f"policy {unfit[0]!r} has a shared budget or is optimistic; expected device='cpu' for it")
+        raise InputError(f"policy {unfit[0]!r} is optimistic; expected device='cpu' for it")
     cuda.require()
     return "cuda"
 
@@ -250,8 +249,7 @@ def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizo
         at = layout_for(worlds, policy, horizon, device)
         groups.setdefault((at, policy.shared, policy.pooled), []).append(i)
     return [
-        Group(at, np.array(chosen, dtype=np.int64), shared, pooled)
-        for (at, shared, pooled), chosen in groups.items()
+        Group(at, np.array(chosen, dtype=np.int64), shared, pooled) for (at, shared, pooled), chosen in groups.items()
     ]
 
 

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from opportune import checks
 from opportune.core.rng import PARAMETER, draw
 from opportune.errors import InputError
-from opportune.policy import Budget, LinUCB, Policy
+from opportune.policy import Budget, Policy
 from opportune.problems.finite import Problem
+from opportune.recommenders import LinUCB
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors

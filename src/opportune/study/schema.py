@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from opportune.core.rng import normal
-from opportune.policy import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual, Revealer
+from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual, Revealer
 
 REST = "*"
 """The key of [effects] that stands for every term not named."""

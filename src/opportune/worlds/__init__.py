@@ -10,9 +10,11 @@ loop: `start(world, history)`, `arrive(world, history, p, draws, step, arrival)`
 from typing import Any, Protocol, runtime_checkable
 
 from opportune.core.registry import WORLDS
+from opportune.worlds.brushing.world import BrushingWorld
+from opportune.worlds.continuous import ContinuousWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
-__all__ = ["WORLDS", "LinearWorld", "SimulatedWorld", "synthetic_worlds"]
+__all__ = ["WORLDS", "BrushingWorld", "ContinuousWorld", "LinearWorld", "SimulatedWorld", "synthetic_worlds"]
 
 
 @runtime_checkable
@@ -43,5 +45,5 @@ class SimulatedWorld(Protocol):
         """What metrics need of the truth."""
 
 
-for _world in (LinearWorld,):
+for _world in (LinearWorld, ContinuousWorld, BrushingWorld):
     WORLDS.add(_world)

@@ -147,6 +147,12 @@ class LinearWorld:
         """The largest gap of a context that can happen."""
         return float(self.gaps[self.context_probs > 0].max())
 
+    @cached_property
+    def cumulative(self) -> Floats:
+        """Cumulative probabilities of the contexts in each slot of the schedule: [slots, K]."""
+        slots = self.problem.slots()[1]
+        return np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
+
     @property
     def delay(self) -> int:
         """The most steps that a reward may be late."""
@@ -155,13 +161,12 @@ class LinearWorld:
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
         slot_of, slots = self.problem.slots()
-        cumulative = np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
         return np.concatenate(
             [
                 self.happenings.head(self.noise_sd),
                 [len(slot_of), len(slots)],
                 slot_of,
-                cumulative.ravel(),
+                self.cumulative.ravel(),
                 self.values.ravel(),
                 self.values.max(axis=1),
                 self.blind_values.ravel(),

@@ -8,18 +8,9 @@ import xarray as xr
 
 from opportune.experiments.base import Config
 from opportune.experiments.oralytics.informed import run_informed
-from opportune.policy import (
-    Always,
-    Budget,
-    FixedAction,
-    LinUCB,
-    Never,
-    Policy,
-    RandomAction,
-    naive_ucb,
-    pd1_ucb,
-    pd2_ucb,
-)
+from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.recommenders import FixedAction, LinUCB, RandomAction
+from opportune.revealers import Always, Never
 from opportune.simulation.run import simulate
 from opportune.worlds.brushing import step as brushing_step
 from opportune.worlds.brushing.world import BrushingWorld, brushing_world

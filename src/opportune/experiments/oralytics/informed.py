@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from numba import njit
 
 from opportune.core import rng
+from opportune.core.compiled import driver_function
 from opportune.simulation.pack import streams_of
 from opportune.worlds.brushing import step as brushing_step
 from opportune.worlds.brushing.world import BrushingWorld
@@ -48,7 +48,7 @@ def run_informed(worlds: Sequence[BrushingWorld], horizon: int, trials: int, see
     )
 
 
-@njit(cache=True)
+@driver_function
 def _informed_course(params, cost, seed, stream, outcomes, actions):  # type: ignore[no-untyped-def]
     """One user's course under the informed sender."""
     state = np.zeros(brushing_step.STATE_SIZE)

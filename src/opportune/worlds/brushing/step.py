@@ -15,10 +15,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from opportune.core import rng
+from opportune.core.compiled import driver_function
 from opportune.errors import InputError
 
 CAP = 180.0
@@ -114,23 +114,35 @@ def pack_params(
     return params
 
 
-@njit(cache=True)
+@driver_function
+def weekend(params, t):  # type: ignore[no-untyped-def]
+    """1 if session t, counted from 0, is on a weekend, else 0."""
+    since = t - int(params[FIRST_WEEKEND])
+    return 1 if since >= 0 and since % 14 < 4 else 0
+
+
+@driver_function
+def scaled_day(params, t):  # type: ignore[no-untyped-def]
+    """The day of session t, scaled to run from -1 on the first day to 1 on the last."""
+    return (t // 2 + 1 - params[DAY_CENTRE]) / params[DAY_HALF]
+
+
+@driver_function
 def features(params, t, prior, prop, x):  # type: ignore[no-untyped-def]
     """Write phi(S, a) for a = 0, 1 into x[2, d], given the two sensed values; return the public cell.
 
     The cell is tod + 2*weekend. With means in place of `prior` and `prop` these are the blind features.
     """
     tod = t % 2
-    since = t - int(params[FIRST_WEEKEND])
-    weekend = 1 if since >= 0 and since % 14 < 4 else 0
+    at_weekend = weekend(params, t)
     x[0, 0] = tod
     x[0, 1] = prior
     width = 2
     if params[HAS_DAY] > 0.0:
-        x[0, 2] = (t // 2 + 1 - params[DAY_CENTRE]) / params[DAY_HALF]
+        x[0, 2] = scaled_day(params, t)
         width = 3
     x[0, width] = prop
-    x[0, width + 1] = weekend
+    x[0, width + 1] = at_weekend
     x[0, width + 2] = 1.0
     at_prop = width
     width += 3
@@ -141,17 +153,17 @@ def features(params, t, prior, prop, x):  # type: ignore[no-untyped-def]
             x[0, into] = 0.0
             x[1, into] = x[0, j]
             into += 1
-    return tod + 2 * weekend
+    return tod + 2 * at_weekend
 
 
-@njit(cache=True)
+@driver_function
 def reset(params, state):  # type: ignore[no-untyped-def]
     """The state before the first session: nothing brushed, and yesterday counts as 0."""
     for j in range(STATE_SIZE):
         state[j] = 0.0
 
 
-@njit(cache=True)
+@driver_function
 def sensed(params, state, t):  # type: ignore[no-untyped-def]
     """The two sensed values (prior, prop) at session t, counted from 0."""
     prior = (state[YESTERDAY] - params[PRIOR_MEAN]) / params[PRIOR_SD]
@@ -159,14 +171,14 @@ def sensed(params, state, t):  # type: ignore[no-untyped-def]
     return prior, prop
 
 
-@njit(cache=True)
+@driver_function
 def arrive(params, state, t, x):  # type: ignore[no-untyped-def]
     """Session t arrives, counted from 0: write phi(S, a) into x[2, d], return the cell tod + 2*weekend."""
     prior, prop = sensed(params, state, t)
     return features(params, t, prior, prop, x)
 
 
-@njit(cache=True)
+@driver_function
 def corner(params, t, i, x):  # type: ignore[no-untyped-def]
     """The features at t with prior (bit 0 of i) and prop (bit 1) at the low or high end of their ranges."""
     total = 2.0 * CAP if i & 1 else 0.0
@@ -174,7 +186,7 @@ def corner(params, t, i, x):  # type: ignore[no-untyped-def]
     return features(params, t, (total - params[PRIOR_MEAN]) / params[PRIOR_SD], prop, x)
 
 
-@njit(cache=True)
+@driver_function
 def zero_probability_and_rate(params, x, action):  # type: ignore[no-untyped-def]
     """(p0, lam) from the features: the chance of not brushing, and the rate of the seconds brushed."""
     width = 5 + int(params[HAS_DAY])
@@ -196,7 +208,7 @@ def zero_probability_and_rate(params, x, action):  # type: ignore[no-untyped-def
     return p0, math.exp(min(log_rate, 700.0))
 
 
-@njit(cache=True)
+@driver_function
 def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
     """E[min(Z*Y, 180)] = (1 - p0) * (180 - sum over y < 180 of (180 - y) P(Y = y))."""
     if lam >= CERTAIN_RATE:
@@ -209,7 +221,7 @@ def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
     return (1.0 - p0) * (CAP - short)
 
 
-@njit(cache=True)
+@driver_function
 def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-def]
     """The capped outcome Q of a session, from two uniforms in [0, 1): brushes when u_zero >= p0."""
     p0, lam = zero_probability_and_rate(params, x, action)
@@ -220,7 +232,7 @@ def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-de
     return min(float(rng.poisson(u_poisson, lam)), CAP)
 
 
-@njit(cache=True)
+@driver_function
 def advance(params, state, t, q):  # type: ignore[no-untyped-def]
     """Record the capped outcome q of session t."""
     slot = FLAGS + t % WINDOW

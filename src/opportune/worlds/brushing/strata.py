@@ -1,10 +1,10 @@
 """What is typical of a fitted user in each stratum, from simulated courses without messages."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from opportune.core import rng
+from opportune.core.compiled import driver_function
 from opportune.worlds.brushing import step
 
 FloatArray = NDArray[np.float64]
@@ -30,7 +30,7 @@ def stratum_means(
     return np.asarray(sums / np.maximum(counts, 1.0))
 
 
-@njit(cache=True)
+@driver_function
 def _sum_strata(params, stream, replicates, horizon, state, x, sums, counts):  # type: ignore[no-untyped-def]
     """Add up prior and prop, stratum by stratum, over courses without messages."""
     for replicate in range(replicates):

@@ -1,10 +1,9 @@
 """The tooth-brushing world (Oralytics): fitted users, two sessions a day, a message before each or none.
 
-What a user does is in worlds.brushing_step, where users come from in worlds.fitting; here they become worlds
-for `simulate`. Contexts are not a finite set: the sensed part, `prior` and `prop`, is the user's own past.
+What a user does is in worlds.brushing.step, where users come from in worlds.brushing.fitting; here they become worlds
+for `simulate`. The sensed part of a context, `prior` and `prop`, is the user's own past.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,165 +12,135 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import KNOWN, PLUGIN, Layout, laid_out, layout
-from opportune.core.rng import PARAMETER, draw
+from opportune.core.compiled import inner_function
+from opportune.core.protocol import Moment, stratum_of
+from opportune.core.rng import PARAMETER, ZERO, draw
+from opportune.core.scores import write_moment
 from opportune.errors import InputError
+from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
-from opportune.worlds.brushing.data import BrushingData, load_robas2, load_robas3
-from opportune.worlds.brushing.fitting import BrushingTable, fit_brushing, load_table, save_table
-from opportune.worlds.step import BRUSHING
+from opportune.worlds.brushing.problem import (
+    DAY,
+    NAMES,
+    NOISE_SD,
+    PRIOR,
+    PROP,
+    STUDIES,
+    THETA_BOUND,
+    TOD,
+    WEEKEND,
+    brushing_problem,
+)
+from opportune.worlds.brushing.table import BrushingTable, load_table
+from opportune.worlds.common import HEAD, Happenings
 
-__all__ = [
-    "BrushingData", "BrushingProblem", "BrushingTable", "BrushingWorld", "brushing_world", "fit_brushing",
-    "load_robas2", "load_robas3", "load_table", "save_table",
-]  # fmt: skip
+__all__ = ["BrushingWorld", "brushing_problem", "brushing_world"]
 
 Floats = NDArray[np.float64]
 Users = int | Sequence[int] | NDArray[np.integer[Any]] | None
 
-STUDIES = tuple(step.SCALES)
 EFFECTS = ("heterogeneous", "population", "small")
-BLIND = ("unknown", "known")
 USERS = 10
 """Participants of the paper's experiment."""
-CELLS = 4
-"""Public cells: tod + 2*weekend."""
-NOISE_SD = 0.5
-"""R. Rewards Q/180 lie in [0, 1]: whatever its law, such a variable is sub-Gaussian with scale 1/2."""
-THETA_BOUND = 1.0
-"""W. The best linear fit of Q/180 on phi has a norm from 0.37 to 0.81 for every shipped user."""
+
+SESSIONS_PER_DAY = 2
+
+# After the numbers that every world has: what a message costs, then the parameters of worlds.brushing.step.
+MESSAGE_COST = HEAD
+PARAMS = HEAD + 1
+PARAMS_END = PARAMS + step.PARAMS_SIZE
 
 
-class BrushingProblem:
-    """What the agents know beforehand about a user: phi = [g; a*h], who sees what, bounds.
+@inner_function
+def start(world, history):  # type: ignore[no-untyped-def]
+    """Nothing brushed yet."""
+    step.reset(world[PARAMS:PARAMS_END], history)
 
-    Args:
-        study: "robas2" or "robas3", which has the day among its features.
-        blind: how the recommender fills in `prior` and `prop` without a reveal: "unknown" takes running means
-            of what the agent has seen in the public cell, 0 before any; "known" takes `cell_means`.
-        cell_means: E[prior | cell] and E[prop | cell], [2, 4]; needed where blind is "known".
-        noise_sd: sub-Gaussian scale R of the reward's noise.
-        theta_bound: W, a bound on the norm of the linear fit.
-        delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam; 1/W^2 unless given.
 
-    """
+@inner_function
+def arrive(world, history, p, draws, now, arrival):  # type: ignore[no-untyped-def]
+    """The moment of a step: its values and features go into the scratch."""
+    params = world[PARAMS:PARAMS_END]
+    n, scratch, values = p.sizes, p.scratch, p.scratch.values
+    prior, prop = step.sensed(params, history, now - 1)
+    values[WEEKEND] = step.weekend(params, now - 1)
+    values[TOD] = (now - 1) % 2
+    values[PRIOR] = prior
+    values[PROP] = prop
+    values[DAY] = step.scaled_day(params, now - 1)
+    write_moment(n, p.constants, scratch, values, scratch.x)
+    return Moment(now, stratum_of(n, p.constants, values), 0, 0)
 
-    actions: ClassVar[int] = 2
-    action_names: ClassVar[tuple[str, ...]] = ("no message", "message")
-    cells: ClassVar[int] = CELLS
-    corners: ClassVar[int] = 8  # prior and prop each at the low or high end, for both actions
-    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)  # with a cost too: not sending is free
-    least_distance: ClassVar[float] = 1.0  # Dmin: messages differ by a*h, and h has a 1 for the bias
-    largest_gap: ClassVar[float | None] = None  # scale `gap` needs a linear truth
-    reported: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        study: str,
-        *,
-        blind: str = "unknown",
-        cell_means: Any = None,
-        noise_sd: float = NOISE_SD,
-        theta_bound: float = THETA_BOUND,
-        delta: float = 0.05,
-        regularisation: float | None = None,
-    ) -> None:
-        self.study = checks.choice("study", study, STUDIES)
-        self.blind = checks.choice("blind", blind, BLIND)
-        self.features = step.feature_names(self.study)
-        self.hidden = step.hidden_mask(self.study)
-        self.d = int(self.hidden.size)
-        self.support = self.d
-        if self.blind == "known" and cell_means is None:
-            raise InputError("blind is 'known' without cell_means; expected means of prior and prop, [2, 4]")
-        self.cell_means: Floats | None = None
-        if cell_means is not None:
-            self.cell_means = checks.array("cell_means", cell_means, (2, CELLS))
-        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
-        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
-        self.delta = checks.real("delta", delta, above=0.0, below=1.0)
-        lam = 1.0 / self.theta_bound**2 if regularisation is None else regularisation
-        self.regularisation = checks.real("regularisation", lam, above=0.0)
+@inner_function
+def respond(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+    """What comes of an action: the reward to learn from and the seconds brushed; `noise` is a uniform."""
+    params = world[PARAMS:PARAMS_END]
+    x = p.scratch.x[0 : p.sizes.block].reshape((p.sizes.actions, p.sizes.d))
+    zero = draw(draws.seed, draws.stream, moment.step, ZERO)
+    outcome = step.outcome(params, x, action, zero, noise)
+    step.advance(params, history, moment.step - 1, outcome)
+    return (outcome - world[MESSAGE_COST] * action) / step.CAP, outcome, np.nan
 
-    def layout(self, *, optimistic: bool = False, **form: Any) -> Layout:
-        """Where the compiled step functions find things; rule_for refuses policies that are `optimistic`."""
-        probabilities = KNOWN if self.blind == "known" else PLUGIN
-        return layout(
-            d=self.d, actions=self.actions, contexts=0, cells=self.cells, corners=self.corners,
-            probabilities=probabilities, **form,
-        )  # fmt: skip
 
-    def facts(self, at: Layout, horizon: int) -> Floats:
-        """What both agents know beforehand, as the flat array that the compiled step functions take."""
-        head = [
-            self.noise_sd, self.regularisation, math.sqrt(self.regularisation) * self.theta_bound,
-            2.0 * math.log(1.0 / self.delta), self.delta, horizon,
-        ]  # fmt: skip
-        return laid_out(at.facts_size, [(0, head), (at.start, self.blind_start().ravel()), (at.hidden, self.hidden)])
-
-    def blind_start(self) -> Floats:
-        """Blind features before anything is counted, for good if known: [cells, A, d], hidden entries."""
-        start = np.zeros((self.cells, self.actions, self.d))
-        if self.blind == "known" and self.cell_means is not None:
-            h = [name for name in self.features if name != "prop"]
-            for name, means in zip(("prior", "prop"), self.cell_means, strict=True):
-                start[:, :, self.features.index(name)] = means[:, None]
-            start[:, 1, len(self.features) + h.index("prior")] = self.cell_means[0]
-        return start
-
-    def __repr__(self) -> str:
-        return f"BrushingProblem({self.study}, blind features {self.blind}, d={self.d})"
+@inner_function
+def blind_value(world, p, moment, action, outcome):  # type: ignore[no-untyped-def]
+    """What the user really did: the paper's average over contexts is for finite ones."""
+    return outcome
 
 
 class BrushingWorld:
     """One user, session by session. The outcome is seconds brushed; the reward (seconds - cost*message)/180.
 
     Args:
-        problem: what the agents know.
-        params: the user, as `brushing_step.pack_params` gives it.
+        problem: what the agents know, as `brushing_problem` makes it.
+        params: the user, as `brushing.step.pack_params` gives it.
         message_cost: seconds of brushing that a message must earn.
-        open_rate: how probable it is that the user opens the app unasked; drawn each morning, and an opening
-            holds for the evening.
-        response_rate: how probable it is that a nudge is answered.
+        happenings: as for LinearWorld; an opening of the app is drawn each morning and holds for the evening.
         user: the user's number in the study; -1 for one made by hand.
         name: for people.
 
     """
 
-    kind: ClassVar[int] = BRUSHING
+    number: ClassVar[int]
     history: ClassVar[int] = step.STATE_SIZE
+    start: ClassVar[Any] = staticmethod(start)
+    arrive: ClassVar[Any] = staticmethod(arrive)
+    respond: ClassVar[Any] = staticmethod(respond)
+    blind_value: ClassVar[Any] = staticmethod(blind_value)
 
     def __init__(
         self,
-        problem: BrushingProblem,
+        problem: ContinuousProblem,
         *,
         params: Any,
         message_cost: float = 0.0,
-        open_rate: float = 0.0,
-        response_rate: float = 1.0,
         user: int = -1,
         name: str = "",
+        **happenings: Any,
     ) -> None:
-        if not isinstance(problem, BrushingProblem):
-            raise InputError(f"problem is {type(problem).__name__}; expected a BrushingProblem")
+        if not isinstance(problem, ContinuousProblem) or list(problem.variables) != list(NAMES):
+            raise InputError(f"problem is {problem!r}; expected one that brushing_problem made")
         self.problem = problem
         self.params: Floats = checks.array("params", params, (step.PARAMS_SIZE,))
-        if bool(self.params[step.HAS_DAY]) != ("day" in problem.features):
-            raise InputError(f"params is not of study {problem.study!r}, as the problem is: only robas3 has days")
+        if bool(self.params[step.HAS_DAY]) != ("day" in problem.program.names):
+            raise InputError("params and problem are of different studies; only robas3 has the day among its features")
         self.message_cost = checks.real("message_cost", message_cost, least=0.0)
-        self.open_rate = checks.real("open_rate", open_rate, least=0.0, most=1.0)
-        self.response_rate = checks.real("response_rate", response_rate, least=0.0, most=1.0)
+        self.happenings = Happenings.checked(happenings)
         self.user = checks.whole("user", user, least=-1)
         self.name = name
 
+    @property
+    def delay(self) -> int:
+        """The most steps that a reward may be late."""
+        return self.happenings.reward_delay
+
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
-        opens_daily = 1.0
-        head = [0.0, self.open_rate, opens_daily, self.response_rate, self.message_cost]
-        return np.concatenate([head, self.params])
+        head = self.happenings.head(0.0, opens_hold=SESSIONS_PER_DAY)
+        return np.concatenate([head, [self.message_cost], self.params])
 
-    def informed_problem(self) -> BrushingProblem:
+    def informed_problem(self) -> ContinuousProblem:
         """What the agents know; there is nothing that only the truth could add."""
         return self.problem
 
@@ -214,7 +183,7 @@ def brushing_world(
         message_cost: seconds of brushing that a message must earn; lowers the reward, not the outcome.
         open_rate: how probable it is, each day, that the user opens the app unasked.
         response_rate: how probable it is that a nudge is answered.
-        blind: whether the means of what is sensed are "unknown" or "known" beforehand; see BrushingProblem.
+        blind: whether the means of what is sensed are "unknown" or "known" beforehand; see `brushing_problem`.
         seed: of the heterogeneous effects. A user's effects depend on (seed, user number) alone.
         table: the fitted users, as `fit_brushing` gives them or in a file of `save_table`; the shipped ones
             unless given.
@@ -230,10 +199,10 @@ def brushing_world(
         raise InputError(f"table is of study {fitted.study!r}; expected {study!r}, as study says")
     worlds = []
     for user in _chosen_users(fitted, users):
-        problem = BrushingProblem(
+        problem = brushing_problem(
             study,
             blind=blind,
-            cell_means=np.stack([fitted.cell_prior[user], fitted.cell_prop[user]]),
+            means=np.stack([fitted.cell_prior[user], fitted.cell_prop[user]]),
             noise_sd=noise_sd,
             theta_bound=theta_bound,
         )

@@ -1,0 +1,153 @@
+"""`Cohort`: the participants of a study, live, with what they share: a budget, a model, both or neither."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.core.layout import Budget, Model
+from opportune.core.pointers import aligned
+from opportune.errors import InputError, StateError
+from opportune.live import saving, steps
+from opportune.live.agent import Agent
+from opportune.policy import Policy
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.finite import Problem
+
+
+class Cohort:
+    """A group of participants: `enrol` them, then `cohort["P001"].propose(...)` as with an Agent.
+
+    Participants who share a budget decide in the order of their calls. Participant number i (from 0) has the stream
+    that world i of `simulate` has in its first replicate, unless told otherwise.
+
+    Args:
+        problem: what is known beforehand, of all participants.
+        policy: who recommends, who reveals; a shared budget is one for all, a pooled model is learned by all.
+        horizon: decision points of each participant.
+        seed: of the study.
+        participants: how many are planned; a shared budget is for all their decisions.
+
+    """
+
+    def __init__(
+        self, problem: Problem | ContinuousProblem, policy: Policy, *, horizon: int, seed: int, participants: int
+    ) -> None:
+        if not isinstance(policy, Policy):
+            raise InputError(f"policy is {type(policy).__name__}; expected a Policy, such as pd2_ucb(budget=10)")
+        self.problem = problem
+        self.policy = policy
+        self.horizon = checks.whole("horizon", horizon, least=1, most=10_000_000)
+        self.seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+        self.participants = checks.whole("participants", participants, least=1, most=1_000_000)
+        self._agents: dict[str, Agent] = {}
+        self._model: NDArray[np.float64] | None = None
+        self._budget: NDArray[np.float64] | None = None
+        first = self._new_agent(problem, 0, None, None)  # refuses what does not fit together, before anyone enrols
+        if policy.pooled:
+            self._model = aligned(first._at.length(Model))
+            self._constants = first._constants
+        if policy.shared:
+            self._budget = aligned(first._at.length(Budget))
+        shared = self._new_agent(problem, 0, self._model, self._budget)
+        steps.begin_live(shared._handle, policy.pooled, policy.shared)
+
+    @property
+    def budget_left(self) -> float:
+        """What is left of the budget that all share; raises if each has its own."""
+        if self._budget is None:
+            raise StateError("each participant has a budget of its own; ask cohort[name].budget_left")
+        return self._new_agent(self.problem, 0, self._model, self._budget).budget_left
+
+    def enrol(self, name: str, *, problem: Any = None, stream: int | None = None) -> Agent:
+        """A new participant; one whose context distribution or bounds differ may have a problem of its own."""
+        if not isinstance(name, str) or not name:
+            raise InputError(f"name is {name!r}; expected text")
+        if name in self._agents:
+            raise StateError(f"{name!r} is enrolled already")
+        if len(self._agents) >= self.participants:
+            raise StateError(f"all {self.participants} planned participants are enrolled")
+        number = len(self._agents)
+        own = number << 32 if stream is None else checks.whole("stream", stream, least=0, most=2**64 - 1)
+        taken = next((other for other, agent in self._agents.items() if agent.stream == own), None)
+        if taken is not None:
+            raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
+        agent = self._new_agent(self.problem if problem is None else problem, own, self._model, self._budget)
+        if self.policy.pooled and not np.array_equal(agent._constants, self._constants):
+            raise InputError(
+                "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
+            )
+        steps.begin_live(agent._handle, self._model is None, self._budget is None)
+        self._agents[name] = agent
+        return agent
+
+    def __getitem__(self, name: str) -> Agent:
+        if name not in self._agents:
+            raise InputError(f"no participant is called {name!r}; expected one of {list(self._agents)[:20]}")
+        return self._agents[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole cohort as plain JSON values; `from_dict` resumes it exactly."""
+        own = self._own()
+        return saving.sealed(
+            {
+                "kind": "cohort",
+                "problem": self.problem.to_dict(),
+                "policy": self.policy.describe(),
+                "horizon": self.horizon,
+                "seed": self.seed,
+                "participants": self.participants,
+                "model": None if self._model is None else self._model.tolist(),
+                "budget": None if self._budget is None else self._budget.tolist(),
+                "agents": {
+                    name: {
+                        "problem": None if agent.problem is self.problem else agent.problem.to_dict(),
+                        **saving.describe_participant(agent, own),
+                    }
+                    for name, agent in self._agents.items()
+                },
+            }
+        )
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "Cohort":
+        """The cohort that `to_dict` described, ready to go on as if it had never stopped."""
+        content = saving.unsealed(saved, "cohort")
+        with saving.careful():
+            cohort = cls(
+                saving.restore_problem(content["problem"]), Policy.from_dict(content["policy"]),
+                horizon=content["horizon"], seed=content["seed"], participants=content["participants"],
+            )  # fmt: skip
+            for name, about in content["agents"].items():
+                own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
+                agent = cohort.enrol(name, problem=own_problem, stream=about["stream"])
+                saving.restore_participant(agent, about, cohort._own())
+            like = cohort._new_agent(cohort.problem, 0, cohort._model, cohort._budget)
+            for group, array in (("model", cohort._model), ("budget", cohort._budget)):
+                if array is not None:
+                    saving.restore_group(like._at, group, content[group], array, like._amount, like._hard)
+        return cohort
+
+    def _own(self) -> tuple[str, ...]:
+        """The groups of the state that each participant has for itself."""
+        shared = {"model": self.policy.pooled, "budget": self.policy.shared}
+        return tuple(name for name in saving.GROUPS if not shared.get(name, False))
+
+    def _new_agent(self, problem: Any, stream: int, model: Any, budget: Any) -> Agent:
+        agent = Agent.__new__(Agent)
+        agent._build(
+            problem, self.policy, horizon=self.horizon, seed=self.seed, stream=stream,
+            participants=self.participants, model=model, budget=budget,
+        )  # fmt: skip
+        return agent
+
+    def __repr__(self) -> str:
+        return f"Cohort({self.policy.name}, {len(self)} of {self.participants} participants)"

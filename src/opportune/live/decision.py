@@ -1,0 +1,107 @@
+"""What a live agent answers: `Proposal` (nudge now?) and `Decision` (what was done, and everything behind it)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Whether to nudge now, and the action that stands meanwhile.
+
+    `coin` fell below `probability` if and only if `nudged`; the budget is charged here. `price` is what the gap was
+    compared with, before this step moved it. `previous` is the decision of the step before, if that was still open and
+    is settled by this one.
+    """
+
+    step: int
+    nudged: bool
+    probability: float
+    action: str
+    gap: float
+    price: float
+    coin: float
+    budget_left: float
+    opened: bool
+    available: bool
+    reason: str | None
+    fresh_action: str
+    disagreement: float
+    tolerance: float
+    priced: bool
+    previous: "Decision | None" = field(default=None, repr=False)
+
+    @property
+    def why(self) -> str:
+        """The proposal in a sentence."""
+        return explain(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Everything an auditor needs to know of one decision.
+
+    `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's
+    treatment; `stale_action` is what the recommender knew without a reveal, `fresh_action` what it would have known
+    blindly with all data. The coin can be recomputed from seed, stream and step with the version named.
+    """
+
+    step: int
+    context: Any
+    reported: Mapping[str, Any] | None
+    available: bool
+    reason: str | None
+    probability: float
+    nudged: bool
+    opened: bool
+    answered: bool | None
+    revealed: bool
+    action: str
+    fresh_action: str
+    stale_action: str
+    gap: float
+    price: float
+    disagreement: float
+    tolerance: float
+    budget_left: float
+    coin: float
+    priced: bool
+    seed: int
+    stream: int
+    version: str
+
+    @property
+    def why(self) -> str:
+        """The decision in a sentence."""
+        if self.opened:
+            return f"The patient opened the app, which costs nothing; advice for this moment: {self.action}."
+        if not self.nudged:
+            return explain(self)
+        if self.answered:
+            return f"{explain(self)} The patient answered; advice for this moment: {self.action}."
+        return f"{explain(self)} It went unanswered, so the old advice stands: {self.action}."
+
+
+def explain(made: Proposal | Decision) -> str:
+    """Why there was a nudge, or none."""
+    standing = made.action if isinstance(made, Proposal) else made.stale_action
+    if not made.available or made.opened:
+        cause = "the patient has opened the app" if made.opened else f"{made.reason}; the old advice stands: {standing}"
+        return f"No nudge: {cause}."
+    stale = ""
+    if made.fresh_action != standing:
+        stale = (
+            f"; what was learned since the last contact would change the advice from {standing} to {made.fresh_action}"
+        )
+    worth = "this rule nudges whatever the context"
+    if made.priced:
+        worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}{stale}"
+    if made.nudged:
+        return f"Nudge: {worth} (probability {made.probability:.2f}, coin {made.coin:.2f})."
+    if made.probability > 0.0:
+        return f"No nudge: {worth}, but the coin {made.coin:.2f} fell above the probability {made.probability:.2f}."
+    if made.budget_left <= 1e-9:
+        return "No nudge: the budget is spent."
+    if made.priced:
+        return f"No nudge: {worth}."
+    return "No nudge: the rule has none planned for this step."

@@ -1,0 +1,142 @@
+"""Named views on a GPU: what core.views is to the CPU's compiler, for Numba's CUDA compiler.
+
+A kernel is built for one layout, which here belongs to the participant's type: sizes and places are constants in the
+kernel, so that loops unroll and a run's state can live in registers and local memory.
+"""
+
+import functools
+from typing import Any
+
+from numba.cuda import types
+from numba.cuda.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
+from numba.cuda.np.arrayobj import make_array, populate_array
+from numba.cuda.typing.templates import AttributeTemplate
+
+from opportune.core.layout import GROUPS, Layout, Sizes, dimensions
+
+_NAMES = tuple(group.__name__.lower() for group in GROUPS)
+_FIELDS = {name: tuple(dimensions(group)) for name, group in zip(_NAMES, GROUPS, strict=True)}
+_array = types.Array(types.float64, 1, "C")
+_pointer = types.CPointer(types.float64)
+
+
+class ParticipantType(types.Type):  # type: ignore[misc]
+    """The type of a participant with a given layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(name=f"Participant{layout.at}")
+        self.layout = layout
+
+
+class SizesType(types.Type):  # type: ignore[misc]
+    """The type of its sizes, which are constants."""
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(name=f"Sizes{layout.sizes}")
+        self.layout = layout
+
+
+class GroupType(types.Type):  # type: ignore[misc]
+    """The type of one of its groups."""
+
+    def __init__(self, layout: Layout, group: str) -> None:
+        super().__init__(name=f"Group({group}){layout.at}")
+        self.layout = layout
+        self.group = group
+        self.places = layout.places[_NAMES.index(group)]
+
+
+@register_model(ParticipantType)
+class _ParticipantModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
+        super().__init__(manager, kind, [(name, _pointer) for name in _NAMES])
+
+
+@register_model(SizesType)
+class _SizesModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
+        super().__init__(manager, kind, [])
+
+
+@register_model(GroupType)
+class _GroupModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
+        super().__init__(manager, kind, [("numbers", _pointer)])
+
+
+@infer_getattr
+class _ParticipantAttributes(AttributeTemplate):  # type: ignore[misc]
+    key = ParticipantType
+
+    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
+        if name == "sizes":
+            return SizesType(kind.layout)
+        return GroupType(kind.layout, name) if name in _NAMES else None
+
+
+@infer_getattr
+class _SizesAttributes(AttributeTemplate):  # type: ignore[misc]
+    key = SizesType
+
+    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
+        return types.int64 if name in Sizes._fields else None
+
+
+@infer_getattr
+class _GroupAttributes(AttributeTemplate):  # type: ignore[misc]
+    key = GroupType
+
+    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
+        return _array if name in _FIELDS[kind.group] else None
+
+
+@lower_getattr_generic(ParticipantType)
+def _group_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
+    whole = context.make_helper(builder, kind, value=value)
+    if name == "sizes":
+        return context.make_helper(builder, SizesType(kind.layout))._getvalue()
+    view = context.make_helper(builder, GroupType(kind.layout, name))
+    view.numbers = getattr(whole, name)
+    return view._getvalue()
+
+
+@lower_getattr_generic(SizesType)
+def _size_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
+    return context.get_constant(types.int64, getattr(kind.layout.sizes, name))
+
+
+@lower_getattr_generic(GroupType)
+def _part_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
+    view = context.make_helper(builder, kind, value=value)
+    place = _FIELDS[kind.group].index(name)
+    begin, end = kind.places[place : place + 2]
+    item = context.get_constant(types.intp, 8)
+    part = make_array(_array)(context, builder)
+    populate_array(
+        part,
+        data=builder.gep(view.numbers, [context.get_constant(types.intp, begin)]),
+        shape=[context.get_constant(types.intp, end - begin)],
+        strides=[item],
+        itemsize=item,
+        meminfo=None,
+    )
+    return part._getvalue()
+
+
+@functools.cache
+def participant_of(layout: Layout) -> Any:
+    """A function (constants, rule, model, counts, snapshot, budget, scratch), arrays all, that gives a participant."""
+
+    @intrinsic
+    def participant(typing_context, constants, rule, model, counts, snapshot, budget, scratch):  # type: ignore[no-untyped-def]
+        given = (constants, rule, model, counts, snapshot, budget, scratch)
+
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            whole = context.make_helper(builder, signature.return_type)
+            for name, kind, value in zip(_NAMES, signature.args, arguments, strict=True):
+                setattr(whole, name, make_array(kind)(context, builder, value).data)
+            return whole._getvalue()
+
+        return ParticipantType(layout)(*given), generate
+
+    return participant
