@@ -34,7 +34,7 @@ def make_room(at: Layout, batch: Batch, participants: int) -> Room:
         *(aligned(participants, at.length(group)) for group in groups),
         scratch=aligned(at.length(Scratch)),
         history=aligned(participants, max(1, batch.history)),
-        mail=aligned(participants, max(1, mail_size(at.sizes.variables, batch.delay))),
+        mail=aligned(participants, mail_size(at.sizes)),
     )
 
 
