@@ -20,8 +20,9 @@ from benchmarks import batched, jaxed, plain, straightforward
 from benchmarks.study import BUDGET, Floats, Ints, Study, make_study, simulated
 from benchmarks.timing import best_of, in_turn, installed
 from opportune.live.agent import Agent
-from opportune.policy import paper_tolerance, pd2_ucb
+from opportune.policy import pd2_ucb
 from opportune.problems.finite import Problem
+from opportune.revealers.learning_primal_dual import paper_tolerance
 from opportune.simulation import simulate
 from opportune.simulation.cluster import connect
 from opportune.worlds.linear import LinearWorld, synthetic_worlds

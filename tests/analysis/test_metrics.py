@@ -16,19 +16,10 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.errors import InputError
-from opportune.policy import (
-    Always,
-    Budget,
-    FixedAction,
-    Never,
-    Periodic,
-    Policy,
-    RandomAction,
-    naive_ucb,
-    pd1_ucb,
-    pd2_ucb,
-)
+from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
+from opportune.recommenders import FixedAction, RandomAction
+from opportune.revealers import Always, Never, Periodic
 from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 

@@ -77,7 +77,7 @@ def test_settings_are_the_problems() -> None:
         noise_sd=0.2,
         visibility={"a": "public"},
     )
-    assert (problem.cells, problem.senses, problem.noise_sd) == (2, 6, 0.2)
+    assert (problem.strata, problem.senses, problem.noise_sd) == (2, 6, 0.2)
     assert problem.context_probs is not None
 
 

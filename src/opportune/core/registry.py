@@ -46,7 +46,7 @@ class Registry:
         def look_up(kind: int, *rest: Any) -> Any:
             return getattr(self.entries[kind], name)(*rest)
 
-        scope: dict[str, Any] = {"look_up": look_up}
+        scope: dict[str, Any] = {"__name__": __name__, "look_up": look_up}
         exec(f"def {name}(kind, {arguments}):\n    return look_up(kind, {arguments})\n", scope)
         stub = scope[name]
         stub.__doc__ = f"The function `{name}` of the {self.kind} with this number."
@@ -55,14 +55,15 @@ class Registry:
             self.compiled = True
             return self._chain(name, arguments)
 
-        exec(f"def typed(kind, {arguments}):\n    return choose()\n", {"choose": choose}, scope)
+        exec(f"def typed(kind, {arguments}):\n    return choose()\n", {"__name__": __name__, "choose": choose}, scope)
         overload(stub, jit_options={"forceinline": True})(scope["typed"])
         self.hooks[name] = (stub, scope["typed"])
         return stub
 
     def _chain(self, name: str, arguments: str) -> Any:
         """The chain of calls as it stands now."""
-        scope = {f"entry_{i}": getattr(entry, name) for i, entry in enumerate(self.entries)}
+        scope: dict[str, Any] = {f"entry_{i}": getattr(entry, name) for i, entry in enumerate(self.entries)}
+        scope["__name__"] = __name__
         last = len(self.entries) - 1
         lines = [f"    if kind == {i}:\n        return entry_{i}({arguments})" for i in range(last)]
         body = "\n".join([*lines, f"    return entry_{last}({arguments})"])

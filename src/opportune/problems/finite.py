@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +101,25 @@ class Problem:
         self.stratum_of, self.strata = self._parts(("public",))
         self.sense_of, self.senses = self._parts(("public", "sensed"))
 
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Iterable[Any]], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem": ...  # fmt: skip
+
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Any], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem | ContinuousProblem": ...  # fmt: skip
+
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        contexts: Mapping[str, Iterable[Any]],
+        contexts: Mapping[str, Any],
         actions: int | Sequence[str],
         context_probs: Any = None,
         **settings: Any,

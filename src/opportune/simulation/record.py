@@ -59,7 +59,7 @@ FINAL_PRICE = Totals._fields.index("final_price")
 
 
 def _generate(name: str, arguments: str, lines: Sequence[str]) -> Any:
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"__name__": __name__}  # where compiled code looks for it
     body = "\n".join(f"    {line}" for line in lines)
     exec(compile(f"def {name}({arguments}):\n{body}\n", "<simulation.record>", "exec"), scope)
     return inner_function(scope[name])
