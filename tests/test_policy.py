@@ -119,8 +119,8 @@ def test_scales_that_need_to_know_something() -> None:
             lambda: pd2_ucb(3, unknown="plug-in"),
             "unknown is 'plug-in'; expected one of 'plugin', 'optimistic'; did you mean 'plugin'?",
         ),
-        (lambda: Periodic(every=0), "every is 0; expected a whole number >= 1"),
-        (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number >= 1"),
+        (lambda: Periodic(every=0), "every is 0; expected a whole number from 1 to 2147483648"),
+        (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number from 1 to 2147483648"),
         (lambda: LearningPrimalDual(tolerance=-0.1), "tolerance is -0.1; expected a finite number >= 0"),
         (lambda: LearningPrimalDual(tolerance=math.nan), "tolerance is nan; expected a finite number >= 0"),
         (lambda: FixedAction(action=-1), "action is -1; expected a whole number >= 0"),
@@ -151,7 +151,7 @@ def test_scales_that_need_to_know_something() -> None:
         ),
         (
             lambda: rule(pd2_ucb(3, unknown="optimistic"), problem(visibility={"context": "public"})),
-            "unknown='optimistic' needs a problem whose variables are all sensed",
+            "unknown='optimistic' needs finitely many contexts whose variables are all sensed",
         ),
     ],
 )

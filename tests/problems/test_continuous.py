@@ -307,7 +307,7 @@ def test_truths_may_be_levels() -> None:
             "variable 'steps' is 4; expected its levels, a Number or a scheduled variable",
         ),
         ({"actions": 1}, "actions is 1; expected a whole number from 2 to 127"),
-        ({"actions": "ab"}, "actions is 'ab'; expected a whole number from 2 to 127"),
+        ({"actions": "ab"}, "actions is 'ab'; expected a list of names"),
         ({"actions": ["a"]}, "actions is ['a']; expected 2 to 127 to choose from"),
         ({"actions": ["a", "a"]}, "actions has a name twice: ['a', 'a']"),
         ({"visibility": "public"}, "visibility is 'public'; expected {variable: visibility}"),

@@ -96,10 +96,10 @@ def test_wrong_features(phi: Any, message: str) -> None:
         ({"variables": {}}, "variables is empty; expected at least one variable with its levels"),
         ({"variables": ["mood"]}, "variables is ['mood']; expected {name: levels}"),
         ({"variables": {"mood": []}}, "variable 'mood' has no levels; expected at least one"),
-        ({"variables": {"mood": 4}}, "variable 'mood' is 4; expected its levels, numbers or text"),
+        ({"variables": {"mood": 4}}, "variable 'mood' is 4; expected its levels, or a scheduled time"),
         (
             {"variables": {"mood": [[1], [2], [3], [4]]}},
-            "variable 'mood' is [[1], [2], [3], [4]]; expected its levels, numbers or text",
+            "variable 'mood' is [[1], [2], [3], [4]]; expected its levels, or a scheduled time",
         ),
         ({"variables": {"mood": [1, 1, 2, 3]}}, "variable 'mood' has a level twice: [1, 1, 2, 3]"),
         (
@@ -107,7 +107,7 @@ def test_wrong_features(phi: Any, message: str) -> None:
             "variable 'mood' has NaN among its levels [1, 2, 3, nan]; expected numbers or text",
         ),
         ({"action_names": ["a", "b"]}, "action_names has 2 names; expected 3, as features has actions"),
-        ({"action_names": "abcd"}, "action_names has 4 names; expected 3, as features has actions"),
+        ({"action_names": "abcd"}, "action_names is 'abcd'; expected a list of names"),
         ({"action_names": ["a", "b", "b"]}, "action_names has a name twice: ['a', 'b', 'b']"),
         (
             {"visibility": {"context": "publik"}},
