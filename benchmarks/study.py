@@ -106,7 +106,7 @@ class Study:
     @cached_property
     def rules(self) -> list[tuple[float, float]]:
         """(rate, tolerance) of each policy."""
-        tolerance = paper_tolerance(self.worlds[0].problem, BUDGET)
+        tolerance = paper_tolerance(self.worlds[0].problem.least_distance, BUDGET)
         return [(BUDGET / self.horizon, np.inf), (np.nan, np.inf), (np.nan, tolerance)]
 
     @cached_property
