@@ -103,7 +103,8 @@ class Learner:
     @property
     def widths(self) -> Floats:
         """sqrt(x' V^-1 x) of every row, as kept."""
-        return np.sqrt(np.asarray(self.model.width2[: len(self.rows)]))
+        width2: Floats = self.model.width2[: len(self.rows)]
+        return np.sqrt(width2)
 
     @property
     def theta(self) -> Floats:

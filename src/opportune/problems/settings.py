@@ -26,6 +26,20 @@ class Located(NamedTuple):
     unreported: tuple[str, ...]  # reported variables that were not given
 
 
+class Moment(NamedTuple):
+    """A context in numbers.
+
+    `values` has one entry per variable (numbers as they are, levels by their number) and one for the action. Where a
+    sensed or reported variable was not given it has a stand-in there, and its name is in `missing` or `unreported`.
+    """
+
+    values: NDArray[np.float64]
+    missing: tuple[str, ...]
+    """Sensed variables that were not given: the decision point counts as missing."""
+    unreported: tuple[str, ...]
+    """Reported variables that were not given, as is usual before a reveal."""
+
+
 def check_value_range(value: Any) -> tuple[float, float] | None:
     """(u_min, u_max), if there is one."""
     if value is None:
