@@ -60,6 +60,8 @@ class Sizes(NamedTuple):
     fixed_atoms: int  # those that do not depend on the action, which come first
     factors: int  # the most atoms whose product is a feature
     memory: int  # decision points that are kept until a reveal uncovers them, contexts not finite
+    delay: int  # the most steps that a reward may be late
+    interrupted: int  # 1: participants may be unavailable
 
 
 class Constants(NamedTuple):
@@ -229,7 +231,7 @@ def layout(
     *, d: int, actions: int, contexts: int, strata: int, senses: int = 0, corners: int = 0,
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
     variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
-    memory: int = 0, sampled: bool = False,
+    memory: int = 0, sampled: bool = False, delay: int = 0, interrupted: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
@@ -248,6 +250,7 @@ def layout(
         probabilities=probabilities, table=_padded(blocks * actions, 2 * simd) if table and finite else 0,
         stride=_padded(d, simd), support=listed, counted=counted, variables=variables, reported=int(reported),
         atoms=atoms, fixed_atoms=fixed_atoms, factors=factors, memory=memory,
+        delay=delay, interrupted=int(interrupted),
     )  # fmt: skip
     extents: dict[str, int] = {
         **sizes._asdict(),

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
-from opportune.core.pointers import WIDTH
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
 from opportune.problems.program import Program
@@ -257,16 +256,20 @@ class ContinuousProblem:
         distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
 
-    def layout(self, *, optimistic: bool = False, horizon: int = 1, simd: int = WIDTH, sampled: bool = False,
-               table: bool = True, support: int = 0) -> Layout:  # fmt: skip
-        """Where the compiled step functions find things; there is no table of scores, and rows are not listed."""
+    def layout(
+        self, *, optimistic: bool = False, horizon: int = 1, table: bool = True, support: int = 0, **form: Any
+    ) -> Layout:
+        """Where the compiled step functions find things; there is no table of scores, and rows are not listed.
+
+        `form` is what suits a device, a policy and a world: simd, sampled, delay, interrupted.
+        """
         program = self.program
         return layout(
             d=self.d, actions=self.actions, contexts=0, strata=self.strata, corners=len(self._sensed_corners),
-            probabilities=PLUGIN if self.known_means is None else KNOWN, simd=simd, reported=self.reported,
+            probabilities=PLUGIN if self.known_means is None else KNOWN, reported=self.reported,
             variables=len(self.variables) + 1, atoms=program.atoms, fixed_atoms=program.shared,
             factors=program.width, code=program.code.size, depth=program.stack,
-            memory=horizon if self.reported else 0, sampled=sampled,
+            memory=horizon if self.reported else 0, **form,
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:

@@ -259,7 +259,7 @@ class Problem:
     def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
         """Where the compiled step functions find things.
 
-        `form` is what suits a device and a policy: table, simd, support, sampled.
+        `form` is what suits a device, a policy and a world: table, simd, support, sampled, delay, interrupted.
         """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(

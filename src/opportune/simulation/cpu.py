@@ -36,7 +36,7 @@ def make_room(at: Layout, batch: Batch, participants: int) -> Room:
         budget=aligned(participants, at.length(Budget)),
         scratch=aligned(at.length(Scratch)),
         history=aligned(participants, max(1, batch.history)),
-        mail=aligned(participants, max(1, mail_size(at.sizes.variables, batch.delay))),
+        mail=aligned(participants, mail_size(at.sizes)),
     )
 
 

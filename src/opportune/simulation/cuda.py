@@ -6,14 +6,14 @@ is one participant, or a study whose participants share a budget or a model: the
 
 import functools
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
 from opportune.core import simd
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot
+from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot
 from opportune.core.protocol import Draws
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.core.views import of_arrays
@@ -22,6 +22,16 @@ from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
 
 THREADS = 256
+
+
+class Used(NamedTuple):
+    """The numbers of the revealers, recommenders and worlds that a kernel is built for."""
+
+    revealer: tuple[int, ...]
+    recommender: tuple[int, ...]
+    world: tuple[int, ...]
+
+
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
 
 
@@ -58,25 +68,25 @@ def require() -> None:
         )
 
 
-def _participant_of(at: Layout) -> Any:
+def _participant_of(at: Layout, used: Used) -> Any:
     """How a kernel puts a participant together."""
     if config.ENABLE_CUDASIM:
         return functools.partial(of_arrays, at.at)
     from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
 
-    return participant_of(at)
+    return participant_of(at, used)
 
 
 @functools.lru_cache(maxsize=32)
-def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) -> Any:
+def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) -> Any:
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
-    participant = _participant_of(at)
+    participant = _participant_of(at, used)
     model_size, counts_size, snapshot_size, budget_size, scratch_size = (
         max(1, at.length(group)) for group in (Model, Counts, Snapshot, Budget, Scratch)
     )
     history_size = max(1, history_size)
-    letters = max(1, mail_size(at.sizes.variables, delay))
+    letters = mail_size(at.sizes)
     sums_size = len(TOTALS)
 
     @cuda.jit
@@ -114,10 +124,10 @@ def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) ->
 
 
 @functools.lru_cache(maxsize=32)
-def build_together(at: Layout, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
+def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
     """The kernel for studies whose participants share something; their state is in the card's memory."""
     _teach_compiler()
-    participant = _participant_of(at)
+    participant = _participant_of(at, used)
     scratch_size = max(1, at.length(Scratch))
 
     @cuda.jit
@@ -163,14 +173,20 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
     replicates, n_worlds = streams.shape
     per_replicate = policies.size * n_worlds
+    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))  # type: ignore[index]
+    used = Used(
+        tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
+        tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
+        (batch.kind,),
+    )
     state = 0
     if shared or pooled:
-        kernel = build_together(at, batch.kind, shared, pooled, traced > 0)
+        kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
         groups = [at.length(group) for group in (Model, Counts, Snapshot, Budget)]
-        groups += [max(1, batch.history), max(1, mail_size(at.sizes.variables, batch.delay))]
+        groups += [max(1, batch.history), mail_size(at.sizes)]
         state = 8 * per_replicate * sum(groups)
     else:
-        kernel = build(at, batch.kind, batch.history, batch.delay, traced > 0)
+        kernel = build(at, used, batch.kind, batch.history, traced > 0)
     chunk = _replicates_at_once(per_replicate, traced, state)
     for first in range(0, replicates, chunk):
         last = min(first + chunk, replicates)

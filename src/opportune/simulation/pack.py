@@ -65,14 +65,19 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
 
 
 def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
-    """The form of layout that suits a device, as a problem's `layout` takes it.
+    """The form of layout that suits the worlds and a device, as a problem's `layout` takes it.
 
     The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
     compute scores on the spot, by the features that are not zero.
     """
+    happenings = [w.happenings for w in worlds]
+    world = {
+        "delay": max(h.reward_delay for h in happenings),
+        "interrupted": any(h.available_rate < 1.0 for h in happenings),
+    }
     if device == "cpu":
-        return {}
-    return {"table": False, "simd": 1, "support": max(w.informed_problem().support for w in worlds)}
+        return world
+    return {**world, "table": False, "simd": 1, "support": max(w.informed_problem().support for w in worlds)}
 
 
 def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, device: str) -> Layout:
@@ -110,7 +115,6 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         rules=np.array(rules),
         kind=worlds[0].number,
         history=worlds[0].history,
-        delay=max(w.delay for w in worlds),
     )
 
 
