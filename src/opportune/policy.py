@@ -202,12 +202,12 @@ def _scale(policy: Policy, problem: Any) -> float | None:
     if policy.scale == "gap":
         if problem.largest_gap is None:
             raise InputError("scale 'gap' needs the truth: largest_gap=... in the problem; or use scale='adaptive'")
-        return problem.largest_gap
+        return float(problem.largest_gap)
     if policy.scale == "adaptive" or (policy.scale == "" and problem.value_range is None):
         return None
     if problem.value_range is None:
         raise InputError("scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'")
-    return problem.value_range[1] - problem.value_range[0]
+    return float(problem.value_range[1] - problem.value_range[0])
 
 
 def _budget(budget: float | Budget) -> Budget:

@@ -236,7 +236,7 @@ class Layout(NamedTuple):
 
     def length(self, group: type) -> int:
         """How many numbers a group has."""
-        return self.places[GROUPS.index(group)][-1]  # type: ignore[arg-type]
+        return self.places[GROUPS.index(group)][-1]
 
     def views(self, group: Any, array: NDArray[np.float64]) -> Any:
         """A group's parts of an array, as NumPy views."""
@@ -286,7 +286,7 @@ def layout(
         delay=delay, interrupted=int(interrupted), sharers=sharers,
         ranked=0 if not paced else recent + 1 if not finite else senses or contexts,
     )  # fmt: skip
-    extents: dict[str | int, int] = {
+    extents: dict[str, int] = {
         **sizes._asdict(),
         "blocks": blocks,
         "listed": blocks if listed else 0,
@@ -310,7 +310,7 @@ def layout(
     return Layout(sizes, tuple(_places(group, extents, simd) for group in GROUPS))
 
 
-def _places(group: type, extents: Mapping[str | int, int], simd: int) -> tuple[int, ...]:
+def _places(group: type, extents: Mapping[str, int], simd: int) -> tuple[int, ...]:
     """Where each part of a group begins, and where the group ends."""
     places = [0]
     for dims in dimensions(group).values():

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,11 +101,25 @@ class Problem:
         self.stratum_of, self.strata = self._parts(("public",))
         self.sense_of, self.senses = self._parts(("public", "sensed"))
 
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Iterable[Any]], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem": ...  # fmt: skip
+
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Any], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem | ContinuousProblem": ...  # fmt: skip
+
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        contexts: Mapping[str, Iterable[Any]],
+        contexts: Mapping[str, Any],
         actions: int | Sequence[str],
         context_probs: Any = None,
         **settings: Any,
@@ -318,10 +332,11 @@ class Problem:
 
     def replace(self, **changes: Any) -> "Problem":
         """The same problem with some settings changed; lam follows W unless it was given."""
-        settings = {**self.to_dict(), **changes}
+        variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
+        settings = {**self.to_dict(), "variables": variables, **changes}
         if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
             settings["regularisation"] = changes.get("regularisation")
-        return Problem.from_dict(settings)
+        return Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def __repr__(self) -> str:
         known = "known" if self.context_probs is not None else "unknown"
@@ -366,8 +381,8 @@ def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[st
     if not value:
         raise InputError("variables is empty; expected at least one variable with its levels")
     variables = {
-        str(name): levels.levels if isinstance(levels, Finite) else check_levels(name, levels)
-        for name, levels in value.items()
+        str(name): v.levels if isinstance(v, Finite) else check_levels(name, v, "its levels, or a scheduled time")
+        for name, v in value.items()
     }
     product = math.prod(len(levels) for levels in variables.values())
     if contexts is not None and product != contexts:
@@ -378,7 +393,7 @@ def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[st
 
 
 def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
-    names = check_action_names(actions if value is None else value)
+    names = check_action_names(actions if value is None else value, "action_names")
     if len(names) != actions:
         raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
     return names

@@ -30,9 +30,12 @@ class Room(NamedTuple):
 
 def make_room(at: Layout, batch: Batch, participants: int) -> Room:
     """Room for a run of so many participants."""
-    groups = (Model, Counts, Snapshot, Trail, Budget)
     return Room(
-        *(aligned(participants, at.length(group)) for group in groups),
+        model=aligned(participants, at.length(Model)),
+        counts=aligned(participants, at.length(Counts)),
+        snapshot=aligned(participants, at.length(Snapshot)),
+        trail=aligned(participants, at.length(Trail)),
+        budget=aligned(participants, at.length(Budget)),
         scratch=aligned(at.length(Scratch)),
         history=aligned(participants, max(1, batch.history)),
         mail=aligned(participants, mail_size(at.sizes)),

@@ -7,6 +7,9 @@ Rewards that come late wait in `mail`, one row per decision point under way.
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opportune.core.budget import toss
 from opportune.core.compiled import hot_function, inner_function, step_function
 from opportune.core.layout import Sizes
@@ -37,9 +40,9 @@ MAIL_HEAD = 8
 class Batch(NamedTuple):
     """All worlds (leading axis W) and policies (P) of a simulation, as arrays."""
 
-    constants: object  # float64[W, ...]: core.layout.Constants
-    worlds: object  # float64[W, ...]
-    rules: object  # float64[P, W, ...]: core.layout.Rule
+    constants: NDArray[np.float64]  # [W, ...]: core.layout.Constants
+    worlds: NDArray[np.float64]  # [W, ...]
+    rules: NDArray[np.float64]  # [P, W, ...]: core.layout.Rule
     kind: int  # the world's number in the registry
     history: int  # size of a world's own state
 

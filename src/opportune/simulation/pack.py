@@ -18,6 +18,15 @@ from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
 from opportune.worlds.arrivals import count_contexts
 
+DESCRIPTIONS = {
+    **{name: text for name, (_, text) in FIELDS.items()},
+    **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
+    "context_count": "how often each context arrived",
+    "true_gap": "true gap of each context",
+    "true_best": "true value of the best action in each context",
+    "true_blind": "true value of the best blind action in each context's public stratum",
+}
+
 
 class Output:
     """Where runs leave their results: axes replicate, policy, world first."""
@@ -162,4 +171,4 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     if linear:
         streams = streams_of(0, finished, len(worlds)).T.copy()
         variables["context_count"] = (("world", "replicate", "k"), count_contexts(linear, streams, horizon, seed))
-    return label_dataset(variables, coords, attrs)
+    return label_dataset(variables, coords, attrs, DESCRIPTIONS)
