@@ -71,7 +71,7 @@ class Problem:
         largest_gap: float | None = None,
         delta: float = 0.05,
         regularisation: float | None = None,
-        variables: Mapping[str, Iterable[Any]] | None = None,
+        variables: Mapping[str, Iterable[Any] | Finite] | None = None,
         visibility: Mapping[str, Visibility] | None = None,
         action_names: Sequence[str] | None = None,
         decisions_per_day: int | None = None,
@@ -105,7 +105,7 @@ class Problem:
     def from_formula(
         cls,
         formula: str,
-        contexts: Mapping[str, Iterable[Any]],
+        contexts: Mapping[str, Any],
         actions: int | Sequence[str],
         context_probs: Any = None,
         **settings: Any,
