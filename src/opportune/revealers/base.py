@@ -9,6 +9,7 @@ A revealer is a frozen dataclass below `Revealer`. Its two functions are attache
 Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,6 +40,11 @@ class Revealer:
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
         return ()
+
+    @staticmethod
+    def words(notes: Sequence[float]) -> str:
+        """What the rule went by (`p.scratch.notes`), in words; only for rules that rank moments."""
+        return ""
 
     def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
         """What the rule needs room for, as arguments of core.layout.layout."""
