@@ -14,7 +14,7 @@ from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
 from opportune.core.registry import seal
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
-from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, PrimalDual, Revealer
+from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,16 @@ def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-def rule_for(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1) -> NDArray[np.float64]:
+def layout_form(policy: Policy, *, horizon: int, participants: int = 1) -> dict[str, Any]:
+    """What a policy needs room for, as arguments of a problem's `layout`."""
+    budget = math.inf if policy.budget is None else policy.budget.amount
+    form = policy.revealer.form(budget=budget, horizon=horizon, sharers=participants if policy.shared else 1)
+    return {"optimistic": policy.optimistic, "sampled": policy.recommender.sampled, "horizon": horizon, **form}
+
+
+def rule_for(
+    policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1, member: int = 0
+) -> NDArray[np.float64]:
     """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
     seal()  # numbers in the registry go out here
     decisions = horizon * participants if policy.shared else horizon
@@ -157,11 +166,33 @@ def rule_for(policy: Policy, problem: Any, at: Layout, *, horizon: int, particip
             "hard": policy.budget is not None and policy.budget.hard,
             "growth": growth(budget) if math.isfinite(budget) else math.e,
             "decisions": decisions,
+            "sharers": participants if policy.shared else 1,
+            "member": member if policy.shared else 0,
+            "kappa": getattr(policy.recommender, "kappa", 1.0),
+            "resigned": policy.revealer.resigned,
             "scaling": ADAPTIVE if scale is None else CONSTANT,
             "scale": scale or 1.0,
-            "settings": policy.revealer.numbers(problem, budget=budget, decisions=decisions),
+            "settings": policy.revealer.numbers(problem, budget=budget, decisions=decisions, horizon=horizon),
             "options": policy.recommender.numbers(problem),
         },
+    )
+
+
+def pace_ucb(
+    budget: float | Budget,
+    *,
+    kappa: float = 1.0,
+    randomise: float | None = None,
+    value: str = "paper",
+    guard: float | None = None,
+    name: str = "",
+) -> Policy:
+    """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself."""
+    return Policy(
+        recommender=LinUCB(rotate=True, kappa=kappa),
+        revealer=Pace(randomise=randomise, value=value, guard=guard),
+        budget=_budget(budget),
+        name=name,
     )
 
 

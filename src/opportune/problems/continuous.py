@@ -178,21 +178,17 @@ class ContinuousProblem:
     def locate(self, context: Mapping[str, Any], step: int) -> Located:
         """A context at a step, as the algorithm takes it."""
         moment = self.values(context, step)
-        known = -1 if moment.unreported else 0
+        known = -1 if moment.unreported and self.reported else 0
         return Located(self.stratum(moment.values), 0, known, moment.values, moment.missing, moment.unreported)
-
-    def with_levels(self, values: Floats, known: Mapping[str, Any]) -> Floats:
-        """The same moment with some variables set."""
-        changed = values.copy()
-        for v, name in enumerate(self.variables):
-            if known.get(name) is not None:
-                changed[v] = self._number(name, known[name])
-        return changed
 
     def public_levels(self) -> list[dict[str, Any]]:
         """The combinations of levels of the public variables, in the order of the strata."""
         levels = [levels_of(self.variables[name]) or () for name in self.stratified]
         return [dict(zip(self.stratified, chosen, strict=True)) for chosen in itertools.product(*levels)]
+
+    def middle_values(self) -> dict[str, Any]:
+        """Every variable at what stands in for it where it is not given."""
+        return {name: self._value(name, number) for name, number in zip(self.variables, self.middle, strict=False)}
 
     def stratum(self, values: Floats) -> int:
         """The number of the combination of public levels, the first variable slowest."""

@@ -71,7 +71,7 @@ class Problem:
         largest_gap: float | None = None,
         delta: float = 0.05,
         regularisation: float | None = None,
-        variables: Mapping[str, Iterable[Any]] | None = None,
+        variables: Mapping[str, Iterable[Any] | Finite] | None = None,
         visibility: Mapping[str, Visibility] | None = None,
         action_names: Sequence[str] | None = None,
         decisions_per_day: int | None = None,
@@ -187,11 +187,11 @@ class Problem:
         missing, or None.
         """
         if not isinstance(context, Mapping):
-            k = self.index(context)
-            return Located(int(self.stratum_of[k]), int(self.sense_of[k]), k, _NO_VALUES, (), ())
+            return self._places[self.index(context)]
         for name in context:
-            checks.choice("context variable", name, self.variables)
-        known = self.schedule.values(step)
+            if name not in self.variables:
+                checks.choice("context variable", name, self.variables)
+        known = self.schedule.values(step) if self.schedule.variables else {}
         known.update((name, level) for name, level in context.items() if level is not None)
         parts = {"public": 0, "sensed": 0, "reported": 0}
         absent: dict[str, list[str]] = {"sensed": [], "reported": []}
@@ -202,7 +202,7 @@ class Problem:
                 place = level_number(name, known[name], levels)
             elif seen == "public":
                 raise InputError(f"context lacks {name!r}; expected a level, as the variable is public")
-            else:
+            elif len(levels) > 1:
                 absent[seen].append(name)
             for part in ("public", "sensed", "reported")[VISIBILITIES.index(seen) :]:
                 parts[part] = parts[part] * len(levels) + place
@@ -211,19 +211,11 @@ class Problem:
             parts["public"], parts["sensed"], whole, _NO_VALUES, tuple(absent["sensed"]), tuple(absent["reported"])
         )
 
-    def with_reported(self, place: Located, reported: Mapping[str, Any]) -> Located:
-        """The same place in the contexts with reported levels filled in, as far as they are known."""
-        names = [name for name, seen in self.visibility.items() if seen == "reported"]
-        absent = tuple(name for name in names if reported.get(name) is None)
-        numbers = {
-            name: level_number(name, reported[name], self.variables[name]) for name in names if name not in absent
-        }
-        if absent:
-            return place._replace(context=-1, unreported=absent)
-        members = self.sense_of == place.sense
-        for name, number in numbers.items():
-            members &= self._level_of(name) == number
-        return place._replace(context=int(np.flatnonzero(members)[0]), unreported=())
+    @cached_property
+    def _places(self) -> list[Located]:
+        """Every context by its number, as the algorithm takes it."""
+        parts = zip(self.stratum_of.tolist(), self.sense_of.tolist(), strict=True)
+        return [Located(stratum, sense, k, _NO_VALUES, (), ()) for k, (stratum, sense) in enumerate(parts)]
 
     def public_levels(self) -> list[dict[str, Any]]:
         """The combinations of levels of the public variables, in the order of the strata."""

@@ -11,7 +11,7 @@ from opportune.analysis.results import label_dataset
 from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
+from opportune.policy import Policy, layout_form, rule_for
 from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
@@ -64,7 +64,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
             raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
 
 
-def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
+def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
     """The form of layout that suits the worlds and a device, as a problem's `layout` takes it.
 
     The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
@@ -82,11 +82,8 @@ def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]
 
 def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, device: str) -> Layout:
     """The layout that a policy needs."""
-    form = layout_form(worlds, device)
-    problem = worlds[0].informed_problem()
-    layout: Layout = problem.layout(
-        optimistic=policy.optimistic, sampled=policy.recommender.sampled, horizon=horizon, **form
-    )
+    form = {**layout_form(policy, horizon=horizon, participants=len(worlds)), **device_form(worlds, device)}
+    layout: Layout = worlds[0].informed_problem().layout(**form)
     return layout
 
 
@@ -97,7 +94,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         if horizon > (problem.schedule.last_step or horizon):
             last = problem.schedule.last_step
             raise InputError(f"horizon is {horizon}; expected at most {last}, the last decision point of the schedule")
-    form = layout_form(worlds, device)
+    form = device_form(worlds, device)
     layouts = [p.layout(horizon=horizon, **form) for p in problems]
     if len({(w.number, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
         raise InputError(
@@ -111,7 +108,8 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
     constants = aligned(len(problems), at.places[0][-1])
     for row, problem in zip(constants, problems, strict=True):
         row[:] = problem.constants(at, horizon)
-    if any(p.pooled for p in policies) and (constants != constants[0]).any():
+    alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
+    if any(p.pooled for p in policies) and not alike:
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
     return Batch(
         constants=constants,
