@@ -10,6 +10,7 @@ OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is 
 import functools
 import hashlib
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,7 +26,8 @@ CHECK_BOUNDS = os.environ.get("OPPORTUNE_CHECK_BOUNDS", "") not in {"", "0"}
 
 COMPILED = ("core", "revealers", "recommenders", "problems", "worlds", "simulation", "live", "analysis")
 
-extensions: set[Path] = set()  # files of revealers, recommenders and worlds that others have registered
+# Revealers, recommenders and worlds that others have registered, in order, with the files they are in, if in any.
+extensions: list[tuple[str, Path | None]] = []
 
 
 @functools.cache
@@ -73,6 +75,16 @@ def cache_folder() -> Path:
     return folder
 
 
+def _hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@functools.cache
+def _session() -> str:
+    """Stands for sources that cannot be read, such as a notebook's: code is not kept beyond this process."""
+    return secrets.token_hex(8)
+
+
 def _user() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
 
@@ -87,7 +99,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(cache_folder())
 
     def get_source_stamp(self) -> Any:
-        return tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(extensions))
+        return tuple((name, _session() if path is None else _hash_of(path)) for name, path in extensions)
 
     def get_disambiguator(self) -> str:
         return self._file

@@ -14,6 +14,7 @@ from typing import Any
 from numba.extending import overload
 
 from opportune.core.compiled import extensions
+from opportune.errors import InputError, StateError
 
 
 class Registry:
@@ -23,14 +24,19 @@ class Registry:
         self.kind = kind
         self.entries: list[Any] = []
         self.hooks: dict[str, Any] = {}
-        self.compiled = False
+        self.sealed = False
 
     def add(self, entry: Any, *, outside: bool = False) -> Any:
         """Give a class its number. Those from `outside` the package join what compiled code is recognised by."""
+        name = entry.__name__
+        if name in self.named():
+            raise InputError(f"a {self.kind} is called {name} already; expected another name")
+        if self.sealed:
+            raise StateError(f"{self.kind} {name} comes too late; expected it to be registered before anything runs")
         entry.number = len(self.entries)
         self.entries.append(entry)
         if outside:
-            extensions.add(Path(inspect.getfile(entry)))
+            extensions.append((f"{self.kind} {name}", _file_of(entry)))
         return entry
 
     def named(self) -> dict[str, Any]:
@@ -52,7 +58,6 @@ class Registry:
         stub.__doc__ = f"The function `{name}` of the {self.kind} with this number."
 
         def choose(*types: Any) -> Any:
-            self.compiled = True
             used = next((t.used[self.kind] for t in types if hasattr(t, "used")), range(len(self.entries)))
             return self._chain(name, arguments, tuple(used))
 
@@ -73,9 +78,25 @@ class Registry:
         return scope[name]
 
 
+def _file_of(entry: Any) -> Path | None:
+    """The file that a class is in; None for one that was typed in."""
+    try:
+        file = Path(inspect.getfile(entry))
+    except (TypeError, OSError):
+        return None
+    return file if file.is_file() else None
+
+
 REVEALERS = Registry("revealer")
 RECOMMENDERS = Registry("recommender")
 WORLDS = Registry("world")
+
+
+def seal() -> None:
+    """From here on there is compiled code, which would not know what is registered later."""
+    for registry in (REVEALERS, RECOMMENDERS, WORLDS):
+        registry.sealed = True
+
 
 # Revealers: how probable a reveal is, and what to remember of how the step ended.
 consult = REVEALERS.hook("consult", "p, moment, judged")
