@@ -116,7 +116,7 @@ class Model(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Which contexts one participant's revealer has seen, and what waits for a reveal to uncover it."""
+    """What one participant's revealer keeps: contexts it has seen, and what waits for a reveal to uncover it."""
 
     total: Annotated[Numbers, "counted", "actions", "d"]  # sums of features seen
     count: Annotated[Numbers, "counted"]
@@ -129,6 +129,7 @@ class Counts(NamedTuple):
     held_state: Annotated[Numbers, "memory"]  # 0: nothing held, 1: pending, 2: pending with a reward
     held_reward: Annotated[Numbers, "memory"]
     held_until: Annotated[Numbers, 1]  # steps up to here may be held
+    own: Annotated[Numbers, SETTINGS]  # what a rule remembers for itself, 0 at the start
 
 
 class Snapshot(NamedTuple):

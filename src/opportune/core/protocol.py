@@ -8,7 +8,7 @@ its context; `Draws` names the participant's stream of random numbers.
 from typing import NamedTuple
 
 from opportune.core.compiled import hot_function, inner_function, step_function
-from opportune.core.layout import ADAPTIVE, TIE
+from opportune.core.layout import ADAPTIVE, SETTINGS, TIE
 from opportune.core.model import adjust, best, observe, reset, set_radius
 from opportune.core.registry import act_blind, act_informed, after_blind, conclude, consult
 from opportune.core.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
@@ -77,7 +77,7 @@ def begin_budget(p):  # type: ignore[no-untyped-def]
 
 @step_function
 def clear(n, counts):  # type: ignore[no-untyped-def]
-    """Nothing seen, nothing pending."""
+    """Nothing seen, nothing pending, nothing remembered."""
     for i in range(n.counted):
         counts.count[i] = 0.0
     for i in range(n.counted * n.block):
@@ -94,6 +94,8 @@ def clear(n, counts):  # type: ignore[no-untyped-def]
     for i in range(n.memory):
         counts.held_state[i] = 0.0
     counts.held_until[0] = 0.0
+    for i in range(SETTINGS):
+        counts.own[i] = 0.0
 
 
 @hot_function
