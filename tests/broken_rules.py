@@ -50,8 +50,8 @@ def count_on(p, moment, judged):  # type: ignore[no-untyped-def]
 @step_function
 def note(p, moment, judged):  # type: ignore[no-untyped-def]
     """Every third step, counted where a rule may count."""
-    p.counts.own[0] += 1.0
-    if p.counts.own[0] % 3.0 != 0.0:
+    p.trail.own[0] += 1.0
+    if p.trail.own[0] % 3.0 != 0.0:
         return 0.0, 0.0
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 
@@ -99,14 +99,14 @@ class Thrifty(Revealer):
 @step_function
 def peek(p, moment, draws):  # type: ignore[no-untyped-def]
     """The blind action by what the revealer knows now."""
-    score_blind(p, moment.stratum)
+    score_blind(p, moment.stratum, p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1]
 
 
 @step_function
 def beyond(p, moment, draws):  # type: ignore[no-untyped-def]
     """One action more than there are, at a reveal."""
-    score_full(p, moment)
+    score_full(p, moment, p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1] + 1
 
 

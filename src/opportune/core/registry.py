@@ -2,8 +2,8 @@
 
 Each kind has a registry; an entry is a class with settings and compiled functions. A *hook* is a place in the step
 functions where the entry's own function is called: `consult(kind, ...)` becomes, when it is compiled, a chain of
-`if kind == 0: ... if kind == 1: ...` over the entries that are registered by then. On a GPU it is the same chain; the
-simulator, which runs Python, looks the function up.
+`if kind == 0: ... if kind == 1: ...` over the entries that are registered by then. On a GPU it is a chain over those
+that a kernel is built for; the simulator, which runs Python, looks the function up.
 """
 
 from collections.abc import Iterator, Mapping
@@ -66,21 +66,23 @@ class Registry:
         stub = scope[name]
         stub.__doc__ = f"The function `{name}` of the {self.kind} with this number."
 
-        def choose(*_: Any) -> Any:
+        def choose(*types: Any) -> Any:
             self.compiled = True
-            return self._chain(name, arguments)
+            used = next((t.used[self.kind] for t in types if hasattr(t, "used")), range(len(self.entries)))
+            return self._chain(name, arguments, tuple(used))
 
-        exec(f"def typed(kind, {arguments}):\n    return choose()\n", {"__name__": __name__, "choose": choose}, scope)
+        source = f"def typed(kind, {arguments}):\n    return choose({arguments})\n"
+        exec(source, {"__name__": __name__, "choose": choose}, scope)
         overload(stub, jit_options={"forceinline": True})(scope["typed"])
         self.hooks[name] = (stub, scope["typed"])
         return stub
 
-    def _chain(self, name: str, arguments: str) -> Any:
-        """The chain of calls as it stands now."""
+    def _chain(self, name: str, arguments: str, used: tuple[int, ...]) -> Any:
+        """The chain of calls over the entries that are used."""
         scope: dict[str, Any] = {f"entry_{i}": getattr(entry, name) for i, entry in enumerate(self.entries)}
         scope["__name__"] = __name__
-        last = len(self.entries) - 1
-        lines = [f"    if kind == {i}:\n        return entry_{i}({arguments})" for i in range(last)]
+        *others, last = used
+        lines = [f"    if kind == {i}:\n        return entry_{i}({arguments})" for i in others]
         body = "\n".join([*lines, f"    return entry_{last}({arguments})"])
         exec(f"def {name}(kind, {arguments}):\n{body}\n", scope)
         return scope[name]

@@ -4,7 +4,7 @@ A revealer is a frozen dataclass below `Revealer`. Its two functions are attache
 
 - `consult(p, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
   participant `p` (core.layout) and change nothing but `p.budget.price` and what the rule remembers for itself,
-  `p.counts.own`; the core charges the probability.
+  `p.trail.own`; the core charges the probability.
 - `conclude(p, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
 
 Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`; from outside the
@@ -35,12 +35,17 @@ class Revealer:
     needs_budget: ClassVar[bool] = True
     spends: ClassVar[bool] = True  # whether a budget means anything to it
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
+    resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
     consult: ClassVar[Any]
     conclude: ClassVar[Any] = staticmethod(nothing)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
         return ()
+
+    def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
+        """What the rule needs room for, as arguments of core.layout.layout."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

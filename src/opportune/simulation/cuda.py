@@ -6,14 +6,14 @@ is one participant, or a study whose participants share a budget or a model: the
 
 import functools
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
 from opportune.core import simd
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot
+from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.protocol import Draws
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.core.views import of_arrays
@@ -22,6 +22,16 @@ from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
 
 THREADS = 256
+
+
+class Used(NamedTuple):
+    """The numbers of the revealers, recommenders and worlds that a kernel is built for."""
+
+    revealer: tuple[int, ...]
+    recommender: tuple[int, ...]
+    world: tuple[int, ...]
+
+
 MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
 
 
@@ -58,25 +68,25 @@ def require() -> None:
         )
 
 
-def _participant_of(at: Layout) -> Any:
+def _participant_of(at: Layout, used: Used) -> Any:
     """How a kernel puts a participant together."""
     if config.ENABLE_CUDASIM:
         return functools.partial(of_arrays, at.at)
     from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
 
-    return participant_of(at)
+    return participant_of(at, used)
 
 
 @functools.lru_cache(maxsize=32)
-def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) -> Any:
+def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) -> Any:
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
-    participant = _participant_of(at)
-    model_size, counts_size, snapshot_size, budget_size, scratch_size = (
-        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Budget, Scratch)
+    participant = _participant_of(at, used)
+    model_size, counts_size, snapshot_size, trail_size, budget_size, scratch_size = (
+        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Trail, Budget, Scratch)
     )
     history_size = max(1, history_size)
-    letters = max(1, mail_size(at.sizes.variables, delay))
+    letters = mail_size(at.sizes)
     sums_size = len(TOTALS)
 
     @cuda.jit
@@ -86,6 +96,7 @@ def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) ->
         model = cuda.local.array(model_size, float64)
         counts = cuda.local.array(counts_size, float64)
         snapshot = cuda.local.array(snapshot_size, float64)
+        trail = cuda.local.array(trail_size, float64)
         budget = cuda.local.array(budget_size, float64)
         scratch = cuda.local.array(scratch_size, float64)
         history = cuda.local.array(history_size, float64)
@@ -99,7 +110,7 @@ def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) ->
             for j in range(sums_size):
                 sums[j] = 0.0
             world, draws = worlds[w], Draws(seed, streams[r, w])
-            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, budget, scratch)
+            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, trail, budget, scratch)
             start_run(kind, world, history, p, mail, True, True)
             for t in range(horizon):
                 record = run_step(kind, world, history, p, mail, draws, t + 1)
@@ -114,16 +125,16 @@ def build(at: Layout, kind: int, history_size: int, delay: int, traced: bool) ->
 
 
 @functools.lru_cache(maxsize=32)
-def build_together(at: Layout, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
+def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
     """The kernel for studies whose participants share something; their state is in the card's memory."""
     _teach_compiler()
-    participant = _participant_of(at)
+    participant = _participant_of(at, used)
     scratch_size = max(1, at.length(Scratch))
 
     @cuda.jit
     def kernel(  # type: ignore[no-untyped-def]
-        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, budget, history, mail,
-        totals, numbers, marks,
+        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, trail, budget,
+        history, mail, totals, numbers, marks,
     ):  # fmt: skip
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
@@ -138,7 +149,7 @@ def build_together(at: Layout, kind: int, shared: bool, pooled: bool, traced: bo
                     b = 0 if shared else w
                     p = participant(
                         constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
-                        snapshot[thread, w], budget[thread, b], scratch,
+                        snapshot[thread, w], trail[thread, w], budget[thread, b], scratch,
                     )  # fmt: skip
                     if t < 0:
                         start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
@@ -163,14 +174,20 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
     replicates, n_worlds = streams.shape
     per_replicate = policies.size * n_worlds
+    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))  # type: ignore[index]
+    used = Used(
+        tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
+        tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
+        (batch.kind,),
+    )
     state = 0
     if shared or pooled:
-        kernel = build_together(at, batch.kind, shared, pooled, traced > 0)
-        groups = [at.length(group) for group in (Model, Counts, Snapshot, Budget)]
-        groups += [max(1, batch.history), max(1, mail_size(at.sizes.variables, batch.delay))]
+        kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
+        groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
+        groups += [max(1, batch.history), mail_size(at.sizes)]
         state = 8 * per_replicate * sum(groups)
     else:
-        kernel = build(at, batch.kind, batch.history, batch.delay, traced > 0)
+        kernel = build(at, used, batch.kind, batch.history, traced > 0)
     chunk = _replicates_at_once(per_replicate, traced, state)
     for first in range(0, replicates, chunk):
         last = min(first + chunk, replicates)

@@ -23,9 +23,10 @@ _pointer = types.CPointer(types.float64)
 class ParticipantType(types.Type):  # type: ignore[misc]
     """The type of a participant with a given layout."""
 
-    def __init__(self, layout: Layout) -> None:
-        super().__init__(name=f"Participant{layout.at}")
+    def __init__(self, layout: Layout, used: Any) -> None:
+        super().__init__(name=f"Participant{layout.at}{used}")
         self.layout = layout
+        self.used = used._asdict()
 
 
 class SizesType(types.Type):  # type: ignore[misc]
@@ -124,12 +125,12 @@ def _part_of(context, builder, kind, value, name):  # type: ignore[no-untyped-de
 
 
 @functools.cache
-def participant_of(layout: Layout) -> Any:
-    """A function (constants, rule, model, counts, snapshot, budget, scratch), arrays all, that gives a participant."""
+def participant_of(layout: Layout, used: Any) -> Any:
+    """A function that gives a participant from the arrays of its groups, in their order."""
 
     @intrinsic
-    def participant(typing_context, constants, rule, model, counts, snapshot, budget, scratch):  # type: ignore[no-untyped-def]
-        given = (constants, rule, model, counts, snapshot, budget, scratch)
+    def participant(typing_context, constants, rule, model, counts, snapshot, trail, budget, scratch):  # type: ignore[no-untyped-def]
+        given = (constants, rule, model, counts, snapshot, trail, budget, scratch)
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             whole = context.make_helper(builder, signature.return_type)
@@ -137,6 +138,6 @@ def participant_of(layout: Layout) -> Any:
                 setattr(whole, name, make_array(kind)(context, builder, value).data)
             return whole._getvalue()
 
-        return ParticipantType(layout)(*given), generate
+        return ParticipantType(layout, used)(*given), generate
 
     return participant

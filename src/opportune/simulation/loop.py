@@ -7,14 +7,29 @@ Rewards that come late wait in `mail`, one row per decision point under way.
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opportune.core.budget import toss
 from opportune.core.compiled import hot_function, inner_function, step_function
-from opportune.core.protocol import Judged, Moment, begin, begin_budget, begin_model, learn, learn_late, propose, settle
-from opportune.core.registry import act_blind, arrive, blind_value, respond, start_world
+from opportune.core.layout import Sizes
+from opportune.core.protocol import (
+    Judged,
+    Moment,
+    begin,
+    begin_budget,
+    begin_model,
+    learn,
+    learn_late,
+    propose,
+    settle,
+    stand_by,
+)
+from opportune.core.registry import arrive, blind_value, respond, start_world
 from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
 from opportune.core.scores import write_moment
 from opportune.simulation.record import Record
-from opportune.worlds.common import REWARD_DELAY, answers, is_available, is_rewarded, lateness, opens
+from opportune.worlds.common import answers, is_available, is_rewarded, lateness, opens
 
 # A row of the mail: the step at whose end the reward arrives (0: none), the decision point, what was done, the reward;
 # then the moment's values.
@@ -25,17 +40,16 @@ MAIL_HEAD = 8
 class Batch(NamedTuple):
     """All worlds (leading axis W) and policies (P) of a simulation, as arrays."""
 
-    constants: object  # float64[W, ...]: core.layout.Constants
-    worlds: object  # float64[W, ...]
-    rules: object  # float64[P, W, ...]: core.layout.Rule
+    constants: NDArray[np.float64]  # [W, ...]: core.layout.Constants
+    worlds: NDArray[np.float64]  # [W, ...]
+    rules: NDArray[np.float64]  # [P, W, ...]: core.layout.Rule
     kind: int  # the world's number in the registry
     history: int  # size of a world's own state
-    delay: int  # the most steps that a reward may be late
 
 
-def mail_size(variables: int, delay: int) -> int:
+def mail_size(sizes: Sizes) -> int:
     """Numbers of mail that a participant needs."""
-    return (delay + 1) * (MAIL_HEAD + variables) if delay > 0 else 0
+    return (sizes.delay + 1) * (MAIL_HEAD + sizes.variables) if sizes.delay > 0 else 1
 
 
 @step_function
@@ -47,9 +61,8 @@ def start_run(kind, world, history, p, mail, own_model, own_budget):  # type: ig
         begin_model(p)
     begin(p)
     start_world(kind, world, history)
-    delay = int(world[REWARD_DELAY])
-    if delay > 0:
-        for i in range(delay + 1):
+    if p.sizes.delay > 0:
+        for i in range(p.sizes.delay + 1):
             mail[i * (MAIL_HEAD + p.sizes.variables) + DUE] = 0.0
 
 
@@ -58,8 +71,8 @@ def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-unt
     """One participant's step: arrival, decision, outcome, learning. Gives the step's record."""
     arrival, noise = draw_pair(draws.seed, draws.stream, step, ARRIVAL)
     moment = arrive(kind, world, history, p, draws, step, arrival)
-    if not is_available(world, draws, step):
-        return stand_by(kind, world, history, p, mail, draws, moment, noise)
+    if p.sizes.interrupted > 0 and not is_available(world, draws, step):
+        return pass_over(kind, world, history, p, mail, draws, moment, noise)
     opened = opens(world, draws, step)
     proposed = propose(p, moment, draws, opened)
     nudged = False
@@ -71,7 +84,7 @@ def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-unt
     reward, outcome, best = respond(kind, world, history, p, draws, moment, action, noise)
     rewarded = is_rewarded(world, draws, step)
     seen = revealed or p.sizes.reported == 0
-    if world[REWARD_DELAY] > 0.0:
+    if p.sizes.delay > 0:
         exchange(p, mail, world, draws, moment, action, revealed, seen, rewarded, reward)
     elif rewarded:
         learn(p, moment, action, seen, reward)
@@ -86,12 +99,12 @@ def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-unt
 
 
 @step_function
-def stand_by(kind, world, history, p, mail, draws, moment, noise):  # type: ignore[no-untyped-def]
+def pass_over(kind, world, history, p, mail, draws, moment, noise):  # type: ignore[no-untyped-def]
     """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
-    action = act_blind(int(p.rule.recommender[0]), p, moment, draws)
+    action = stand_by(p, moment, draws)
     _, outcome, best = respond(kind, world, history, p, draws, moment, action, noise)
-    if world[REWARD_DELAY] > 0.0:
-        deliver(p, mail, int(world[REWARD_DELAY]), moment.step)
+    if p.sizes.delay > 0:
+        deliver(p, mail, moment.step)
     value = blind_value(kind, world, p, moment, action, outcome)
     return Record(
         0.0, 0.0, p.budget.price[0], 0.0, 0.0, math.nan, value, outcome, best,
@@ -102,19 +115,17 @@ def stand_by(kind, world, history, p, mail, draws, moment, noise):  # type: igno
 @step_function
 def exchange(p, mail, world, draws, moment, action, revealed, seen, rewarded, reward):  # type: ignore[no-untyped-def]
     """Rewards that come late: this step's goes into the mail, those that arrive now are learned from."""
-    delay = int(world[REWARD_DELAY])
     post(p, mail, world, draws, moment, action, seen, rewarded, reward)
     if revealed and p.sizes.reported > 0:
-        open_mail(p.sizes, mail, delay)
-    deliver(p, mail, delay, moment.step)
+        open_mail(p.sizes, mail)
+    deliver(p, mail, moment.step)
 
 
 @inner_function
 def post(p, mail, world, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-untyped-def]
     """Put a step's reward into the mail."""
     n = p.sizes
-    delay = int(world[REWARD_DELAY])
-    at = moment.step % (delay + 1) * (MAIL_HEAD + n.variables)
+    at = moment.step % (n.delay + 1) * (MAIL_HEAD + n.variables)
     mail[at + DUE] = moment.step + lateness(world, draws, moment.step) if rewarded else 0.0
     mail[at + STEP] = moment.step
     mail[at + STRATUM] = moment.stratum
@@ -128,18 +139,18 @@ def post(p, mail, world, draws, moment, action, seen, rewarded, reward):  # type
 
 
 @step_function
-def open_mail(n, mail, delay):  # type: ignore[no-untyped-def]
+def open_mail(n, mail):  # type: ignore[no-untyped-def]
     """A reveal has uncovered every step so far."""
-    for i in range(delay + 1):
+    for i in range(n.delay + 1):
         mail[i * (MAIL_HEAD + n.variables) + SEEN] = 1.0
 
 
 @step_function
-def deliver(p, mail, delay, step):  # type: ignore[no-untyped-def]
+def deliver(p, mail, step):  # type: ignore[no-untyped-def]
     """Learn from the rewards that arrive at the end of this step, the oldest decision point first."""
     n = p.sizes
-    for earlier in range(max(1, step - delay), step + 1):
-        at = earlier % (delay + 1) * (MAIL_HEAD + n.variables)
+    for earlier in range(max(1, step - n.delay), step + 1):
+        at = earlier % (n.delay + 1) * (MAIL_HEAD + n.variables)
         if mail[at + DUE] == step and mail[at + STEP] == earlier:
             if n.contexts == 0:
                 for v in range(n.variables):

@@ -154,7 +154,7 @@ class Study:
         """What the agents know, value_range aside."""
         reward = self.settings.reward
         bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
-        return Problem.from_formula(
+        problem: Problem = Problem.from_formula(
             reward.formula,
             self.levels,
             self.settings.study.actions,
@@ -164,6 +164,7 @@ class Study:
             delta=reward.delta,
             visibility={name: variable.visibility for name, variable in self.settings.variables.items()},
         )
+        return problem
 
     def _problem_for(self, theta: Floats) -> Problem:
         """The problem with a value_range, from the truth unless the file gives one."""

@@ -21,7 +21,8 @@ def check_numbers(who: str, world: Any) -> None:
     rates = numbers[[OPEN_RATE, RESPONSE_RATE, AVAILABLE_RATE, REWARD_RATE]]
     must(bool(((rates >= 0.0) & (rates <= 1.0)).all()), who, where, f"rates are {rates}; expected probabilities")
     late = float(numbers[REWARD_DELAY])
-    must(late == world.delay, who, where, f"reward_delay is {late:g}; expected world.delay, {world.delay}")
+    delay = world.happenings.reward_delay
+    must(late == delay, who, where, f"reward_delay is {late:g}; expected {delay}, as happenings say")
     problem = world.informed_problem()
     at = problem.layout(horizon=HORIZON)
     first, second = problem.constants(at, HORIZON), world.informed_problem().constants(at, HORIZON)

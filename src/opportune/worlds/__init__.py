@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from opportune.core.registry import WORLDS
 from opportune.worlds.brushing.world import BrushingWorld
+from opportune.worlds.common import Happenings
 from opportune.worlds.continuous import ContinuousWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
@@ -32,8 +33,8 @@ class SimulatedWorld(Protocol):
         """How many numbers the world keeps of its own past."""
 
     @property
-    def delay(self) -> int:
-        """The most steps that a reward may be late."""
+    def happenings(self) -> Happenings:
+        """What it does to decision points: openings, answers, availability, late and lost rewards."""
 
     def numbers(self) -> Any:
         """The world as a flat array for the compiled loop."""

@@ -120,11 +120,6 @@ class ContinuousWorld:
         self.happenings = Happenings.checked(happenings)
         self.name = name
 
-    @property
-    def delay(self) -> int:
-        """The most steps that a reward may be late."""
-        return self.happenings.reward_delay
-
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
         schedule, packed = self.problem.schedule, self.packed

@@ -153,11 +153,6 @@ class LinearWorld:
         slots = self.problem.slots()[1]
         return np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
 
-    @property
-    def delay(self) -> int:
-        """The most steps that a reward may be late."""
-        return self.happenings.reward_delay
-
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
         slot_of, slots = self.problem.slots()

@@ -6,7 +6,7 @@ for `simulate`. The sensed part of a context, `prior` and `prop`, is the user's 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,10 @@ from opportune.worlds.brushing.problem import (
     WEEKEND,
     brushing_problem,
 )
-from opportune.worlds.brushing.table import BrushingTable, load_table
 from opportune.worlds.common import HEAD, Happenings
+
+if TYPE_CHECKING:
+    from opportune.worlds.brushing.table import BrushingTable
 
 __all__ = ["BrushingWorld", "brushing_problem", "brushing_world"]
 
@@ -130,11 +132,6 @@ class BrushingWorld:
         self.user = checks.whole("user", user, least=-1)
         self.name = name
 
-    @property
-    def delay(self) -> int:
-        """The most steps that a reward may be late."""
-        return self.happenings.reward_delay
-
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
         head = self.happenings.head(0.0, opens_hold=SESSIONS_PER_DAY)
@@ -167,7 +164,7 @@ def brushing_world(
     response_rate: float = 1.0,
     blind: str = "unknown",
     seed: int = 0,
-    table: BrushingTable | str | Path | None = None,
+    table: "BrushingTable | str | Path | None" = None,
     noise_sd: float = NOISE_SD,
     theta_bound: float = THETA_BOUND,
 ) -> list[BrushingWorld]:
@@ -191,6 +188,8 @@ def brushing_world(
         theta_bound: W, as the agents believe it.
 
     """
+    from opportune.worlds.brushing.table import BrushingTable, load_table  # noqa: PLC0415  (slow to import)
+
     checks.choice("study", study, STUDIES)
     checks.choice("effects", effects, EFFECTS)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
@@ -229,7 +228,7 @@ def brushing_world(
     return worlds
 
 
-def _chosen_users(table: BrushingTable, users: Users) -> list[int]:
+def _chosen_users(table: "BrushingTable", users: Users) -> list[int]:
     """The numbers of the users asked for."""
     least = step.HORIZON if table.study == "robas3" else 0
     eligible = [int(user) for user in np.flatnonzero(table.sessions >= least)]
@@ -246,7 +245,7 @@ def _chosen_users(table: BrushingTable, users: Users) -> list[int]:
     return chosen
 
 
-def _effects_of(table: BrushingTable, user: int, effects: str, seed: int) -> tuple[float, float]:
+def _effects_of(table: "BrushingTable", user: int, effects: str, seed: int) -> tuple[float, float]:
     """(Delta_B, Delta_N) of a user."""
     e = table.effects
     if effects == "population":
