@@ -6,8 +6,8 @@ import pytest
 from study_files import BASE, edit, errors_of
 
 from opportune.cli.main import run
-from opportune.policy import FixedAction, LinUCB, RandomAction, Thompson
-from opportune.recommenders import RECOMMENDERS
+from opportune.policy import pace_ucb
+from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
 from opportune.revealers import REVEALERS
 from opportune.study import parse_study
 from opportune.study.kinds import kinds, markdown
@@ -24,9 +24,10 @@ def test_tables_in_the_documentation(registry: object) -> None:
 def test_tables_say_what_there_is() -> None:
     """Each row has the name in files and in Python, a sentence, and settings with what they are if left out."""
     rows = {row.name: row for row in kinds(REVEALERS)}
-    assert list(rows) == ["naive", "PD1", "PD2", "never", "always", "periodic"]
+    assert list(rows) == ["naive", "PD1", "PD2", "PACE", "never", "always", "periodic"]
     assert rows["periodic"].settings == "`every` (required)"
     assert rows["PD2"].settings == '`scale` ("adaptive"), `tolerance`'
+    assert kinds(RECOMMENDERS)[0].settings == '`unknown` ("plugin"), `rotate` (false), `kappa` (1)'
     assert rows["always"].does == "Reveal at every step while the budget lasts"
     assert {row.name: row.type for row in kinds(RECOMMENDERS)}["thompson"] == "Thompson"
 
@@ -77,6 +78,15 @@ def test_recommenders_run() -> None:
     ]  # fmt: skip
     assert bool((data["action"].sel(policy="PD2 B=8 LinUCB") != data["action"].sel(policy="PD2 B=8 Thompson")).any())
     assert bool((data["action"].sel(policy="call") == 2).all())
+
+
+def test_pace_rotates() -> None:
+    """PACE comes with a rotating recommender, as `pace_ucb` has it, unless the file says otherwise."""
+    pace = '[[policies]]\nkind = "PACE"\nbudgets = [4]\n'
+    (*_, policy) = parse_study(f"{BASE}\n{pace}value = 'realised'\nkappa = 0.5\n").policies()
+    assert policy == pace_ucb(4, value="realised", kappa=0.5)
+    (*_, plain) = parse_study(f"{BASE}\n{pace}rotate = false\n").policies()
+    assert plain.recommender == LinUCB()
 
 
 WRONG = {

@@ -95,6 +95,9 @@ def _check_policies(study: "Study") -> Iterator[Error]:
         if entry.action is not None and entry.action not in study.settings.study.actions:
             text = f"action in [[policies]] is {entry.action!r}"
             yield ("policies", i, "action"), f"{text}; expected {one_of(study.settings.study.actions)}"
+        if entry.unknown == "optimistic" and entry.rotate:
+            text = "rotate goes with unknown = 'plugin'"
+            yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
         if entry.unknown == "optimistic" and study.settings.contexts.known:
             text = "unknown = 'optimistic' is for probabilities that agents must learn"
             yield ("policies", i, "unknown"), f"{text}; expected known = false in [contexts] with it"

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import textwrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opportune.core.registry import Registry
 
@@ -56,6 +56,12 @@ def _settings(entry: type) -> str:
         elif field.default is None:
             words.append(f"`{field.name}`")
         else:
-            shown = f'"{field.default}"' if isinstance(field.default, str) else f"{field.default:g}"
-            words.append(f"`{field.name}` ({shown})")
+            words.append(f"`{field.name}` ({_shown(field.default)})")
     return ", ".join(words)
+
+
+def _shown(value: Any) -> str:
+    """A value as a study file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}"

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from opportune.core.registry import Registry
 from opportune.core.rng import normal
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
-from opportune.revealers import REVEALERS, Revealer
+from opportune.revealers import REVEALERS, Pace, Revealer
 
 REST = "*"
 """The key of [effects] that stands for every term not named."""
@@ -255,7 +255,16 @@ class PolicyTable(_Table):
     scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
     every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
     tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
+    randomise: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
+    value: Literal["paper", "realised"] = Field(default="paper", description="'paper' or 'realised'")
+    guard: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
+    rotate: bool = Field(default=False, description="true or false")
+    kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     action: str | None = Field(default=None, description="the name of an action in [study]")
 
@@ -296,6 +305,8 @@ class PolicyTable(_Table):
     def recommender_among(self, actions: Sequence[str]) -> Recommender:
         """The rule that picks the treatment, one of these actions."""
         settings = self._settings(self._recommender)
+        if self.kind == Pace.kind and self._recommender is LinUCB and self.unknown == "plugin":
+            settings.setdefault("rotate", True)  # as in pace_ucb
         if self.action is not None:
             settings["action"] = list(actions).index(self.action)
         return self._recommender(**settings)
