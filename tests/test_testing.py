@@ -20,10 +20,12 @@ HERE = Path(__file__).parent
 
 REVEALERS_OF_OURS = [
     op.FixedRate(), op.PrimalDual(), op.PrimalDual(scale="range"), op.LearningPrimalDual(),
-    op.LearningPrimalDual(scale="gap", tolerance=0.3), op.Never(), op.Always(), op.Periodic(every=3),
+    op.LearningPrimalDual(scale="gap", tolerance=0.3), op.Pace(), op.Pace(value="realised", guard=0.5),
+    op.Pace(randomise=0.1), op.Never(), op.Always(), op.Periodic(every=3),
 ]  # fmt: skip
 RECOMMENDERS_OF_OURS = [
-    op.LinUCB(), op.LinUCB(unknown="optimistic"), op.Thompson(), op.Thompson(inflation=2.0), op.FixedAction(action=1),
+    op.LinUCB(), op.LinUCB(rotate=True, kappa=0.5), op.LinUCB(unknown="optimistic"), op.Thompson(),
+    op.Thompson(inflation=2.0), op.FixedAction(action=1),
     op.RandomAction(),
 ]  # fmt: skip
 ONE_OF_EACH = {type(x) for x in (*REVEALERS_OF_OURS[::2], *RECOMMENDERS_OF_OURS[::2])}  # by the CUDA simulator, too

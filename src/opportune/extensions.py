@@ -138,7 +138,8 @@ def _check_functions(entry: Any, registry: Registry) -> None:
 
 def _world_attributes() -> list[str]:
     """What every world has, but for what the registry and each world by itself supply."""
-    return [name for name in vars(SimulatedWorld) if not name.startswith("_") and name not in {"number", "name", "happenings"}]
+    supplied = {"number", "name", "happenings"}
+    return [name for name in vars(SimulatedWorld) if not name.startswith("_") and name not in supplied]
 
 
 def _files_of(entry: Any, registry: Registry) -> Iterator[Path]:

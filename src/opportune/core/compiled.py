@@ -118,9 +118,9 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     _impl_class = _Impl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        locator = self._impl.locator
-        if self._cache_file._source_stamp != locator.get_source_stamp():  # extensions have come since
-            self._cache_file = IndexDataCacheFile(
+        locator, file = self._impl.locator, self._cache_file
+        if file._source_stamp != locator.get_source_stamp():  # extensions have come since
+            self._cache_file: Any = IndexDataCacheFile(
                 locator.get_cache_path(), self._impl.filename_base, locator.get_source_stamp()
             )
         found = super().load_overload(sig, target_context)

@@ -63,7 +63,6 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
 
     """
     who = _registered(recommender, Recommender, RECOMMENDERS)
-    check_blindness(who, recommender)
     policies = [
         Policy(recommender=recommender, revealer=LearningPrimalDual(), budget=Budget(6), name="PD2"),
         Policy(recommender=recommender, revealer=Periodic(every=5), name="periodic"),
@@ -71,6 +70,7 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
     ]
     together = Policy(recommender=recommender, revealer=Periodic(every=5), pooled=True, name="pooled")
     check_everywhere(who, policies, together, simulator)
+    check_blindness(who, recommender)
 
 
 def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
