@@ -5,7 +5,7 @@ import pytest
 from study_files import BASE, EXAMPLE, edit
 
 from opportune.errors import InputError
-from opportune.policy import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
+from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
 from opportune.study import parse_study
 from opportune.worlds import synthetic_worlds
 
@@ -16,7 +16,7 @@ def test_worlds_hold_what_the_file_says() -> None:
     assert world.theta.tolist() == [0.1, 0.2, -0.5, -0.3, 0.1, 0.4]
     assert world.context_probs.tolist() == [0.25, 0.125, 0.125] * 2
     assert world.problem.context_probs is not None
-    assert (world.open_rate, world.response_rate, world.noise_sd) == (0.1, 1.0, 0.2)
+    assert (world.happenings.open_rate, world.happenings.response_rate, world.noise_sd) == (0.1, 1.0, 0.2)
     assert world.problem.visibility == {"time": "public", "stress": "sensed"}
     assert world.problem.action_names == ("none", "walk", "call")
     value = world.values[world.problem.index({"time": "pm", "stress": 3}), 2]
@@ -111,6 +111,7 @@ def test_policies_meet_every_budget() -> None:
     ]  # fmt: skip
     assert policies[6].revealer == Periodic(every=7)
     assert (policies[7].name, policies[7].scale) == ("mine", "gap")
+    assert not any(p.pooled for p in policies)
     assert all(p.budget.hard for p in parse_study(edit(("seed = 3", 'budget_kind = "hard"'))).policies() if p.budget)
 
 

@@ -75,7 +75,7 @@ class Cohort:
         if taken is not None:
             raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
         agent = self._new_agent(self.problem if problem is None else problem, own, self._model, self._budget)
-        if self.policy.pooled and not np.array_equal(agent._constants, self._constants):
+        if self.policy.pooled and not np.array_equal(agent._constants, self._constants, equal_nan=True):
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
             )

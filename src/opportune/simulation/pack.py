@@ -98,7 +98,8 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
     constants = aligned(len(problems), at.places[0][-1])
     for row, problem in zip(constants, problems, strict=True):
         row[:] = problem.constants(at, horizon)
-    if any(p.pooled for p in policies) and (constants != constants[0]).any():
+    alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
+    if any(p.pooled for p in policies) and not alike:
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
     return Batch(
         constants=constants,
