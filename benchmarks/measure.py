@@ -20,8 +20,9 @@ from benchmarks import batched, jaxed, plain, straightforward
 from benchmarks.study import BUDGET, Floats, Ints, Study, make_study, simulated
 from benchmarks.timing import best_of, in_turn, installed
 from opportune.live.agent import Agent
-from opportune.policy import paper_tolerance, pd2_ucb
+from opportune.policy import pd2_ucb
 from opportune.problems.finite import Problem
+from opportune.revealers.learning_primal_dual import paper_tolerance
 from opportune.simulation import simulate
 from opportune.simulation.cluster import connect
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
@@ -227,14 +228,16 @@ def measure_agent(sizes: Sizes) -> Result:
         )
     )
     values = world.values.tolist()
-    agent = Agent(world.problem, pd2_ucb(BUDGET), horizon=n * (sizes.repetitions + 1))
+    number_of = {name: number for number, name in enumerate(world.problem.action_names)}
+    agent = Agent(world.problem, pd2_ucb(BUDGET), horizon=n * (sizes.repetitions + 1), seed=1, stream=0)
     study = Study([world], 1, n, adaptive=True)
-    other = plain.PlainAgent(plain.task_of(study, 0, np.nan, paper_tolerance(world.problem, BUDGET)))
+    tolerance = paper_tolerance(world.problem.least_distance, BUDGET)
+    other = plain.PlainAgent(plain.task_of(study, 0, np.nan, tolerance))
 
     def ours() -> None:
         for context, noise, _ in moments:
             decision = agent.decide(context)
-            agent.learn(values[context][decision.action] + noise)
+            agent.learn(values[context][number_of[decision.action]] + noise)
 
     def theirs() -> None:
         for context, noise, coin in moments:
@@ -372,14 +375,14 @@ def operations(d: int, actions: int, contexts: int, nonzeros: float, *, adaptive
 
 
 @njit(parallel=True, cache=True)
-def multiply_add(threads, sweeps, lanes):  # type: ignore[no-untyped-def]
+def multiply_add(threads, sweeps, size):  # type: ignore[no-untyped-def]
     """Independent multiply-adds on every core, compiled as the package is: y <- 0.5 y + x over arrays in cache."""
     total = np.empty(threads)
     for thread in prange(threads):
-        x = np.full(lanes, 1.0 + thread)
-        y = np.zeros(lanes)
+        x = np.full(size, 1.0 + thread)
+        y = np.zeros(size)
         for _ in range(sweeps):
-            for j in range(lanes):
+            for j in range(size):
                 y[j] = 0.5 * y[j] + x[j]
         total[thread] = y[0]
     return total

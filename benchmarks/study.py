@@ -9,7 +9,8 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from opportune.core.rng import ARRIVAL, COIN, NOISE, categorical, draw, normal
-from opportune.policy import Policy, naive_ucb, paper_tolerance, pd1_ucb, pd2_ucb
+from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.revealers.learning_primal_dual import paper_tolerance
 from opportune.simulation import simulate
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
@@ -105,7 +106,7 @@ class Study:
     @cached_property
     def rules(self) -> list[tuple[float, float]]:
         """(rate, tolerance) of each policy."""
-        tolerance = paper_tolerance(self.worlds[0].problem, BUDGET)
+        tolerance = paper_tolerance(self.worlds[0].problem.least_distance, BUDGET)
         return [(BUDGET / self.horizon, np.inf), (np.nan, np.inf), (np.nan, tolerance)]
 
     @cached_property

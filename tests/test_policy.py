@@ -10,27 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opportune.core import reveal
-from opportune.core.layout import ADAPTIVE, BANDIT, CONSTANT, RANDOM, Rule
+from opportune.core.layout import ADAPTIVE, CONSTANT, Rule
 from opportune.errors import InputError
-from opportune.policy import (
-    Always,
-    Budget,
-    FixedAction,
-    FixedRate,
-    LearningPrimalDual,
-    LinUCB,
-    Never,
-    Periodic,
-    Policy,
-    PrimalDual,
-    RandomAction,
-    naive_ucb,
-    pd1_ucb,
-    pd2_ucb,
-    rule_for,
-)
+from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
+from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
+from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
 
 make_policy: Callable[..., Policy] = Policy  # given what its types would not allow
 make_periodic: Callable[..., Periodic] = Periodic
@@ -38,6 +23,13 @@ make_periodic: Callable[..., Periodic] = Periodic
 
 def problem(**settings: Any) -> Problem:
     return Problem(np.random.default_rng(1).normal(size=(4, 3, 2)), **settings)
+
+
+def rule(policy: Policy, known: Problem | None = None, *, horizon: int = 10, participants: int = 1) -> Any:
+    """A policy's numbers for the core, under their names."""
+    known = problem() if known is None else known
+    at = known.layout(optimistic=policy.optimistic, sampled=policy.recommender.sampled)
+    return at.views(Rule, rule_for(policy, known, at, horizon=horizon, participants=participants))
 
 
 @pytest.mark.parametrize(
@@ -72,17 +64,18 @@ def test_hard_budget_is_whole() -> None:
 def test_budget_above_the_horizon(hard: bool) -> None:
     """A budget of more than one reveal a decision is refused; one for each is not."""
     with pytest.raises(InputError, match=r"^budget is 11; expected at most 10, the number of decisions it is for$"):
-        rule_for(pd2_ucb(Budget(11, hard=hard)), problem(), horizon=10)
-    assert rule_for(pd2_ucb(Budget(10, hard=hard)), problem(), horizon=10).budget == 10.0
+        rule(pd2_ucb(Budget(11, hard=hard)))
+    made = rule(pd2_ucb(Budget(10, hard=hard)))
+    assert (made.amount[0], made.hard[0]) == (10.0, hard)
 
 
 def test_shared_budget_is_for_all_decisions() -> None:
     """A shared budget may reach the decisions of all participants together; its rate is spread over them."""
     budget = Budget(40, shared=True)
-    assert rule_for(naive_ucb(budget), problem(), horizon=10, participants=4).rate == 1.0
-    assert rule_for(naive_ucb(Budget(10)), problem(), horizon=10, participants=4).rate == 1.0
+    for policy in (naive_ucb(budget), naive_ucb(Budget(10))):
+        assert rule(policy, participants=4).settings[0] == 1.0
     with pytest.raises(InputError, match=r"^budget is 40; expected at most 30, the number of decisions it is for$"):
-        rule_for(naive_ucb(budget), problem(), horizon=10, participants=3)
+        rule(naive_ucb(budget), participants=3)
 
 
 @pytest.mark.parametrize("make", [PrimalDual, LearningPrimalDual])
@@ -108,14 +101,15 @@ def test_scales_that_need_to_know_something() -> None:
     """Scale `range` needs the range of values and `gap` the largest gap; both say where to give it."""
     message = "scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'"
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
-        rule_for(pd2_ucb(3, scale="range"), problem(), horizon=10)
+        rule(pd2_ucb(3, scale="range"))
     message = "scale 'gap' needs the truth: largest_gap=... in the problem; or use scale='adaptive'"
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
-        rule_for(pd1_ucb(3, scale="gap"), problem(), horizon=10)
+        rule(pd1_ucb(3, scale="gap"))
     known = problem(value_range=(-1.0, 1.5), largest_gap=0.75)
-    scales = {scale: rule_for(pd1_ucb(3, scale=scale), known, horizon=10) for scale in ("range", "gap")}
-    assert [(rule.scaling, rule.scale) for rule in scales.values()] == [(CONSTANT, 2.5), (CONSTANT, 0.75)]
-    assert rule_for(pd1_ucb(3), problem(), horizon=10).scaling == ADAPTIVE
+    for scale, expected in (("range", 2.5), ("gap", 0.75)):
+        made = rule(pd1_ucb(3, scale=scale), known)
+        assert (made.scaling[0], made.scale[0]) == (CONSTANT, expected)
+    assert rule(pd1_ucb(3)).scaling[0] == ADAPTIVE
 
 
 @pytest.mark.parametrize(
@@ -125,8 +119,8 @@ def test_scales_that_need_to_know_something() -> None:
             lambda: pd2_ucb(3, unknown="plug-in"),
             "unknown is 'plug-in'; expected one of 'plugin', 'optimistic'; did you mean 'plugin'?",
         ),
-        (lambda: Periodic(every=0), "every is 0; expected a whole number >= 1"),
-        (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number >= 1"),
+        (lambda: Periodic(every=0), "every is 0; expected a whole number from 1 to 2147483648"),
+        (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number from 1 to 2147483648"),
         (lambda: LearningPrimalDual(tolerance=-0.1), "tolerance is -0.1; expected a finite number >= 0"),
         (lambda: LearningPrimalDual(tolerance=math.nan), "tolerance is nan; expected a finite number >= 0"),
         (lambda: FixedAction(action=-1), "action is -1; expected a whole number >= 0"),
@@ -152,12 +146,12 @@ def test_scales_that_need_to_know_something() -> None:
         ),
         (lambda: make_policy(budget="many"), "budget is 'many'; expected a finite number > 0"),
         (
-            lambda: rule_for(Policy(recommender=FixedAction(action=3), revealer=Never()), problem(), horizon=10),
+            lambda: rule(Policy(recommender=FixedAction(action=3), revealer=Never())),
             "action is 3; expected a whole number from 0 to 2",
         ),
         (
-            lambda: rule_for(pd2_ucb(3, unknown="optimistic"), problem(visibility={"context": "public"}), horizon=10),
-            "unknown='optimistic' needs a problem whose variables are all sensed",
+            lambda: rule(pd2_ucb(3, unknown="optimistic"), problem(visibility={"context": "public"})),
+            "unknown='optimistic' needs finitely many contexts whose variables are all sensed",
         ),
     ],
 )
@@ -171,41 +165,35 @@ def test_wrong_settings(make: Callable[[], Any], message: str) -> None:
 def test_numbers_of_the_paper(horizon: int) -> None:
     """A policy's numbers for the core are the paper's: c, B/T and beta_0."""
     known = problem()
-    rule = rule_for(pd2_ucb(2.5 if horizon == 7 else 0.5), known, horizon=horizon)
+    made = rule(pd2_ucb(2.5 if horizon == 7 else 0.5), known, horizon=horizon)
     if horizon == 7:
         expected = 1.2 * known.least_distance * math.log(10) * math.sqrt(10) / math.log(2.5)
-        assert rule.tolerance == pytest.approx(expected, rel=1e-14)
-        assert rule.growth == pytest.approx((1 + 1 / 2.5) ** 2.5, rel=1e-14)
+        assert made.settings[0] == pytest.approx(expected, rel=1e-14)
+        assert made.growth[0] == pytest.approx((1 + 1 / 2.5) ** 2.5, rel=1e-14)
     else:
-        assert rule.tolerance == math.inf  # B <= 1: the rule falls back to PD1
-    naive = rule_for(naive_ucb(0.7), known, horizon=horizon)
-    assert naive.rate == pytest.approx(0.7 / horizon, rel=1e-15)
+        assert made.settings[0] == math.inf  # B <= 1: the rule falls back to PD1
+    naive = rule(naive_ucb(0.7), known, horizon=horizon)
+    assert naive.settings[0] == pytest.approx(0.7 / horizon, rel=1e-15)
     own = Policy(revealer=LearningPrimalDual(tolerance=0.3), budget=Budget(1))
-    assert rule_for(own, known, horizon=horizon).tolerance == 0.3
+    assert rule(own, known, horizon=horizon).settings[0] == 0.3
 
 
-def test_rules_and_treatments() -> None:
-    """Each revealer and recommender has its own number in the core."""
-    revealers = {
-        reveal.FIXED_RATE: FixedRate(),
-        reveal.PRIMAL_DUAL: PrimalDual(),
-        reveal.LEARNING_PRIMAL_DUAL: LearningPrimalDual(),
-        reveal.NEVER: Never(),
-        reveal.ALWAYS: Always(),
-        reveal.PERIODIC: Periodic(every=4),
-    }
-    rules: dict[int, Rule] = {
-        number: rule_for(make_policy(revealer=revealer, budget=Budget(2)), problem(), horizon=10)
-        for number, revealer in revealers.items()
-    }
-    assert {number: rule.rule for number, rule in rules.items()} == {number: number for number in revealers}
-    assert rules[reveal.PERIODIC].every == 4
-    recommenders = {BANDIT: LinUCB(), RANDOM: RandomAction(), 2: FixedAction(action=2)}
-    for number, recommender in recommenders.items():
-        policy = make_policy(recommender=recommender, revealer=Never())
-        rule = rule_for(policy, problem(), horizon=10)
-        assert rule.treatment == number
-        assert rule.budget == math.inf
+def test_every_revealer_and_recommender_has_its_number() -> None:
+    """What a policy consists of reaches the core as its number in the registry, with its own settings."""
+    revealers = [FixedRate(), PrimalDual(), LearningPrimalDual(), Never(), Always(), Periodic(every=4)]
+    assert {type(revealer) for revealer in revealers} <= set(REVEALERS)
+    numbers = [rule(make_policy(revealer=revealer, budget=Budget(2))).revealer[0] for revealer in revealers]
+    assert numbers == [list(REVEALERS).index(type(revealer)) for revealer in revealers]
+    assert rule(make_policy(revealer=Periodic(every=4))).settings[0] == 4.0
+    recommenders = [LinUCB(), RandomAction(), FixedAction(action=2), Thompson(inflation=3.0)]
+    assert {type(recommender) for recommender in recommenders} <= set(RECOMMENDERS)
+    for recommender in recommenders:
+        made = rule(make_policy(recommender=recommender, revealer=Never()))
+        assert made.recommender[0] == list(RECOMMENDERS).index(type(recommender))
+        assert made.amount[0] == math.inf
+    assert rule(make_policy(recommender=FixedAction(action=2), revealer=Never())).options[0] == 2.0
+    sampled = make_policy(recommender=Thompson(inflation=3.0), revealer=Never())
+    assert rule(sampled, problem(noise_sd=0.5)).options[0] == 1.5  # inflation R
 
 
 def test_short_forms() -> None:
@@ -246,6 +234,7 @@ def test_policies_are_frozen() -> None:
         Policy(recommender=FixedAction(action=1), revealer=Never()),
         Policy(recommender=RandomAction(), revealer=Always()),
         Policy(revealer=Periodic(every=3), budget=Budget(2)),
+        Policy(recommender=Thompson(inflation=0.5), budget=Budget(2), pooled=True, name="Thompson"),
     ],
     ids=lambda policy: policy.name,
 )

@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 from opportune.analysis.metrics import realised_regret, regret
-from opportune.policy import Always, Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.revealers import Always
 from opportune.simulation import simulate
 from opportune.worlds.linear import synthetic_worlds
 

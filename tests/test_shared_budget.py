@@ -189,7 +189,7 @@ def test_a_shared_budget_may_exceed_the_horizon() -> None:
         run(worlds, op.naive_ucb(most))
 
 
-def test_openings_leave_the_purse_alone() -> None:
+def test_openings_cost_nobody_anything() -> None:
     """What users open unasked costs nobody anything: with every day opened, nothing is spent."""
     budget = op.Budget(20, shared=True, hard=True)
     data = run(brushing_world(users=3, open_rate=1.0), policies_of(budget))

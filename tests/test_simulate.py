@@ -14,19 +14,10 @@ import xarray as xr
 
 from opportune.analysis.results import config, load, save
 from opportune.errors import DataError, InputError
-from opportune.policy import (
-    Always,
-    Budget,
-    FixedAction,
-    Never,
-    Periodic,
-    Policy,
-    RandomAction,
-    naive_ucb,
-    pd1_ucb,
-    pd2_ucb,
-)
+from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
+from opportune.recommenders import FixedAction, RandomAction
+from opportune.revealers import Always, Never, Periodic
 from opportune.simulation import cpu, simulate
 from opportune.simulation import run as api
 from opportune.worlds.linear import LinearWorld, synthetic_worlds

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from opportune.live.agent import Agent
     from opportune.live.cohort import Cohort
     from opportune.live.decision import Decision, Proposal
-    from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
+    from opportune.policy import Budget, Policy, naive_ucb, pace_ucb, pd1_ucb, pd2_ucb
     from opportune.problems.continuous import ContinuousProblem
     from opportune.problems.finite import Problem
     from opportune.problems.variables import DayOfStudy, Number, TimeOfDay, Weekday, Weekend
     from opportune.recommenders import FixedAction, LinUCB, RandomAction, Thompson
-    from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
+    from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Pace, Periodic, PrimalDual
     from opportune.simulation.run import simulate
     from opportune.worlds.brushing.world import brushing_world
     from opportune.worlds.continuous import ContinuousWorld
@@ -44,12 +44,12 @@ _HOMES = {
     "analysis.metrics": ("decomposition", "realised_regret", "regret"),
     "analysis.plots": ("plot_regret", "plot_reveals"),
     "analysis.results": ("load", "save"),
-    "policy": ("Budget", "Policy", "naive_ucb", "pd1_ucb", "pd2_ucb"),
+    "policy": ("Budget", "Policy", "naive_ucb", "pace_ucb", "pd1_ucb", "pd2_ucb"),
     "problems.continuous": ("ContinuousProblem",),
     "problems.finite": ("Problem",),
     "problems.variables": ("DayOfStudy", "Number", "TimeOfDay", "Weekday", "Weekend"),
     "recommenders": ("FixedAction", "LinUCB", "RandomAction", "Thompson"),
-    "revealers": ("Always", "FixedRate", "LearningPrimalDual", "Never", "Periodic", "PrimalDual"),
+    "revealers": ("Always", "FixedRate", "LearningPrimalDual", "Never", "Pace", "Periodic", "PrimalDual"),
     "simulation.run": ("simulate",),
     "worlds.brushing.world": ("brushing_world",),
     "worlds.continuous": ("ContinuousWorld",),
@@ -61,10 +61,10 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022  (in the order people meet them)
     "Problem", "Number", "TimeOfDay", "Weekday", "Weekend", "DayOfStudy", "ContinuousProblem",
     "LinearWorld", "synthetic_worlds", "ContinuousWorld", "Normal", "LogNormal", "Uniform", "Truncated", "Choice",
-    "Resampled", "brushing_world", "Policy", "Budget", "naive_ucb", "pd1_ucb", "pd2_ucb",
+    "Resampled", "brushing_world", "Policy", "Budget", "naive_ucb", "pace_ucb", "pd1_ucb", "pd2_ucb",
     "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
     "save", "load", "Agent", "Cohort", "Proposal", "Decision", "LinUCB", "Thompson", "FixedAction", "RandomAction",
-    "FixedRate", "PrimalDual", "LearningPrimalDual", "Never", "Always", "Periodic",
+    "FixedRate", "PrimalDual", "LearningPrimalDual", "Pace", "Never", "Always", "Periodic",
     "OpportuneError", "InputError", "DataError", "StateError", "__version__",
 ]  # fmt: skip
 

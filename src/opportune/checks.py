@@ -10,10 +10,21 @@ from numpy.typing import NDArray
 
 from opportune.errors import InputError
 
+_TRUTHS = (bool, np.bool_)
+_WHOLES = (int, np.integer)
+_REALS = (int, float, np.integer, np.floating)
+
 
 def real(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf,
          most: float = math.inf, below: float = math.inf) -> float:  # fmt: skip
     """A finite number within bounds."""
+    if isinstance(value, _REALS) and not isinstance(value, _TRUTHS):
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number with more than 308 digits
+            number = math.inf
+        if math.isfinite(number) and least <= number <= most and above < number < below:
+            return number
     bounds = []
     if least > -math.inf:
         bounds.append(f">= {least:g}")
@@ -24,28 +35,22 @@ def real(name: str, value: Any, *, least: float = -math.inf, above: float = -mat
     if below < math.inf:
         bounds.append(f"< {below:g}")
     expected = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InputError(f"{name} is {value!r}; expected {expected}")
-    number = float(value)
-    good = math.isfinite(number) and least <= number <= most and above < number < below
-    if not good:
-        raise InputError(f"{name} is {value!r}; expected {expected}")
-    return number
+    raise InputError(f"{name} is {value!r}; expected {expected}")
 
 
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """A whole number within bounds."""
+    if isinstance(value, _WHOLES) and not isinstance(value, _TRUTHS):
+        if least <= value and (most is None or value <= most):
+            return int(value)
+        value = int(value)  # said as people write it
     expected = f"a whole number from {least} to {most}" if most is not None else f"a whole number >= {least}"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} is {value!r}; expected {expected}")
-    if value < least or (most is not None and value > most):
-        raise InputError(f"{name} is {value}; expected {expected}")
-    return int(value)
+    raise InputError(f"{name} is {value!r}; expected {expected}")
 
 
 def yes_no(name: str, value: Any) -> bool:
     """True or False, and nothing that only looks like it."""
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, _TRUTHS):
         return bool(value)
     raise InputError(f"{name} is {value!r}; expected True or False")
 

@@ -13,7 +13,7 @@ from opportune.core.budget import growth
 from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
-from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, PrimalDual, Revealer
+from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,16 @@ def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-def rule_for(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1) -> NDArray[np.float64]:
+def layout_form(policy: Policy, *, horizon: int, participants: int = 1) -> dict[str, Any]:
+    """What a policy needs room for, as arguments of a problem's `layout`."""
+    budget = math.inf if policy.budget is None else policy.budget.amount
+    form = policy.revealer.form(budget=budget, horizon=horizon, sharers=participants if policy.shared else 1)
+    return {"optimistic": policy.optimistic, "sampled": policy.recommender.sampled, "horizon": horizon, **form}
+
+
+def rule_for(
+    policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1, member: int = 0
+) -> NDArray[np.float64]:
     """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
     decisions = horizon * participants if policy.shared else horizon
     budget = math.inf if policy.budget is None else policy.budget.amount
@@ -155,11 +164,33 @@ def rule_for(policy: Policy, problem: Any, at: Layout, *, horizon: int, particip
             "hard": policy.budget is not None and policy.budget.hard,
             "growth": growth(budget) if math.isfinite(budget) else math.e,
             "decisions": decisions,
+            "sharers": participants if policy.shared else 1,
+            "member": member if policy.shared else 0,
+            "kappa": getattr(policy.recommender, "kappa", 1.0),
+            "resigned": policy.revealer.resigned,
             "scaling": ADAPTIVE if scale is None else CONSTANT,
             "scale": scale or 1.0,
-            "settings": policy.revealer.numbers(problem, budget=budget, decisions=decisions),
+            "settings": policy.revealer.numbers(problem, budget=budget, decisions=decisions, horizon=horizon),
             "options": policy.recommender.numbers(problem),
         },
+    )
+
+
+def pace_ucb(
+    budget: float | Budget,
+    *,
+    kappa: float = 1.0,
+    randomise: float | None = None,
+    value: str = "paper",
+    guard: float | None = None,
+    name: str = "",
+) -> Policy:
+    """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself."""
+    return Policy(
+        recommender=LinUCB(rotate=True, kappa=kappa),
+        revealer=Pace(randomise=randomise, value=value, guard=guard),
+        budget=_budget(budget),
+        name=name,
     )
 
 
@@ -171,12 +202,12 @@ def _scale(policy: Policy, problem: Any) -> float | None:
     if policy.scale == "gap":
         if problem.largest_gap is None:
             raise InputError("scale 'gap' needs the truth: largest_gap=... in the problem; or use scale='adaptive'")
-        return problem.largest_gap
+        return float(problem.largest_gap)
     if policy.scale == "adaptive" or (policy.scale == "" and problem.value_range is None):
         return None
     if problem.value_range is None:
         raise InputError("scale 'range' needs value_range=(u_min, u_max) in the problem; or use scale='adaptive'")
-    return problem.value_range[1] - problem.value_range[0]
+    return float(problem.value_range[1] - problem.value_range[0])
 
 
 def _budget(budget: float | Budget) -> Budget:

@@ -16,20 +16,12 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.errors import InputError
-from opportune.policy import (
-    Always,
-    Budget,
-    FixedAction,
-    Never,
-    Periodic,
-    Policy,
-    RandomAction,
-    naive_ucb,
-    pd1_ucb,
-    pd2_ucb,
-)
+from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
+from opportune.recommenders import FixedAction, RandomAction
+from opportune.revealers import Always, Never, Periodic
 from opportune.simulation import simulate
+from opportune.worlds.brushing.world import brushing_world
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Floats = NDArray[np.float64]
@@ -201,9 +193,13 @@ def test_what_metrics_need() -> None:
         with pytest.raises(InputError, match=f"^{what} {needs}"):
             metric(totals)
     untold = run(tiny_world(), pd2_ucb(3)).drop_vars("true_gap")
-    for metric, what in ((regret, "regret"), (realised_regret, "realised regret")):
-        with pytest.raises(InputError, match=f"^{what} needs the truth of a linear world; this Dataset has none$"):
-            metric(untold)
+    with pytest.raises(InputError, match=r"^regret needs the truth of a linear world; this Dataset has none$"):
+        regret(untold)
+    realised_regret(untold)  # needs no more than what the best action would have been worth
+    for trace in (True, False):
+        brushing = run(brushing_world(users=1), pd2_ucb(3), trace=trace)
+        with pytest.raises(InputError, match=r"^realised regret needs to know the best action's value; these worlds "):
+            realised_regret(brushing)
     with pytest.raises(InputError, match=r"^the auxiliary problem is defined for naive, PD1 and PD2; got Always$"):
         decomposition(run(tiny_world(), Policy(revealer=Always(), budget=Budget(3))))
     renamed = run(tiny_world(), pd2_ucb(3)).assign_coords(policy=["other"])

@@ -8,10 +8,11 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from opportune.core import layout as L  # noqa: N812  (at[L.THETA]: where theta lies)
-from opportune.core import model as ridge
-from opportune.core.model import best, largest_in_table, observe, score, set_radius
-from opportune.core.protocol import score_block
+from opportune.core.layout import Budget, Constants, Counts, Model, Rule, Scratch, Snapshot
+from opportune.core.model import adjust, best, largest_in_table, observe, reset, score, set_radius
+from opportune.core.pointers import aligned
+from opportune.core.scores import score_block
+from opportune.core.views import handle_of, participant_at
 from opportune.problems.finite import Problem
 from opportune.worlds.linear import synthetic_worlds
 
@@ -20,90 +21,106 @@ Ints = NDArray[np.int64]
 
 
 @njit
-def begin(at, facts, s):  # type: ignore[no-untyped-def]
+def begin(handle):  # type: ignore[no-untyped-def]
     """The step functions are called from compiled code only; these are the doors to them."""
-    ridge.reset(at, facts, s)
+    p = participant_at(handle)
+    reset(p.sizes, p.constants, p.model)
 
 
 @njit
-def observe_rows(at, facts, s, rows, counts, totals):  # type: ignore[no-untyped-def]
+def observe_rows(handle, rows, counts, totals):  # type: ignore[no-untyped-def]
+    p = participant_at(handle)
+    n, constants = p.sizes, p.constants
     for i in range(rows.shape[0]):
-        observe(at, facts, s, facts, at[L.ROWS] + rows[i] * at[L.D], counts[i], totals[i])
-        set_radius(at, facts, s)
+        observe(
+            n, constants, p.model, p.scratch.w, n.support, constants.rows, constants.lists, rows[i] * n.d,
+            counts[i], totals[i],
+        )  # fmt: skip
+        set_radius(constants, p.model)
 
 
 @njit
-def score_row(at, facts, s, row):  # type: ignore[no-untyped-def]
-    return score(at, s, at[L.THETA], at[L.COV], s[at[L.RADIUS]], 0, facts, at[L.ROWS] + row * at[L.D])
+def adjust_row(handle, row, difference):  # type: ignore[no-untyped-def]
+    p = participant_at(handle)
+    n, rows, lists = p.sizes, p.constants.rows, p.constants.lists
+    adjust(n, p.constants, p.model, p.scratch.w, n.support, rows, lists, row * n.d, difference)
 
 
 @njit
-def best_in_block(at, facts, s, block):  # type: ignore[no-untyped-def]
-    score_block(at, facts, s, block)
-    return best(at, s)
+def score_row(handle, row):  # type: ignore[no-untyped-def]
+    p = participant_at(handle)
+    rows, model = p.constants.rows, p.model
+    return score(p.sizes, model.theta, model.cov, model.radius[0], p.scratch.w, 0, rows, rows, row * p.sizes.d)
 
 
 @njit
-def best_of(at, s, values):  # type: ignore[no-untyped-def]
-    for a in range(at[L.ACTIONS]):
-        s[at[L.UCB] + a] = values[a]
-    return best(at, s)
+def best_in_block(handle, block):  # type: ignore[no-untyped-def]
+    p = participant_at(handle)
+    score_block(p, block)
+    return best(p.sizes, p.scratch.ucb)
 
 
 @njit
-def largest(at, s, first, last):  # type: ignore[no-untyped-def]
-    return largest_in_table(at, s, first, last)
+def best_of(handle, values):  # type: ignore[no-untyped-def]
+    p = participant_at(handle)
+    return best(p.sizes, values)
+
+
+@njit
+def largest(handle, end):  # type: ignore[no-untyped-def]
+    return largest_in_table(participant_at(handle).model, end)
 
 
 class Learner:
     """The compiled learner on a problem's rows, and the same observations for a fresh solve."""
 
     def __init__(self, problem: Problem, **form: Any) -> None:
-        layout = problem.layout(**form)
+        at = problem.layout(**form)
         self.problem = problem
-        self.at: Ints = np.array(layout)
-        self.facts = problem.facts(layout, 300)
-        self.s: Floats = np.full(layout.size, np.nan)
-        size = len(problem.features) + problem.cells + (problem.senses if problem.reported else 0)
-        rows = self.facts[layout.rows : layout.rows + size * problem.actions * problem.d]
-        self.rows: Floats = rows.reshape(-1, problem.d)
-        begin(self.at, self.facts, self.s)
+        self.sizes = at.sizes
+        constants = problem.constants(at, 300)
+        state = [aligned(at.length(group)) for group in (Rule, Model, Counts, Snapshot, Budget, Scratch)]
+        for array in state:
+            array[:] = np.nan
+        self._arrays = (np.array(at.at), constants, *state)
+        self.handle: Ints = handle_of(*self._arrays)
+        self.model: Any = at.views(Model, state[1])
+        blocks = len(problem.features) + (problem.strata if problem.context_probs is not None else 0)
+        rows: Floats = at.views(Constants, constants).rows[: blocks * problem.actions * problem.d]
+        self.rows = rows.reshape(-1, problem.d)
+        begin(self.handle)
 
     def observe(self, rows: Any, totals: Any, counts: Any = None) -> None:
         """Learn from rows, each seen `counts` times with rewards that sum to `totals`."""
         counted = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
-        observe_rows(self.at, self.facts, self.s, np.asarray(rows), counted, np.asarray(totals, dtype=np.float64))
-
-    def part(self, place: int, size: int) -> Floats:
-        """A stretch of the state."""
-        begin = self.at[place]
-        return self.s[begin : begin + size]
+        observe_rows(self.handle, np.asarray(rows), counted, np.asarray(totals, dtype=np.float64))
 
     @property
     def means(self) -> Floats:
         """<x, theta> of every row, as kept."""
-        return self.part(L.MEAN, len(self.rows))
+        return np.asarray(self.model.mean[: len(self.rows)])
 
     @property
     def widths(self) -> Floats:
         """sqrt(x' V^-1 x) of every row, as kept."""
-        return np.sqrt(self.part(L.WIDTH2, len(self.rows)))
+        width2: Floats = self.model.width2[: len(self.rows)]
+        return np.sqrt(width2)
 
     @property
     def theta(self) -> Floats:
         """The estimate."""
-        return self.part(L.THETA, self.problem.d)
+        return np.asarray(self.model.theta[: self.problem.d])
 
     @property
     def cov(self) -> Floats:
         """V^-1."""
-        d, stride = self.problem.d, self.at[L.STRIDE]
-        return self.part(L.COV, d * stride).reshape(d, stride)[:, :d]
+        d, stride = self.problem.d, self.sizes.stride
+        return np.asarray(self.model.cov[: d * stride].reshape(d, stride)[:, :d])
 
     @property
     def radius(self) -> float:
         """The confidence radius."""
-        return float(self.s[self.at[L.RADIUS]])
+        return float(self.model.radius[0])
 
 
 class Solved:
@@ -203,6 +220,26 @@ def test_weighted_observation_equals_repeated_ones() -> None:
     assert weighted.radius == pytest.approx(repeated.radius, rel=1e-12)
 
 
+@pytest.mark.parametrize("support", [0, 3])
+def test_a_corrected_reward_counts_as_if_it_had_been_right(support: int) -> None:
+    """A reward corrected later, between other observations, leaves the knowledge that the right one would have."""
+    problem = synthetic_worlds(1, seed=5)[0].problem
+    rng = np.random.default_rng(17)
+    shown, rewards = rng.integers(0, 50, size=40), rng.normal(size=40)
+    right, corrected = Learner(problem, support=support), Learner(problem, support=support)
+    right.observe(shown, rewards)
+    wrong = rewards.copy()
+    wrong[[3, 7]] += [2.0, -0.5]
+    corrected.observe(shown[:30], wrong[:30])
+    adjust_row(corrected.handle, shown[3], -2.0)
+    corrected.observe(shown[30:], wrong[30:])
+    assert np.abs(corrected.theta - right.theta).max() > 1e-4  # one is wrong still
+    adjust_row(corrected.handle, shown[7], 0.5)
+    for name in ("means", "widths", "theta", "cov"):
+        np.testing.assert_allclose(getattr(corrected, name), getattr(right, name), rtol=1e-9, atol=1e-11)
+    assert corrected.radius == right.radius
+
+
 def test_order_does_not_matter() -> None:
     """The same observations in another order give the same knowledge."""
     problem = random_problem(np.random.default_rng(9), contexts=5, actions=3, d=4)
@@ -224,15 +261,15 @@ def test_scores_on_the_spot_equal_kept_ones() -> None:
     kept, spot = Learner(problem), Learner(problem, table=False)
     kept.observe(shown, rewards)
     spot.observe(shown, rewards)
-    assert spot.at[L.TABLE] == 0
+    assert spot.sizes.table == 0
     ucb = kept.means + kept.radius * kept.widths
     for row, expected in enumerate(ucb):
-        assert score_row(kept.at, kept.facts, kept.s, row) == pytest.approx(expected, rel=1e-11)
-        assert score_row(spot.at, spot.facts, spot.s, row) == pytest.approx(expected, rel=1e-11)
+        assert score_row(kept.handle, row) == pytest.approx(expected, rel=1e-11)
+        assert score_row(spot.handle, row) == pytest.approx(expected, rel=1e-11)
     for context in range(problem.contexts + 1):
         scores = ucb[3 * context : 3 * context + 3]
         for learner in (kept, spot):
-            top, action = best_in_block(learner.at, learner.facts, learner.s, context)
+            top, action = best_in_block(learner.handle, context)
             assert (top, action) == (pytest.approx(scores.max(), rel=1e-11), scores.argmax())
 
 
@@ -243,13 +280,13 @@ def test_listed_rows_learn_and_score_as_whole_ones(known: bool) -> None:
     rng = np.random.default_rng(15)
     shown, rewards = rng.integers(0, 50, size=60), rng.normal(size=60)
     whole, listed = Learner(problem, table=False), Learner(problem, table=False, support=problem.support)
-    assert (whole.at[L.SUPPORT], listed.at[L.SUPPORT]) == (0, 3)
+    assert (whole.sizes.support, listed.sizes.support) == (0, 3)
     for learner in (whole, listed):
         learner.observe(shown, rewards)
     np.testing.assert_array_equal(listed.theta, whole.theta)
     np.testing.assert_array_equal(listed.cov, whole.cov)
-    for context in range(problem.contexts + (problem.cells if known else 0)):
-        scores = [best_in_block(x.at, x.facts, x.s, context) for x in (whole, listed)]
+    for context in range(problem.contexts + (problem.strata if known else 0)):
+        scores = [best_in_block(x.handle, context) for x in (whole, listed)]
         assert scores[1] == pytest.approx(scores[0], rel=1e-13)
 
 
@@ -258,22 +295,22 @@ def test_rows_without_many_zeros_are_not_listed() -> None:
     rng = np.random.default_rng(16)
     dense = random_problem(rng, contexts=5, actions=3, d=4)
     assert dense.support == 4
-    assert dense.layout(support=4).support == 0
+    assert dense.layout(support=4).sizes.support == 0
     features = rng.normal(size=(5, 3, 4)) * [1.0, 0.0, 1.0, 0.0]
     sparse = Problem(features, rng.dirichlet(np.ones(5)), noise_sd=0.3, theta_bound=2.0)
     assert sparse.support == 2
-    assert sparse.layout(support=2).support == 2
+    assert sparse.layout(support=2).sizes.support == 2
 
 
 def test_largest_score_in_the_table() -> None:
-    """The largest score among some rows is theirs alone, whatever the rows around them score."""
+    """The largest score among the first rows is theirs alone, whatever the rows behind them score."""
     problem = random_problem(np.random.default_rng(13), contexts=9, actions=3, d=4)
     rng = np.random.default_rng(14)
     learner = Learner(problem)
     learner.observe(rng.integers(0, 27, size=40), rng.normal(size=40))
     ucb = learner.means + learner.radius * learner.widths
-    for first, last in [(0, 27), (0, 1), (5, 6), (3, 20), (26, 27)]:
-        assert largest(learner.at, learner.s, first, last) == pytest.approx(ucb[first:last].max(), rel=1e-14)
+    for end in (1, 2, 5, 20, 27):
+        assert largest(learner.handle, end) == pytest.approx(ucb[:end].max(), rel=1e-14)
 
 
 def test_ties_go_to_the_lowest_action() -> None:
@@ -290,7 +327,7 @@ def test_ties_go_to_the_lowest_action() -> None:
         ([0.0, 0.0, 0.0, 1e-11], 3),
     ]
     for values, action in cases:
-        assert best_of(learner.at, learner.s, np.array(values)) == (max(values), action)
+        assert best_of(learner.handle, np.array(values)) == (max(values), action)
 
 
 def test_actions_that_cannot_be_told_apart_stay_tied() -> None:
@@ -305,4 +342,4 @@ def test_actions_that_cannot_be_told_apart_stay_tied() -> None:
             rows = 3 * context + np.array([1, 2])
             assert len(set(learner.means[rows])) == 1
             assert len(set(learner.widths[rows])) == 1
-            assert best_in_block(learner.at, learner.facts, learner.s, context)[1] in {0, 1}
+            assert best_in_block(learner.handle, context)[1] in {0, 1}

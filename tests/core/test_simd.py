@@ -5,9 +5,8 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from opportune.core import simd as lanes
-from opportune.core.layout import WIDTH
-from opportune.core.pointers import aligned, flat
+from opportune.core import simd
+from opportune.core.pointers import WIDTH, aligned, flat
 from opportune.core.simd import fma, load, spread, store
 
 
@@ -29,7 +28,7 @@ def shift(x):  # type: ignore[no-untyped-def]
 
 
 def test_vectors_equal_numbers() -> None:
-    """Every lane is loaded, combined and stored, and nothing beside them."""
+    """Every number is loaded, combined and stored, and nothing beside them."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(2, 3 * WIDTH))
     out = np.full(4 * WIDTH, -1.0)
@@ -39,9 +38,9 @@ def test_vectors_equal_numbers() -> None:
 
 
 def test_uncompiled_they_mean_one_number() -> None:
-    """What a GPU's thread and Numba's simulator do: one lane."""
+    """What a GPU's thread and Numba's simulator do: one number at a time."""
     x = np.array([1.0, 2.0])
-    lanes.store(x, 1, lanes.fma(lanes.spread(3.0), lanes.load(x, 0), lanes.load(x, 1)))
+    simd.store(x, 1, simd.fma(simd.spread(3.0), simd.load(x, 0), simd.load(x, 1)))
     np.testing.assert_array_equal(x, [1.0, 5.0])
 
 

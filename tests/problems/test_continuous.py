@@ -235,7 +235,7 @@ def brushing_problem(study: str, first: str) -> ContinuousProblem:
 @pytest.mark.parametrize("study", ["robas2", "robas3"])
 @pytest.mark.parametrize(("first", "first_weekend"), [("Monday", 10), ("Thursday", 4), ("Saturday", 0)])
 def test_the_brushing_problem_by_a_formula(study: str, first: str, first_weekend: int) -> None:
-    """A formula gives the brushing world's features, bit for bit and in its order, its cells, corners and mask."""
+    """A formula gives the brushing world's features, bit for bit and in its order, its strata, corners and mask."""
     made = brushing_problem(study, first)
     width = len(brushing.feature_names(study))
     params = brushing.pack_params(study, w_b=[0.0] * width, w_p=[0.0] * width, first_weekend=first_weekend)
@@ -248,10 +248,10 @@ def test_the_brushing_problem_by_a_formula(study: str, first: str, first_weekend
         prior = random.uniform(bounds.low, bounds.high)
         prop = random.integers(15) / 14
         x = np.full((2, made.d), np.nan)
-        cell = brushing.features(params, t, prior, prop, x)
+        stratum = brushing.features(params, t, prior, prop, x)
         values = made.values({"prior": prior, "prop": prop}, t + 1).values
         np.testing.assert_array_equal(made.features(values), x)
-        assert made.stratum(values) == cell
+        assert made.stratum(values) == stratum
         corners = made.corners(values)
         for i, (high_prior, high_prop) in enumerate(itertools.product((0, 1), (0, 1))):
             brushing.corner(params, t, high_prior + 2 * high_prop, x)
@@ -307,7 +307,7 @@ def test_truths_may_be_levels() -> None:
             "variable 'steps' is 4; expected its levels, a Number or a scheduled variable",
         ),
         ({"actions": 1}, "actions is 1; expected a whole number from 2 to 127"),
-        ({"actions": "ab"}, "actions is 'ab'; expected a whole number from 2 to 127"),
+        ({"actions": "ab"}, "actions is 'ab'; expected a list of names"),
         ({"actions": ["a"]}, "actions is ['a']; expected 2 to 127 to choose from"),
         ({"actions": ["a", "a"]}, "actions has a name twice: ['a', 'a']"),
         ({"visibility": "public"}, "visibility is 'public'; expected {variable: visibility}"),

@@ -1,4 +1,4 @@
-"""`Problem`: who sees what, cell means, round trips; and every input that is refused, with its message."""
+"""`Problem`: who sees what, means in strata, round trips; and every input that is refused, with its message."""
 
 import json
 import math
@@ -44,7 +44,7 @@ P = [0.1, 0.2, 0.3, 0.4]
     ],
 )
 def test_wrong_probabilities(probs: Any, message: str) -> None:
-    """Probabilities must be finite, not negative, one a context, and sum to 1; problems and worlds say so."""
+    """Probabilities must be finite, not negative, one per context, and sum to 1; problems and worlds say so."""
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
         Problem(features(), probs)
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
@@ -96,10 +96,10 @@ def test_wrong_features(phi: Any, message: str) -> None:
         ({"variables": {}}, "variables is empty; expected at least one variable with its levels"),
         ({"variables": ["mood"]}, "variables is ['mood']; expected {name: levels}"),
         ({"variables": {"mood": []}}, "variable 'mood' has no levels; expected at least one"),
-        ({"variables": {"mood": 4}}, "variable 'mood' is 4; expected its levels, numbers or text"),
+        ({"variables": {"mood": 4}}, "variable 'mood' is 4; expected its levels, or a scheduled time"),
         (
             {"variables": {"mood": [[1], [2], [3], [4]]}},
-            "variable 'mood' is [[1], [2], [3], [4]]; expected its levels, numbers or text",
+            "variable 'mood' is [[1], [2], [3], [4]]; expected its levels, or a scheduled time",
         ),
         ({"variables": {"mood": [1, 1, 2, 3]}}, "variable 'mood' has a level twice: [1, 1, 2, 3]"),
         (
@@ -107,7 +107,7 @@ def test_wrong_features(phi: Any, message: str) -> None:
             "variable 'mood' has NaN among its levels [1, 2, 3, nan]; expected numbers or text",
         ),
         ({"action_names": ["a", "b"]}, "action_names has 2 names; expected 3, as features has actions"),
-        ({"action_names": "abcd"}, "action_names has 4 names; expected 3, as features has actions"),
+        ({"action_names": "abcd"}, "action_names is 'abcd'; expected a list of names"),
         ({"action_names": ["a", "b", "b"]}, "action_names has a name twice: ['a', 'b', 'b']"),
         (
             {"visibility": {"context": "publik"}},
@@ -153,7 +153,7 @@ def test_defaults() -> None:
     assert problem.variables == {"context": (0, 1, 2, 3)}
     assert problem.visibility == {"context": "sensed"}
     assert problem.action_names == ("0", "1", "2")
-    assert (problem.cells, problem.senses, problem.reported) == (1, 4, False)
+    assert (problem.strata, problem.senses, problem.reported) == (1, 4, False)
 
 
 def test_a_problem_is_not_changed_from_outside() -> None:
@@ -177,12 +177,12 @@ def mixed(**settings: Any) -> Problem:
 
 
 def test_who_sees_what() -> None:
-    """Public cells tell contexts apart by public variables, sensed cells by public and sensed ones."""
+    """Strata tell contexts apart by public variables, sensed parts by public and sensed ones."""
     problem = mixed()
-    assert (problem.cells, problem.senses, problem.reported) == (3, 6, True)
+    assert (problem.strata, problem.senses, problem.reported) == (3, 6, True)
     for k in range(12):
         place, hour, mood = k // 6, k // 2 % 3, k % 2
-        assert problem.cell_of[k] == hour
+        assert problem.stratum_of[k] == hour
         assert problem.sense_of[k] == 3 * place + hour
         names = {"place": ["home", "work"][place], "hour": ["am", "noon", "pm"][hour]}
         levels = {**names, "mood": ["low", "high"][mood]}
@@ -191,26 +191,26 @@ def test_who_sees_what() -> None:
 
 
 def test_everything_public_or_reported() -> None:
-    """If all is public every context is its own cell; if all is reported there is one cell for all."""
+    """If all is public every context is its own stratum; if all is reported there is one stratum for all."""
     names = ("place", "hour", "mood")
     public = mixed().replace(visibility=dict.fromkeys(names, "public"))
-    assert (public.cells, public.senses, public.reported) == (12, 12, False)
+    assert (public.strata, public.senses, public.reported) == (12, 12, False)
     reported = mixed().replace(visibility=dict.fromkeys(names, "reported"))
-    assert (reported.cells, reported.senses, reported.reported) == (1, 1, True)
+    assert (reported.strata, reported.senses, reported.reported) == (1, 1, True)
 
 
-def test_cell_means_are_conditional_expectations() -> None:
-    """E[phi | cell] weighs by p within the cell; uniformly where p is unknown or the cell never comes."""
+def test_means_are_conditional_expectations() -> None:
+    """E[phi | stratum] weighs by p within the stratum; uniformly where p is unknown or the stratum never comes."""
     problem = mixed()
     p = np.arange(1.0, 13.0) / 78.0
-    p[problem.cell_of == 1] = 0.0
+    p[problem.stratum_of == 1] = 0.0
     for probs in (p, None):
-        means = problem.cell_means(problem.cell_of, 3, probs)
-        for cell in range(3):
-            inside = problem.cell_of == cell
-            weights = np.ones(4) if probs is None or cell == 1 else p[inside]
+        means = problem.means(problem.stratum_of, 3, probs)
+        for stratum in range(3):
+            inside = problem.stratum_of == stratum
+            weights = np.ones(4) if probs is None or stratum == 1 else p[inside]
             expected = np.average(problem.features[inside], axis=0, weights=weights)
-            np.testing.assert_allclose(means[cell], expected, rtol=1e-13)
+            np.testing.assert_allclose(means[stratum], expected, rtol=1e-13)
 
 
 def test_least_distance() -> None:
@@ -247,7 +247,7 @@ def test_round_trip(problem: Problem) -> None:
     assert repr(again) == repr(problem)
     at = problem.layout()
     assert again.layout() == at
-    np.testing.assert_array_equal(again.facts(at, 50), problem.facts(at, 50))
+    np.testing.assert_array_equal(again.constants(at, 50), problem.constants(at, 50))
 
 
 def test_replace_changes_what_is_named() -> None:

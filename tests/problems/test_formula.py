@@ -77,7 +77,7 @@ def test_settings_are_the_problems() -> None:
         noise_sd=0.2,
         visibility={"a": "public"},
     )
-    assert (problem.cells, problem.senses, problem.noise_sd) == (2, 6, 0.2)
+    assert (problem.strata, problem.senses, problem.noise_sd) == (2, 6, 0.2)
     assert problem.context_probs is not None
 
 
@@ -114,11 +114,11 @@ def test_formula_that_cannot_be_read(text: str) -> None:
             2,
             "variable 's' has NaN among its levels [1.0, nan]; expected numbers or text",
         ),
-        ({"s": [1, 2]}, 1, "actions is 1; expected a whole number >= 2"),
-        ({"s": [1, 2]}, True, "actions is True; expected a whole number >= 2"),
-        ({"s": [1, 2]}, 2.0, "actions is 2.0; expected a whole number >= 2"),
-        ({"s": [1, 2]}, ["only"], "actions is ['only']; expected at least 2 to choose from"),
-        ({"s": [1, 2]}, ["a", "a"], "action_names has a name twice: ['a', 'a']"),
+        ({"s": [1, 2]}, 1, "actions is 1; expected a whole number from 2 to 127"),
+        ({"s": [1, 2]}, True, "actions is True; expected a whole number from 2 to 127"),
+        ({"s": [1, 2]}, 2.0, "actions is 2.0; expected a whole number from 2 to 127"),
+        ({"s": [1, 2]}, ["only"], "actions is ['only']; expected 2 to 127 to choose from"),
+        ({"s": [1, 2]}, ["a", "a"], "actions has a name twice: ['a', 'a']"),
     ],
 )
 def test_wrong_contexts_or_actions(contexts: Any, actions: Any, message: str) -> None:

@@ -315,7 +315,7 @@ def test_other_errors_of_dask_workers_are_raised_at_once(
     dask_client: Any, monkeypatch: pytest.MonkeyPatch, pauses: Mock
 ) -> None:
     """Workers with another version of the package would give other bits: they refuse, and that is told."""
-    monkeypatch.setattr(api, "__version__", "0.0.other")
+    monkeypatch.setattr(api, "VERSION", "0.0.other")
     with (
         joblib.parallel_config("dask", client=dask_client),
         pytest.raises(InputError, match=r"expected 0\.0\.other"),

@@ -14,7 +14,9 @@ import opportune as op
 # What both processes run: the same cases, on the CPU here and in the simulator there.
 CASES = """
 import opportune as op
-from opportune.policy import Always, FixedAction, Never, Policy
+from opportune.policy import Policy
+from opportune.recommenders import FixedAction
+from opportune.revealers import Always, Never
 from opportune.worlds.brushing.world import brushing_world
 
 baselines = [Policy(revealer=Always()), Policy(revealer=Never(), recommender=FixedAction(action=1), name="fixed")]

@@ -33,7 +33,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
 
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
-    if bool(data["total_best"].isnull().any()):
+    if "total_best" not in data or bool(data["total_best"].isnull().any()):
         raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
     if "step" not in data.dims:
         return (data["total_best"] - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")

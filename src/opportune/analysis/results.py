@@ -11,35 +11,23 @@ from numpy.typing import NDArray
 
 from opportune._version import __version__
 from opportune.errors import DataError, InputError
-from opportune.simulation.record import FIELDS, TOTALS
 
 FORMAT = 1
-
-DESCRIPTIONS = {
-    **{name: text for name, (_, text) in FIELDS.items()},
-    **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
-    "context_count": "how often each context arrived",
-    "true_gap": "true gap of each context",
-    "true_best": "true value of the best action in each context",
-    "true_blind": "true value of the best blind action in each context's public stratum",
-}
 
 
 def label_dataset(
     variables: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]],
     coords: Mapping[str, Any],
     attrs: Mapping[str, Any],
+    descriptions: Mapping[str, str],
 ) -> xr.Dataset:
-    """A Dataset with every variable described and the package's version among the attributes."""
+    """A Dataset whose variables say what they are, with the package's version among the attributes."""
+    described = {name: {"long_name": text} for name, text in descriptions.items()}
     return xr.Dataset(
-        {name: (axes, values, _describe(name)) for name, (axes, values) in variables.items()},
+        {name: (axes, values, described.get(name, {})) for name, (axes, values) in variables.items()},
         coords=dict(coords),
         attrs={"opportune_version": __version__, "opportune_format": FORMAT, **attrs},
     )
-
-
-def _describe(name: str) -> dict[str, str]:
-    return {"long_name": DESCRIPTIONS[name]} if name in DESCRIPTIONS else {}
 
 
 def save(data: xr.Dataset, path: str | Path) -> Path:

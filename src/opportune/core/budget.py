@@ -27,6 +27,12 @@ def spent_so_far(p):  # type: ignore[no-untyped-def]
 
 
 @inner_function
+def budget_left(p):  # type: ignore[no-untyped-def]
+    """What is left of the budget."""
+    return p.rule.amount[0] - spent_so_far(p)
+
+
+@inner_function
 def raise_price(p, probability):  # type: ignore[no-untyped-def]
     """Move the price after a step of a primal-dual rule."""
     if probability > 0.0:

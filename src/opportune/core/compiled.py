@@ -40,8 +40,8 @@ def code_hash() -> str:
 @functools.cache
 def build_hash() -> str:
     """The same with all else that machine code depends on: compiler, processor, switches."""
-    facts = (code_hash(), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
-    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    everything = (code_hash(), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
+    return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:

@@ -34,6 +34,7 @@ CONSTANT = 0
 ADAPTIVE = 1
 
 SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
+NOTES = 8
 SETTINGS = 8  # numbers that a revealer or a recommender may have of its own
 
 Numbers = Any  # float64 numbers: an address on the CPU, an array on a GPU and in the simulator
@@ -62,6 +63,8 @@ class Sizes(NamedTuple):
     memory: int  # decision points that are kept until a reveal uncovers them, contexts not finite
     delay: int  # the most steps that a reward may be late
     interrupted: int  # 1: participants may be unavailable
+    sharers: int  # participants that share a budget, for revealers that rank moments among them; else 1
+    ranked: int  # moments that a revealer ranks the present one among: sensed parts, or recent moments; 0: none
 
 
 class Constants(NamedTuple):
@@ -100,6 +103,10 @@ class Rule(NamedTuple):
     hard: Annotated[Numbers, 1]
     growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
     decisions: Annotated[Numbers, 1]  # that the budget is for
+    sharers: Annotated[Numbers, 1]  # participants that it is for
+    member: Annotated[Numbers, 1]  # this participant's number among them
+    kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
+    resigned: Annotated[Numbers, 1]  # 1: once nothing can be told any more, the recommender stops exploring
     scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
     scale: Annotated[Numbers, 1]
     settings: Annotated[Numbers, SETTINGS]  # the revealer's own
@@ -145,12 +152,33 @@ class Snapshot(NamedTuple):
     root: Annotated[Numbers, "sampled", "stride"]  # a triangular root of cov, for those who draw from it
 
 
+class Trail(NamedTuple):
+    """What the revealer remembers of one participant's contacts and moments."""
+
+    debt: Annotated[Numbers, 1]  # F: what stale advice has cost since the last reveal, as estimated
+    last_reveal: Annotated[Numbers, 1]  # its step; 0: none yet
+    since: Annotated[Numbers, 1]  # steps settled without a reveal since
+    unanswered: Annotated[Numbers, 1]  # nudges in a row
+    wait: Annotated[Numbers, 1]  # steps for which the patient is left in peace
+    opened: Annotated[Numbers, 1]  # steps at which the app was opened unasked
+    tally: Annotated[Numbers, "tallied_parts"]  # sensed parts seen lately: counts that fade
+    recent: Annotated[Numbers, "recent", "actions", "d"]  # features of recent moments, contexts not finite
+    recent_stratum: Annotated[Numbers, "recent"]
+    recent_count: Annotated[Numbers, 1]  # how many there have been
+
+
 class Budget(NamedTuple):
     """What was spent: one per participant, or one for all of them (`shared`)."""
 
     price: Annotated[Numbers, 1]
     spent: Annotated[Numbers, 1]
     nudges: Annotated[Numbers, 1]
+    points: Annotated[Numbers, 1]  # decision points there have been
+    opened: Annotated[Numbers, 1]  # those at which the app was opened unasked
+    guard_price: Annotated[Numbers, 1]  # of a virtual primal-dual rule beside
+    guard_spent: Annotated[Numbers, 1]
+    gain: Annotated[Numbers, "sharers", "ranked"]  # what a reveal would gain in each moment to expect
+    odds: Annotated[Numbers, "sharers", "ranked"]  # and how probable each is
 
 
 class Scratch(NamedTuple):
@@ -165,6 +193,9 @@ class Scratch(NamedTuple):
     w: Annotated[Numbers, "stride"]
     theta: Annotated[Numbers, "sampled", "stride"]  # a drawn parameter
     ucb: Annotated[Numbers, "actions"]
+    base: Annotated[Numbers, "ranked_strata"]  # the best mean of the blind features of each stratum
+    greedy: Annotated[Numbers, "ranked_strata"]  # and the action that has it
+    notes: Annotated[Numbers, NOTES]  # what a revealer went by, for those who ask why
     # the optimistic search
     lower: Annotated[Numbers, "searched"]
     upper: Annotated[Numbers, "searched"]
@@ -183,12 +214,13 @@ class Participant(NamedTuple):
     model: Model
     counts: Counts
     snapshot: Snapshot
+    trail: Trail
     budget: Budget
     scratch: Scratch
 
 
-GROUPS = (Constants, Rule, Model, Counts, Snapshot, Budget, Scratch)
-STATE = (Model, Counts, Snapshot, Budget)  # what is saved of a participant
+GROUPS = (Constants, Rule, Model, Counts, Snapshot, Trail, Budget, Scratch)
+STATE = (Model, Counts, Snapshot, Trail, Budget)  # what is saved of a participant
 
 
 class Layout(NamedTuple):
@@ -204,7 +236,7 @@ class Layout(NamedTuple):
 
     def length(self, group: type) -> int:
         """How many numbers a group has."""
-        return self.places[GROUPS.index(group)][-1]  # type: ignore[arg-type]
+        return self.places[GROUPS.index(group)][-1]
 
     def views(self, group: Any, array: NDArray[np.float64]) -> Any:
         """A group's parts of an array, as NumPy views."""
@@ -232,6 +264,7 @@ def layout(
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
     variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
     memory: int = 0, sampled: bool = False, delay: int = 0, interrupted: bool = False,
+    sharers: int = 1, recent: int = 0, paced: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
@@ -250,14 +283,18 @@ def layout(
         probabilities=probabilities, table=_padded(blocks * actions, 2 * simd) if table and finite else 0,
         stride=_padded(d, simd), support=listed, counted=counted, variables=variables, reported=int(reported),
         atoms=atoms, fixed_atoms=fixed_atoms, factors=factors, memory=memory,
-        delay=delay, interrupted=int(interrupted),
+        delay=delay, interrupted=int(interrupted), sharers=sharers,
+        ranked=0 if not paced else recent + 1 if not finite else senses or contexts,
     )  # fmt: skip
-    extents: dict[str | int, int] = {
+    extents: dict[str, int] = {
         **sizes._asdict(),
         "blocks": blocks,
         "listed": blocks if listed else 0,
         "parts": senses or contexts,
         "means": strata + senses,
+        "tallied_parts": 0 if known or not paced else senses or contexts,
+        "ranked_strata": strata if paced else 0,
+        "recent": recent if paced and not finite else 0,
         "distances": strata if known and finite else 0,
         "moment": 0 if finite else 1,
         "averaged": 0 if known and finite and not reported else 1,
@@ -273,7 +310,7 @@ def layout(
     return Layout(sizes, tuple(_places(group, extents, simd) for group in GROUPS))
 
 
-def _places(group: type, extents: Mapping[str | int, int], simd: int) -> tuple[int, ...]:
+def _places(group: type, extents: Mapping[str, int], simd: int) -> tuple[int, ...]:
     """Where each part of a group begins, and where the group ends."""
     places = [0]
     for dims in dimensions(group).values():

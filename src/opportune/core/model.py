@@ -148,6 +148,29 @@ def adjust(n, constants, model, w, support, source, lists, place, difference):  
 
 
 @step_function
+def shrink(n, cov, w, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """V += x x' for the vector x at source[place], without a reward: cov -= w w' / (1 + x'w) with w = cov x."""
+    x = _u(place)
+    multiply(n, cov, w, support, source, lists, x)
+    q = 0.0
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        q += xi * w[i]
+    deflate(n, cov, w, -1.0 / (1.0 + q))
+
+
+@inner_function
+def mean_of(n, theta, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """<x, theta> of the vector at source[place]."""
+    x = _u(place)
+    total = 0.0
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        total += xi * theta[i]
+    return total
+
+
+@step_function
 def score(n, theta, cov, radius, w, support, source, lists, place):  # type: ignore[no-untyped-def]
     """ucb(x) of the feature vector at source[place], computed from the estimates theta and cov.
 

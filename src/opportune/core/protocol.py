@@ -8,7 +8,7 @@ its context; `Draws` names the participant's stream of random numbers.
 from typing import NamedTuple
 
 from opportune.core.compiled import hot_function, inner_function, step_function
-from opportune.core.layout import ADAPTIVE, TIE
+from opportune.core.layout import ADAPTIVE, KNOWN, TIE
 from opportune.core.model import adjust, best, observe, reset, set_radius
 from opportune.core.registry import act_blind, act_informed, after_blind, conclude, consult
 from opportune.core.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
@@ -58,6 +58,7 @@ class Proposed(NamedTuple):
 def begin(p):  # type: ignore[no-untyped-def]
     """Start a participant: no data of its own, both agents alike. Budget and model begin for themselves."""
     clear(p.sizes, p.counts)
+    clear_trail(p.sizes, p.trail)
     take_over(p)
 
 
@@ -70,9 +71,32 @@ def begin_model(p):  # type: ignore[no-untyped-def]
 @inner_function
 def begin_budget(p):  # type: ignore[no-untyped-def]
     """Start a budget: nothing spent."""
-    p.budget.price[0] = 0.0
-    p.budget.spent[0] = 0.0
-    p.budget.nudges[0] = 0.0
+    budget = p.budget
+    budget.price[0] = 0.0
+    budget.spent[0] = 0.0
+    budget.nudges[0] = 0.0
+    budget.points[0] = 0.0
+    budget.opened[0] = 0.0
+    budget.guard_price[0] = 0.0
+    budget.guard_spent[0] = 0.0
+    for i in range(p.sizes.sharers * p.sizes.ranked):
+        budget.gain[i] = 0.0
+        budget.odds[i] = 0.0
+
+
+@step_function
+def clear_trail(n, trail):  # type: ignore[no-untyped-def]
+    """No contact yet."""
+    trail.debt[0] = 0.0
+    trail.last_reveal[0] = 0.0
+    trail.since[0] = 0.0
+    trail.unanswered[0] = 0.0
+    trail.wait[0] = 0.0
+    trail.opened[0] = 0.0
+    trail.recent_count[0] = 0.0
+    if n.ranked > 0 and n.contexts > 0 and n.probabilities != KNOWN:
+        for q in range(n.ranked):
+            trail.tally[q] = 0.0
 
 
 @step_function
@@ -111,6 +135,7 @@ def propose(p, moment, draws, opened):  # type: ignore[no-untyped-def]
     if not opened:
         probability, tolerance = consult(int(p.rule.revealer[0]), p, moment, judged)
         p.budget.spent[0] += probability
+    p.budget.points[0] += 1.0
     return Proposed(
         judged.gap, price, probability, tolerance, judged.disagreement, judged.fresh_action, judged.stale_action
     )
@@ -119,17 +144,27 @@ def propose(p, moment, draws, opened):  # type: ignore[no-untyped-def]
 @hot_function
 def judge(p, moment, stale):  # type: ignore[no-untyped-def]
     """The gap (SPEC section 5), and how far fresh advice is from stale advice."""
-    n, ucb = p.sizes, p.scratch.ucb
+    n, ucb, radius = p.sizes, p.scratch.ucb, p.model.radius[0]
     adaptive = p.rule.scaling[0] == ADAPTIVE
-    score_sensed(p, moment)
+    score_sensed(p, moment, radius)
     u = best(n, ucb)[0]
     top = largest_sensed(p, moment) if adaptive else 0.0
-    score_blind(p, moment.stratum)
+    score_blind(p, moment.stratum, radius)
     v, fresh = best(n, ucb)
+    if p.rule.kappa[0] != 1.0:
+        score_blind(p, moment.stratum, p.rule.kappa[0] * radius)
+        fresh = best(n, ucb)[1]
     scale = max(top - v, LEAST_SCALE) if adaptive else p.rule.scale[0]
     gap = (u - v) / scale if abs(u - v) > TIE else 0.0
     disagreement = blind_distance(p, moment.stratum, fresh, stale) if fresh != stale else 0.0
     return Judged(gap, disagreement, fresh, stale)
+
+
+@inner_function
+def stand_by(p, moment, draws):  # type: ignore[no-untyped-def]
+    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
+    p.budget.points[0] += 1.0
+    return act_blind(int(p.rule.recommender[0]), p, moment, draws)
 
 
 @hot_function
@@ -144,8 +179,23 @@ def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyp
     else:
         after_blind(int(p.rule.recommender[0]), p, moment, action)
     conclude(int(p.rule.revealer[0]), p, moment, judged, nudged, revealed)
+    keep_track(p, moment, nudged, revealed)
     see(p, moment, action, revealed)
     return action
+
+
+@inner_function
+def keep_track(p, moment, nudged, revealed):  # type: ignore[no-untyped-def]
+    """Remember the contact, or that there was none."""
+    trail = p.trail
+    if revealed:
+        trail.last_reveal[0] = moment.step
+        trail.since[0] = 0.0
+        if not nudged:
+            trail.opened[0] += 1.0
+            p.budget.opened[0] += 1.0
+    else:
+        trail.since[0] += 1.0
 
 
 @step_function

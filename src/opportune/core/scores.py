@@ -24,32 +24,32 @@ def write_moment(n, constants, scratch, values, x):  # type: ignore[no-untyped-d
 
 
 @inner_function
-def score_block(p, block):  # type: ignore[no-untyped-def]
-    """The revealer's ucb of each action in a block of feature rows."""
+def score_block(p, block, radius):  # type: ignore[no-untyped-def]
+    """The revealer's <x, theta> + radius ||x|| of each action in a block of feature rows."""
     n, model, ucb = p.sizes, p.model, p.scratch.ucb
-    radius, first = model.radius[0], block * n.actions
+    first = block * n.actions
     if n.table > 0:
         for a in range(n.actions):
             ucb[a] = model.mean[first + a] + radius * math.sqrt(max(model.width2[first + a], 0.0))
     else:
-        score_rows(n, p.constants, model, p.scratch, first)
+        score_rows(n, p.constants, model, p.scratch, first, radius)
 
 
 @step_function
-def score_rows(n, constants, model, scratch, first):  # type: ignore[no-untyped-def]
-    """The same, computed on the spot, for the rows from `first` on."""
+def score_rows(n, constants, estimate, scratch, first, radius):  # type: ignore[no-untyped-def]
+    """The same, computed on the spot, for the rows from `first` on, by an estimate: the model, or what was frozen."""
     for a in range(n.actions):
         scratch.ucb[a] = score(
-            n, model.theta, model.cov, model.radius[0], scratch.w, n.support, constants.rows, constants.lists,
+            n, estimate.theta, estimate.cov, radius, scratch.w, n.support, constants.rows, constants.lists,
             (first + a) * n.d,
         )  # fmt: skip
 
 
 @step_function
-def score_vectors(n, estimate, scratch, x):  # type: ignore[no-untyped-def]
-    """The ucb of the feature vectors at x, one per action, by an estimate: the model, or what was frozen of it."""
+def score_vectors(n, estimate, scratch, x, radius):  # type: ignore[no-untyped-def]
+    """The same for the feature vectors at x, one per action."""
     for a in range(n.actions):
-        scratch.ucb[a] = score(n, estimate.theta, estimate.cov, estimate.radius[0], scratch.w, 0, x, x, a * n.d)
+        scratch.ucb[a] = score(n, estimate.theta, estimate.cov, radius, scratch.w, 0, x, x, a * n.d)
 
 
 @step_function
@@ -69,23 +69,23 @@ def write_means(n, constants, counted, scratch, part):  # type: ignore[no-untype
 
 
 @inner_function
-def score_blind(p, stratum):  # type: ignore[no-untyped-def]
-    """ucb(bar(z, a)) under the revealer's knowledge.
+def score_blind(p, stratum, radius):  # type: ignore[no-untyped-def]
+    """<bar(z, a), theta> + radius ||bar(z, a)|| under the revealer's knowledge.
 
     Where the blind features are not rows, they are left in scratch.blind.
     """
     n = p.sizes
     if n.contexts > 0 and n.probabilities == KNOWN:
-        score_block(p, n.contexts + stratum)
+        score_block(p, n.contexts + stratum, radius)
     elif n.probabilities == OPTIMISTIC:
-        score_optimistic(n, p.constants, p.model, p.counts, p.scratch)
+        score_optimistic(n, p.constants, p.model, p.counts, p.scratch, radius)
     else:
         write_means(n, p.constants, p.counts, p.scratch, stratum)
-        score_vectors(n, p.model, p.scratch, p.scratch.blind)
+        score_vectors(n, p.model, p.scratch, p.scratch.blind, radius)
 
 
 @step_function
-def score_optimistic(n, constants, model, counts, scratch):  # type: ignore[no-untyped-def]
+def score_optimistic(n, constants, model, counts, scratch, radius):  # type: ignore[no-untyped-def]
     """Max over theta and p of <sum_k p_k phi(k, a), theta> (SPEC section 8, `optimistic`).
 
     Leaves in scratch.blind every action's features under the p that flatters the best action most.
@@ -98,7 +98,7 @@ def score_optimistic(n, constants, model, counts, scratch):  # type: ignore[no-u
     for a in range(n.actions):
         write_gram(n, constants, model, scratch, a, mean, gram)
         p = scratch.mixture[a * k : (a + 1) * k]
-        scratch.ucb[a] = optimistic(mean, gram, model.radius[0], lower, upper, p, work)
+        scratch.ucb[a] = optimistic(mean, gram, radius, lower, upper, p, work)
     best_action = best(n, scratch.ucb)[1]
     for j in range(n.block):
         scratch.blind[j] = 0.0
@@ -127,16 +127,16 @@ def write_gram(n, constants, model, scratch, action, mean, gram):  # type: ignor
 
 
 @inner_function
-def score_sense(p, sense):  # type: ignore[no-untyped-def]
+def score_sense(p, sense, radius):  # type: ignore[no-untyped-def]
     """ucb(sen(q, a)) of a sensed part q, contexts finite. With reported variables, overwrites scratch.blind."""
     n = p.sizes
     if n.senses == 0:
-        score_block(p, sense)
+        score_block(p, sense, radius)
     elif n.probabilities == KNOWN:
-        score_block(p, n.contexts + n.strata + sense)
+        score_block(p, n.contexts + n.strata + sense, radius)
     else:
         write_means(n, p.constants, p.counts, p.scratch, n.strata + sense)
-        score_vectors(n, p.model, p.scratch, p.scratch.blind)
+        score_vectors(n, p.model, p.scratch, p.scratch.blind, radius)
 
 
 @step_function
@@ -150,29 +150,29 @@ def cover(n, constants, counts, x, stratum):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def score_sensed(p, moment):  # type: ignore[no-untyped-def]
+def score_sensed(p, moment, radius):  # type: ignore[no-untyped-def]
     """ucb(sen(q, a)) of the moment."""
     n, scratch = p.sizes, p.scratch
     if n.contexts > 0:
-        score_sense(p, moment.sense)
+        score_sense(p, moment.sense, radius)
     elif n.reported > 0:
         for j in range(n.block):
             scratch.y[j] = scratch.x[j]
         cover(n, p.constants, p.counts, scratch.y, moment.stratum)
-        score_vectors(n, p.model, scratch, scratch.y)
+        score_vectors(n, p.model, scratch, scratch.y, radius)
     else:
-        score_vectors(n, p.model, scratch, scratch.x)
+        score_vectors(n, p.model, scratch, scratch.x, radius)
 
 
 @inner_function
-def score_full(p, moment):  # type: ignore[no-untyped-def]
+def score_full(p, moment, radius):  # type: ignore[no-untyped-def]
     """ucb(phi(s, a)) of the moment, the whole context known; the sensed part where it is not."""
     if moment.context < 0:
-        score_sensed(p, moment)
+        score_sensed(p, moment, radius)
     elif p.sizes.contexts > 0:
-        score_block(p, moment.context)
+        score_block(p, moment.context, radius)
     else:
-        score_vectors(p.sizes, p.model, p.scratch, p.scratch.x)
+        score_vectors(p.sizes, p.model, p.scratch, p.scratch.x, radius)
 
 
 @inner_function
@@ -185,7 +185,7 @@ def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
         return largest_in_table(p.model, n.contexts * n.actions)
     top = -math.inf
     for q in range(n.senses if n.senses > 0 else n.contexts):
-        score_sense(p, q)
+        score_sense(p, q, p.model.radius[0])
         top = max(top, best(n, p.scratch.ucb)[0])
     return top
 
@@ -201,7 +201,7 @@ def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: 
         write_moment(n, constants, scratch, scratch.other, scratch.y)
         if n.reported > 0:
             cover(n, constants, counts, scratch.y, stratum)
-        score_vectors(n, model, scratch, scratch.y)
+        score_vectors(n, model, scratch, scratch.y, model.radius[0])
         top = max(top, best(n, scratch.ucb)[0])
     return top
 

@@ -1,8 +1,10 @@
 """What the recommender froze at the last reveal, and acts from until the next."""
 
 from opportune.core.compiled import inner_function, step_function
+from opportune.core.layout import KNOWN
+from opportune.core.model import shrink
 from opportune.core.registry import freeze
-from opportune.core.scores import score_vectors, write_means
+from opportune.core.scores import score_rows, score_vectors, write_means
 
 
 @step_function
@@ -27,7 +29,25 @@ def copy_knowledge(n, model, counts, snapshot):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def score_frozen(p, stratum):  # type: ignore[no-untyped-def]
-    """ucb(bar(z, a)) by what was frozen, with the blind features of then left in scratch.blind."""
-    write_means(p.sizes, p.constants, p.snapshot, p.scratch, stratum)
-    score_vectors(p.sizes, p.snapshot, p.scratch, p.scratch.blind)
+def score_frozen(p, stratum, radius):  # type: ignore[no-untyped-def]
+    """<bar(z, a), theta> + radius ||bar(z, a)|| by what was frozen; where blind features are not rows, they are left
+    in scratch.blind.
+    """
+    n = p.sizes
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        score_rows(n, p.constants, p.snapshot, p.scratch, (n.contexts + stratum) * n.actions, radius)
+    else:
+        write_means(n, p.constants, p.snapshot, p.scratch, stratum)
+        score_vectors(n, p.snapshot, p.scratch, p.scratch.blind, radius)
+
+
+@inner_function
+def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
+    """V_h += bar bar' for the blind features of an action, of which it is known that it was taken."""
+    n = p.sizes
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        place = ((n.contexts + stratum) * n.actions + action) * n.d
+        shrink(n, p.snapshot.cov, p.scratch.w, n.support, p.constants.rows, p.constants.lists, place)
+    else:
+        write_means(n, p.constants, p.snapshot, p.scratch, stratum)
+        shrink(n, p.snapshot.cov, p.scratch.w, 0, p.scratch.blind, p.scratch.blind, action * n.d)

@@ -132,9 +132,9 @@ def _place(context: Any, builder: Any, at: Any, place: int) -> Any:
 
 
 @intrinsic
-def participant(typing_context, at, constants, rule, model, counts, snapshot, budget, scratch):  # type: ignore[no-untyped-def]
+def participant(typing_context, at, constants, rule, model, counts, snapshot, trail, budget, scratch):  # type: ignore[no-untyped-def]
     """A participant from the layout's numbers and its groups' arrays, all as bare addresses."""
-    given = (at, constants, rule, model, counts, snapshot, budget, scratch)
+    given = (at, constants, rule, model, counts, snapshot, trail, budget, scratch)
     if at != _places or any(kind != _numbers for kind in given[1:]):
         return None
 
@@ -158,7 +158,7 @@ def handle_of(at: Any, *arrays: Any) -> Any:
 
 @inner_function
 def participant_at(handle):  # type: ignore[no-untyped-def]
-    """A participant from its handle: one array to hand over instead of eight."""
+    """A participant from its handle: one array to hand over instead of nine."""
     return participant(
         flat_at(handle[0], handle[1], 0),
         flat_at(handle[2], handle[3], 0.0),
@@ -168,6 +168,7 @@ def participant_at(handle):  # type: ignore[no-untyped-def]
         flat_at(handle[10], handle[11], 0.0),
         flat_at(handle[12], handle[13], 0.0),
         flat_at(handle[14], handle[15], 0.0),
+        flat_at(handle[16], handle[17], 0.0),
     )
 
 

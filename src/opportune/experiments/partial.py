@@ -20,7 +20,8 @@ from opportune.experiments.studies import (
     run_study,
     summary,
 )
-from opportune.problems.finite import Problem, Visibility
+from opportune.problems.finite import Problem
+from opportune.problems.settings import Visibility
 from opportune.worlds.linear import LinearWorld
 
 NAMES = ("first", "second", "third")

@@ -24,6 +24,7 @@ from opportune.problems.settings import Located
 
 MOST_SEED = 2**64 - 1
 UNKNOWN = -1  # a context that nobody has seen yet
+UNDECIDED = -1  # the action of a step that is not settled
 
 # What has become of a step's reward.
 WAITING = "waiting"
@@ -37,9 +38,10 @@ class Step:
     """A decision point, for as long as its agent lives."""
 
     step: int
-    place: Located
-    reported: dict[str, Any] | None  # as given, also where no reveal has uncovered it yet
-    action: int = -1
+    given: Any  # the context, as given
+    reported: dict[str, Any] | None  # likewise, also where no reveal has uncovered it yet
+    place: Located  # what the algorithm makes of both
+    action: int = UNDECIDED
     settled: bool = False
     seen: bool = True  # its context is known to the revealer
     unanswered: bool = False  # it made a nudge that went unanswered
@@ -117,11 +119,12 @@ class Agent:
         self._handle = self._make_handle(**self._groups)
         self._spent = at.views(Budget, self._groups["budget"])
         self._continuous = isinstance(problem, ContinuousProblem)
+        self._reported = problem.reported
+        self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
         self._out = steps.new_out()
         self._steps: dict[int, Step] = {}
         self._order: list[int] = []  # steps in the order in which their rewards arrived, while they are pending
         self._proposal: Proposal | None = None  # the step that is not settled yet
-        self._given: Any = None
         self._late_answer = False
 
     def _make_handle(self, **groups: NDArray[np.float64]) -> Any:
@@ -166,26 +169,25 @@ class Agent:
             coin: a uniform in [0, 1) to use instead of the agent's own, for replay.
 
         """
-        checks.yes_no("opened", opened)
-        checks.yes_no("available", available)
+        opened = checks.yes_no("opened", opened)
+        available = checks.yes_no("available", available)
+        if reason is not None and not isinstance(reason, str):
+            raise InputError(f"reason is {reason!r}; expected text")
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
         number = self.step + 1
-        place, sealed = self._locate(context, reported, number)
+        step = self._new_step(number, context, reported)
         tossed = draw(*self._key, number, COIN) if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
-        opened = opened or self._late_answer
-        self._late_answer = False
-        if place.missing:
+        if step.place.missing:
             available = False
-            reason = reason or f"no value of {', '.join(place.missing)}"
-        step = Step(number, place, sealed)
+            reason = reason or f"no value of {', '.join(step.place.missing)}"
+        if available and self._late_answer:
+            opened, self._late_answer = True, False
         self.step = number
         self._steps[number] = step
-        self._given = dict(context) if isinstance(context, Mapping) else context
         if self._continuous:
-            steps.write_values(self._handle, place.values)
-        names = self.problem.action_names
+            steps.write_values(self._handle, step.place.values)
         if available:
             steps.propose_live(self._handle, *self._key, *step.where, opened, tossed, self._out)
         else:
@@ -193,6 +195,7 @@ class Agent:
             self._out[1] = self._spent.price[0]
             self._out[5:7] = steps.stand_live(self._handle, *self._key, *step.where, False)
         gap, price, probability, tolerance, disagreement, fresh, stale, nudged = self._out.tolist()
+        names = self.problem.action_names
         self._proposal = Proposal(
             step=number, nudged=bool(nudged), probability=probability, action=names[int(stale)], gap=gap, price=price,
             coin=tossed, budget_left=self.budget_left, opened=opened and available, available=available,
@@ -231,19 +234,20 @@ class Agent:
             raise StateError(f"step {made.step} made a nudge; say settle(answered=True) or settle(answered=False)")
         if not made.available and opened:
             raise StateError(f"step {made.step} is not available ({made.reason}); it cannot be opened")
-        entry = self._steps[made.step]
         revealed = bool(opened or answered)
-        told = self._told(reported, revealed) if reported is not None else None
-        found = self._uncovered(earlier, revealed)
-        if told is not None:
-            entry.reported = {**(entry.reported or {}), **told}
-            entry.place = self._with_reported(entry)
-        if revealed:
-            self._uncover(found)
+        if (reported is not None or earlier is not None) and not revealed:
+            raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
+        entry = self._steps[made.step]
+        told = {} if reported is None else {entry.step: self._with_reported(entry, reported)}
+        told.update(self._uncovered(earlier))
+        for number, known in told.items():
+            self._steps[number].reported, self._steps[number].place = known
+        if revealed and self._reported:
+            self._uncover()
         if made.available:
             if self._continuous:
                 steps.write_values(self._handle, entry.place.values)
-            where = entry.where if revealed or not self.problem.reported else (*entry.where[:3], UNKNOWN)
+            where = entry.where if revealed or not self._reported else (*entry.where[:3], UNKNOWN)
             entry.action = int(steps.settle_live(self._handle, *self._key, *where, self._out, revealed))
             entry.seen = where[3] != UNKNOWN
         else:
@@ -253,7 +257,7 @@ class Agent:
         entry.unanswered = made.nudged and not revealed
         self._proposal = None
         return Decision(
-            step=made.step, context=self._given, reported=entry.reported if revealed else None,
+            step=made.step, context=_plain(entry.given), reported=_plain(entry.reported) if revealed else None,
             available=made.available, reason=made.reason, probability=made.probability, nudged=made.nudged,
             opened=opened, answered=answered, revealed=revealed, action=self.problem.action_names[entry.action],
             fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
@@ -264,16 +268,18 @@ class Agent:
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
         """An answer to the nudge of a step that was settled as unanswered.
 
-        It counts as the patient opening the app at the next decision point; what was reported is sealed until then.
+        It counts as the patient opening the app at the next decision point at which the patient is available; what was
+        reported is sealed until then.
         """
         entry = self._known_step(step)
         if not entry.unanswered:
             raise StateError(f"step {step} has no unanswered nudge")
+        if reported is not None:
+            known = self._with_reported(entry, reported)
+            if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
+                entry.reported, entry.place = known
         entry.unanswered = False
         self._late_answer = True
-        if reported is not None and not entry.seen:
-            entry.reported = {**(entry.reported or {}), **self._told(reported, True)}
-            entry.place = self._with_reported(entry)
 
     def decide(
         self, context: Any, coin: float | None = None, *, opened: bool = False, answered: bool = True
@@ -288,12 +294,11 @@ class Agent:
 
         """
         checks.yes_no("answered", answered)
-        if not isinstance(context, Mapping) and self.problem.reported:
+        if not isinstance(context, Mapping) and self._reported_names:
             context = self.problem.levels(self.problem.index(context))  # type: ignore[union-attr]
         told = None
         if isinstance(context, Mapping):
-            seen = self.problem.visibility
-            told = {name: value for name, value in context.items() if seen.get(name) == "reported"}
+            told = {name: context[name] for name in self._reported_names if name in context}
             context = {name: value for name, value in context.items() if name not in told}
         proposal = self.propose(context, coin=coin, opened=opened, reported=told or None)
         return self.settle(answered=answered if proposal.nudged else None)
@@ -334,112 +339,94 @@ class Agent:
         """
         moment = datetime.datetime.now(datetime.UTC) if made is None else made
         head = {"version": __version__, "made": moment.isoformat(), "stream": self.stream, "after_step": self.step}
-        public = [name for name, seen in self.problem.visibility.items() if seen == "public"]
         copied = self._groups["snapshot"].copy()
         handle = self._make_handle(**{**self._groups, "snapshot": copied})
-        names = self.problem.action_names
-        coming = range(self.step + 1, self.horizon + 1)
-        if set(public) <= set(self.problem.schedule.variables):
-            actions = []
-            for number in coming:
-                place = self.problem.locate({}, number)
-                if self._continuous:
-                    steps.write_values(handle, place.values)
-                where = (number, place.stratum, place.sense, UNKNOWN)
-                action = names[int(steps.stand_live(handle, *self._key, *where, True))]
-                actions.append({"step": number, **self.problem.schedule.values(number), "action": action})
-            return {**head, "actions": actions}
-        return {**head, "strata": self._strata_actions(handle, public)}
+        last = min(self.horizon, self.problem.schedule.last_step or self.horizon)
+        coming = range(self.step + 1, last + 1)
+        if self._unscheduled():
+            return {**head, "strata": [self._listed(handle, coming[0], c) for c in self._strata()] if coming else []}
+        return {**head, "actions": [{"step": t, **self._listed(handle, t, {}, acted=True)} for t in coming]}
 
-    def _strata_actions(self, handle: Any, public: list[str]) -> list[dict[str, Any]]:
-        """The present action in each public stratum."""
-        latest = self._steps.get(self.step)
-        number = min(self.step + 1, self.horizon)
-        rows = []
-        for levels in self.problem.public_levels():
-            place = self.problem.locate(levels, number)
-            if self._continuous:
-                values = place.values if latest is None else self.problem.with_levels(latest.place.values, levels)  # type: ignore[union-attr]
-                steps.write_values(handle, values)
-            where = (number, place.stratum, place.sense, UNKNOWN)
-            action = int(steps.stand_live(handle, *self._key, *where, False))
-            rows.append({**levels, "action": self.problem.action_names[action]})
-        return rows
+    def _unscheduled(self) -> list[str]:
+        """The public variables that the schedule does not tell."""
+        scheduled = self.problem.schedule.variables
+        return [name for name, seen in self.problem.visibility.items() if seen == "public" and name not in scheduled]
 
-    def _locate(self, context: Any, reported: Any, number: int) -> tuple[Located, dict[str, Any] | None]:
-        """Where a context stands, and the reported values that came with it."""
-        seen = self.problem.visibility
-        if isinstance(context, Mapping):
-            for name in context:
-                if seen.get(name) == "reported":
+    def _strata(self) -> list[dict[str, Any]]:
+        """The public part of a context in each stratum; numbers as they were at the latest decision point."""
+        strata = self.problem.public_levels()
+        if isinstance(self.problem, Problem):
+            return strata
+        latest = self._steps[self.step].given if self.step else self.problem.middle_values()
+        numbers = {name: latest[name] for name in self._unscheduled() if name not in strata[0]}
+        return [{**levels, **numbers} for levels in strata]
+
+    def _listed(self, handle: Any, number: int, public: dict[str, Any], *, acted: bool = False) -> dict[str, Any]:
+        """The public part of a decision point to come, with the action that stands there if nothing is revealed."""
+        place = self.problem.locate(public, number)
+        if self._continuous:
+            steps.write_values(handle, place.values)
+        where = (number, place.stratum, place.sense, UNKNOWN)
+        action = int(steps.stand_live(handle, *self._key, *where, acted))
+        return {**self.problem.schedule.values(number), **public, "action": self.problem.action_names[action]}
+
+    def _new_step(self, number: int, context: Any, reported: Any) -> Step:
+        """A step as it was given, checked."""
+        given = _plain(context)
+        if self._reported_names:
+            if not isinstance(given, dict):
+                raise InputError(f"context is {given!r}; expected {{variable: value}}, as some variables are reported")
+            for name in given:
+                if name in self._reported_names:
                     raise InputError(f"{name!r} is reported; expected it in reported={{...}}, not in context")
-        elif self.problem.reported:
-            raise InputError(f"context is {context!r}; expected {{variable: value}}, as some variables are reported")
-        sealed = None if reported is None else self._told(reported, True)
-        whole = {**context, **sealed} if sealed and isinstance(context, Mapping) else context
-        return self.problem.locate(whole, number), sealed
+        if reported is None:
+            return Step(number, given, None, self.problem.locate(given, number))
+        sealed = self._told(reported)
+        return Step(number, given, sealed, self.problem.locate({**given, **sealed}, number))
 
-    def _told(self, reported: Any, revealed: bool) -> dict[str, Any]:
+    def _told(self, reported: Any) -> dict[str, Any]:
         """Reported values, checked as far as names go."""
         if not isinstance(reported, Mapping):
             raise InputError(f"reported is {reported!r}; expected {{variable: value}}")
-        names = [name for name, seen in self.problem.visibility.items() if seen == "reported"]
+        if not self._reported_names:
+            raise InputError(f"reported is {dict(reported)!r}; expected none, as no variable is reported")
         for name in reported:
-            checks.choice("reported variable", name, names)
-        if not revealed:
-            raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
-        return dict(reported)
+            checks.choice("reported variable", name, self._reported_names)
+        return dict(_plain(reported))
 
-    def _with_reported(self, entry: Step) -> Located:
-        """The place of a step with what was reported filled in."""
-        told = entry.reported or {}
-        if self._continuous:
-            place = entry.place
-            values = self.problem.with_levels(place.values, told)  # type: ignore[union-attr]
-            unreported = tuple(name for name in place.unreported if told.get(name) is None)
-            return place._replace(values=values, unreported=unreported, context=-1 if unreported else 0)
-        return self.problem.with_reported(entry.place, told)  # type: ignore[union-attr]
+    def _with_reported(self, entry: Step, reported: Any) -> tuple[dict[str, Any], Located]:
+        """All that was reported of a step by now, and its place with that filled in."""
+        told = {**(entry.reported or {}), **self._told(reported)}
+        return told, self.problem.locate({**entry.given, **told}, entry.step)
 
-    def _uncovered(self, earlier: Any, revealed: bool) -> dict[int, Located]:
-        """The places of earlier steps whose reported values were told now, checked."""
+    def _uncovered(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
+        """Earlier steps whose reported values are told now, checked."""
         if earlier is None:
             return {}
         if not isinstance(earlier, Mapping):
             raise InputError(f"earlier is {earlier!r}; expected {{step: {{variable: value}}}}")
         found = {}
-        for number, values in earlier.items():
+        for number, reported in earlier.items():
             entry = self._known_step(number)
-            told = self._told(values, revealed)
-            if entry.seen or entry.status == NOTHING:
+            if entry.seen:
                 raise StateError(f"step {number} is not pending; expected a step that no reveal has uncovered")
-            copied = Step(entry.step, entry.place, {**(entry.reported or {}), **told})
-            found[number] = self._with_reported(copied)
+            found[entry.step] = self._with_reported(entry, reported)
         return found
 
-    def _uncover(self, found: Mapping[int, Located]) -> None:
+    def _uncover(self) -> None:
         """A reveal uncovers the pending steps whose values are known: those told now, and those that were sealed."""
-        if not self.problem.reported:
-            return
-        for number, place in found.items():
-            self._steps[number].place = place
-        pending = [
-            s for s in self._steps.values()
-            if s.settled and not s.seen and s.status != NOTHING and s.place.context != UNKNOWN
-        ]  # fmt: skip
+        pending = [s for s in self._steps.values() if s.settled and not s.seen and s.place.context != UNKNOWN]
         for s in pending:
+            s.seen = True
             if self._continuous:
-                rewarded = s.status == LEARNED
-                steps.uncover_live(self._handle, s.place.values, s.action, rewarded, s.reward)
+                steps.uncover_live(self._handle, s.place.values, s.action, s.status == LEARNED, s.reward)
             else:
                 steps.hold_live(self._handle, *s.where, s.action)
-            s.seen = True
-        now = {s.step for s in pending}
         if not self._continuous:
-            for number in self._order:
-                if number in now:
-                    s = self._steps[number]
+            for s in (self._steps[number] for number in self._order):
+                if s.seen:
                     steps.learn_live(self._handle, *s.where, s.action, False, s.reward)
-        self._order = [number for number in self._order if number not in now]
+        self._order = [number for number in self._order if not self._steps[number].seen]
 
     def _known_step(self, step: Any) -> Step:
         number = checks.whole("step", step, least=1, most=max(1, self.step))
@@ -476,3 +463,10 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({self.policy.name}, step {self.step} of {self.horizon}, budget left {self.budget_left:g})"
+
+
+def _plain(given: Any) -> Any:
+    """A copy of what was given, in values that can be written as JSON."""
+    if isinstance(given, Mapping):
+        return {name: _plain(value) for name, value in given.items()}
+    return given.item() if isinstance(given, np.generic) else given

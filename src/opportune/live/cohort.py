@@ -48,18 +48,17 @@ class Cohort:
         first = self._new_agent(problem, 0, None, None)  # refuses what does not fit together, before anyone enrols
         if policy.pooled:
             self._model = aligned(first._at.length(Model))
-            self._constants = first._constants
         if policy.shared:
             self._budget = aligned(first._at.length(Budget))
-        shared = self._new_agent(problem, 0, self._model, self._budget)
-        steps.begin_live(shared._handle, policy.pooled, policy.shared)
+        self._common = self._new_agent(problem, 0, self._model, self._budget)  # nobody, who has what all share
+        steps.begin_live(self._common._handle, policy.pooled, policy.shared)
 
     @property
     def budget_left(self) -> float:
         """What is left of the budget that all share; raises if each has its own."""
         if self._budget is None:
             raise StateError("each participant has a budget of its own; ask cohort[name].budget_left")
-        return self._new_agent(self.problem, 0, self._model, self._budget).budget_left
+        return self._common.budget_left
 
     def enrol(self, name: str, *, problem: Any = None, stream: int | None = None) -> Agent:
         """A new participant; one whose context distribution or bounds differ may have a problem of its own."""
@@ -75,7 +74,7 @@ class Cohort:
         if taken is not None:
             raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
         agent = self._new_agent(self.problem if problem is None else problem, own, self._model, self._budget)
-        if self.policy.pooled and not np.array_equal(agent._constants, self._constants, equal_nan=True):
+        if self.policy.pooled and not np.array_equal(agent._constants, self._common._constants, equal_nan=True):
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
             )
@@ -130,10 +129,12 @@ class Cohort:
                 own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
                 agent = cohort.enrol(name, problem=own_problem, stream=about["stream"])
                 saving.restore_participant(agent, about, cohort._own())
-            like = cohort._new_agent(cohort.problem, 0, cohort._model, cohort._budget)
+            made = sum(agent.step for agent in cohort._agents.values())
             for group, array in (("model", cohort._model), ("budget", cohort._budget)):
                 if array is not None:
-                    saving.restore_group(like._at, group, content[group], array, like._amount, like._hard)
+                    saving.restore_group(cohort._common, group, content[group], decisions=made)
+                elif content[group] is not None:
+                    raise StateError(f"the state cannot be resumed: its {group} is shared, but the policy's is not")
         return cohort
 
     def _own(self) -> tuple[str, ...]:

@@ -1,12 +1,10 @@
 """What a live agent answers: `Proposal` (nudge now?) and `Decision` (what was done, and everything behind it)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(NamedTuple):
     """Whether to nudge now, and the action that stands meanwhile.
 
     `coin` fell below `probability` if and only if `nudged`; the budget is charged here. `price` is what the gap was
@@ -29,7 +27,7 @@ class Proposal:
     disagreement: float
     tolerance: float
     priced: bool
-    previous: "Decision | None" = field(default=None, repr=False)
+    previous: "Decision | None" = None
 
     @property
     def why(self) -> str:
@@ -37,8 +35,7 @@ class Proposal:
         return explain(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """Everything an auditor needs to know of one decision.
 
     `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's

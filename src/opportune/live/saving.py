@@ -4,11 +4,11 @@ Everything that comes back is checked against what the problem and the policy sa
 signs, ranges. The checksum only tells accidents from contents.
 """
 
-import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.layout import Budget, Counts, Layout, Model, Snapshot
+from opportune.core.layout import Budget, Counts, Model, Snapshot
 from opportune.errors import OpportuneError, StateError
-from opportune.live.agent import LEARNED, NOTHING, SKIPPED, WAITING, Agent, Step
+from opportune.live.agent import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Agent, Step
 from opportune.live.decision import Proposal
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.problems.settings import Located
 
 FORMAT = 3
 GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "budget": Budget}
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
+_A = {"agent": "an agent", "cohort": "a cohort"}
 
 
 def sealed(saved: dict[str, Any]) -> dict[str, Any]:
@@ -39,14 +39,14 @@ def sealed(saved: dict[str, Any]) -> dict[str, Any]:
 def unsealed(saved: Any, what: str) -> Mapping[str, Any]:
     """What was saved, if format, kind and checksum fit."""
     if not isinstance(saved, Mapping) or "format" not in saved:
-        raise StateError(f"this is not the state of a {what}: it has no 'format'")
+        raise StateError(f"this is not the state of {_A[what]}: it has no 'format'")
     if saved["format"] != FORMAT:
         raise StateError(
             f"the state has format {saved['format']!r}, written by version {saved.get('version')!r}; "
             f"this version ({__version__}) reads format {FORMAT}: go on with the version that wrote it, or begin anew"
         )
     if saved.get("kind") != what:
-        raise StateError(f"this is the state of a {saved.get('kind')!r}; expected that of a {what}")
+        raise StateError(f"the state's kind is {saved.get('kind')!r}; expected {what!r}, the state of {_A[what]}")
     body = {key: value for key, value in saved.items() if key != "checksum"}
     if saved.get("checksum") != checksum(body):
         raise StateError("the state's checksum does not fit its contents: it was changed or cut after saving")
@@ -84,8 +84,6 @@ def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
         "order": list(agent._order),
         "late_answer": agent._late_answer,
         "proposal": None if agent._proposal is None else _describe_proposal(agent._proposal),
-        "given": agent._given,
-        "out": agent._out.tolist(),
     }
 
 
@@ -98,7 +96,7 @@ def restore_problem(saved: Any) -> Problem | ContinuousProblem:
 
 def restore_agent(saved: Mapping[str, Any]) -> Agent:
     """The agent that `describe_agent` described."""
-    with _Careful():
+    with careful():
         agent = Agent(
             restore_problem(saved["problem"]),
             Policy.from_dict(saved["policy"]),
@@ -113,26 +111,28 @@ def restore_agent(saved: Mapping[str, Any]) -> Agent:
 def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, ...]) -> None:
     """Bring a new agent to where `describe_participant` found it."""
     agent.step = checks.whole("step", saved["step"], least=0, most=agent.horizon)
-    for name in own:
-        restore_group(agent._at, name, saved["state"][name], agent._groups[name], agent._amount, agent._hard)
-    entries = [_restore_step(agent, s) for s in saved["steps"]]
-    if [s.step for s in entries] != list(range(1, agent.step + 1)):
-        raise StateError("the state's steps are not one for each decision made")
+    if not isinstance(saved["steps"], list) or len(saved["steps"]) != agent.step:
+        raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
+    entries = [_restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
     agent._steps = {s.step: s for s in entries}
     agent._order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
+    pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
+    _must(sorted(agent._order) == pending, f"order is {agent._order}; the rewards that wait are of steps {pending}")
     agent._late_answer = checks.yes_no("late_answer", saved["late_answer"])
     agent._proposal = _restore_proposal(agent, saved["proposal"])
-    if [s.step for s in entries if not s.settled] != ([agent.step] if agent._proposal else []):
-        raise StateError("the state's open step and its proposal do not fit together")
-    agent._given = saved["given"]
-    agent._out[:] = _numbers("out", saved["out"], agent._out.size)
+    unsettled = [s.step for s in entries if not s.settled]
+    _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
+    for name in own:
+        restore_group(agent, name, saved["state"][name], decisions=agent.step)
+    _check_counts(agent)
 
 
-def restore_group(at: Layout, name: str, saved: Any, into: NDArray[np.float64], amount: float, hard: bool) -> None:
-    """Check a group of the state against its layout, and take it over."""
+def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int) -> None:
+    """Check a group of an agent's state against its layout and the decisions made so far, and take it over."""
+    into = agent._groups[name]
     numbers = _numbers(name, saved, into.size)
-    parts = at.views(GROUPS[name], numbers)
-    sizes = at.sizes
+    parts = agent._at.views(GROUPS[name], numbers)
+    sizes = agent._at.sizes
     if name in {"model", "snapshot"}:
         diagonal = parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride).diagonal()
         _must(bool((diagonal > 0.0).all()), f"{name}.cov has a variance that is not positive")
@@ -145,35 +145,56 @@ def restore_group(at: Layout, name: str, saved: Any, into: NDArray[np.float64], 
         _must(bool(whole.all()), f"snapshot.action has an action that is not one of {sizes.actions}")
         _must(bool((parts.count >= 0.0).all()), "snapshot.count is negative")
     if name == "counts":
-        for part in ("count", "seen", "pending_seen", "pending_count", "held_until"):
-            _must(bool((getattr(parts, part) >= 0.0).all()), f"counts.{part} is negative")
+        for part in ("pending_seen", "pending_count", "pending_total", "held_state", "held_until"):
+            _must(not getattr(parts, part).any(), f"counts.{part} is not 0, though an agent keeps its pending steps")
     if name == "budget":
-        spent, nudges = float(parts.spent[0]), float(parts.nudges[0])
-        _must(parts.price[0] >= 0.0, "budget.price is negative")
-        _must(0.0 <= spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
-        _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
-        _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
+        _check_budget(parts, agent._amount, agent._hard, decisions)
     into[:] = numbers
 
 
-class _Careful:
+def _check_budget(parts: Any, amount: float, hard: bool, decisions: int) -> None:
+    """What was spent must be possible: by the budget, and by the decisions made so far."""
+    spent, nudges = float(parts.spent[0]), float(parts.nudges[0])
+    _must(parts.price[0] >= 0.0, "budget.price is negative")
+    _must(0.0 <= spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
+    _must(spent <= decisions + 1e-6, f"budget.spent is {spent:g} after {decisions} decisions")
+    _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
+    _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
+    _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
+
+
+def _check_counts(agent: Agent) -> None:
+    """The contexts counted must be those of the steps that the revealer has seen."""
+    sizes = agent._at.sizes
+    if sizes.counted == 0:
+        return
+    counts = agent._at.views(Counts, agent._groups["counts"])
+    frozen = agent._at.views(Snapshot, agent._groups["snapshot"])
+    expected = np.zeros_like(counts.count)
+    seen = np.zeros_like(counts.seen)
+    for s in agent._steps.values():
+        if s.settled and s.seen and s.status != NOTHING:
+            expected[s.place.stratum] += 1.0
+            if sizes.senses:
+                expected[sizes.strata + s.place.sense] += 1.0
+            if sizes.contexts:
+                seen[s.place.context] += 1.0
+    same = np.array_equal(counts.count, expected) and np.array_equal(counts.seen, seen)
+    _must(same, "counts.count is not what its steps add up to")
+    _must(bool((frozen.count <= counts.count).all()), "snapshot.count is more than was counted")
+
+
+@contextmanager
+def careful() -> Iterator[None]:
     """Whatever is wrong with a saved state is a StateError that says so."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, StateError):
-            return
-        if isinstance(error, OpportuneError):
-            raise StateError(f"the state cannot be resumed: {error}") from None
-        if isinstance(error, KeyError):
-            raise StateError(f"the state cannot be resumed: it lacks {error.args[0]!r}") from None
-        if isinstance(error, TypeError | ValueError | IndexError | AttributeError | OverflowError):
-            raise StateError(f"the state cannot be resumed: {error}") from None
-
-
-careful = _Careful
+    try:
+        yield
+    except StateError:
+        raise
+    except KeyError as error:
+        raise StateError(f"the state cannot be resumed: it lacks {error.args[0]!r}") from None
+    except (OpportuneError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        raise StateError(f"the state cannot be resumed: {error}") from None
 
 
 def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
@@ -193,57 +214,70 @@ def _must(holds: bool, otherwise: str) -> None:
 
 
 def _describe_step(s: Step) -> dict[str, Any]:
-    place = s.place
+    """A step as it was given, and what became of it; its place in the contexts follows from the former."""
     return {
-        "step": s.step, "stratum": place.stratum, "sense": place.sense, "context": place.context,
-        "values": place.values.tolist(), "missing": list(place.missing), "unreported": list(place.unreported),
-        "reported": s.reported, "action": s.action, "settled": s.settled, "seen": s.seen,
+        "context": s.given, "reported": s.reported, "action": s.action, "settled": s.settled, "seen": s.seen,
         "unanswered": s.unanswered, "status": s.status, "reward": s.reward,
     }  # fmt: skip
 
 
-def _restore_step(agent: Agent, saved: Mapping[str, Any]) -> Step:
-    problem = agent.problem
-    finite = isinstance(problem, Problem)
-    values = _numbers("values", saved["values"], 0 if isinstance(problem, Problem) else len(problem.variables) + 1)
-    place = Located(
-        checks.whole("stratum", saved["stratum"], least=0, most=problem.strata - 1),
-        checks.whole("sense", saved["sense"], least=0, most=problem.senses - 1 if isinstance(problem, Problem) else 0),
-        checks.whole("context", saved["context"], least=-1, most=problem.contexts - 1 if finite else 0),
-        values,
-        tuple(saved["missing"]),
-        tuple(saved["unreported"]),
-    )
-    reported = saved["reported"]
-    if reported is not None and not isinstance(reported, dict):
-        raise StateError(f"reported is {reported!r}; expected {{variable: value}}")
+def _restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     settled = checks.yes_no("settled", saved["settled"])
-    return Step(
-        checks.whole("step", saved["step"], least=1, most=agent.horizon), place, reported,
-        checks.whole("action", saved["action"], least=0 if settled else -1, most=problem.actions - 1),
-        settled, checks.yes_no("seen", saved["seen"]), checks.yes_no("unanswered", saved["unanswered"]),
-        checks.choice("status", saved["status"], STATUSES), checks.real("reward", saved["reward"]),
-    )  # fmt: skip
+    step = agent._new_step(number, saved["context"], saved["reported"])
+    step.action = checks.whole(
+        "action", saved["action"], least=0 if settled else UNDECIDED, most=agent.problem.actions - 1
+    )
+    step.settled = settled
+    step.seen = checks.yes_no("seen", saved["seen"])
+    step.unanswered = checks.yes_no("unanswered", saved["unanswered"])
+    step.status = checks.choice("status", saved["status"], STATUSES)
+    step.reward = checks.real("reward", saved["reward"])
+    _must(step.status == LEARNED or step.reward == 0.0, f"step {number} has a reward, but is {step.status}")
+    if not settled:
+        fresh = step.seen and not step.unanswered and step.status == WAITING and step.action == UNDECIDED
+        _must(fresh, f"step {number} is not settled, but something has become of it")
+    elif step.status != NOTHING:
+        _must(not step.place.missing, f"step {number} lacks {step.place.missing}, but was decided on")
+        _must(not step.seen or step.place.context != UNKNOWN, f"step {number} is seen, but lacks reported values")
+        _must(step.seen or agent.problem.reported, f"step {number} is not seen, but nothing is reported")
+    return step
 
 
 def _describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """A proposal without the decision before it, which has been handed out."""
-    names = [f.name for f in dataclasses.fields(proposal) if f.name != "previous"]
-    return {name: getattr(proposal, name) for name in names}
+    left = None if math.isinf(proposal.budget_left) else proposal.budget_left
+    saved = proposal._replace(budget_left=left)._asdict()  # type: ignore[arg-type]
+    del saved["previous"]
+    return saved
 
 
 def _restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
+    """The open proposal; what compiled code found of its moment goes back where `settle` looks for it."""
     if saved is None:
         return None
-    proposal = Proposal(**saved)
+    endless = math.isinf(agent._amount)
+    proposal = Proposal(
+        **{**saved, "budget_left": math.inf if endless else checks.real("budget_left", saved["budget_left"])}
+    )
     for name in ("nudged", "opened", "available", "priced"):
         checks.yes_no(name, getattr(proposal, name))
-    for name in ("action", "fresh_action"):
-        checks.choice(name, getattr(proposal, name), agent.problem.action_names)
-    for name in ("probability", "gap", "price", "coin", "disagreement", "tolerance"):
+    for name in ("gap", "price", "disagreement", "tolerance"):
         checks.real(name, getattr(proposal, name))
-    if not math.isinf(proposal.budget_left):
-        checks.real("budget_left", proposal.budget_left)
-    if checks.whole("step", proposal.step, least=1) != agent.step:
-        raise StateError(f"the open proposal is of step {proposal.step}; expected {agent.step}")
+    checks.real("probability", proposal.probability, least=0.0, most=1.0)
+    checks.real("coin", proposal.coin, least=0.0, below=1.0)
+    names = agent.problem.action_names
+    actions = [names.index(checks.choice("action", a, names)) for a in (proposal.fresh_action, proposal.action)]
+    step = checks.whole("step", proposal.step, least=1)
+    _must(step == agent.step, f"the open proposal is of step {step}; expected {agent.step}")
+    tossed = proposal.coin < proposal.probability
+    _must(proposal.nudged == tossed, "the open proposal's nudge is not what its coin says")
+    fits = isinstance(proposal.reason, str) if not proposal.available else proposal.reason is None
+    _must(fits, f"the open proposal's reason is {proposal.reason!r}; expected one where it is not available, else none")
+    _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
+    _must(not (proposal.available and agent._steps[step].place.missing), "the open proposal lacks sensed values")
+    _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
+    agent._out[:] = [
+        proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, *actions,
+        proposal.nudged,
+    ]  # fmt: skip
     return proposal

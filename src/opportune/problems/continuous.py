@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
+from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
 from opportune.problems.program import Program
 from opportune.problems.settings import (
+    VISIBILITIES,
     Located,
+    Moment,
     Visibility,
     check_action_names,
     check_value_range,
@@ -37,24 +40,6 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MOST_STRATA = 10_000
-MOST_CORNERS = 256
-"""Combinations of what could be sensed that a decision may have to go through."""
-MOST_COMBINATIONS = 65_536
-"""Combinations that are gone through once, when a problem is made."""
-
-
-class Moment(NamedTuple):
-    """A context in numbers.
-
-    `values` has one entry per variable (numbers as they are, levels by their number) and one for the action. Where a
-    sensed or reported variable was not given it has a stand-in there, and its name is in `missing` or `unreported`.
-    """
-
-    values: Floats
-    missing: tuple[str, ...]
-    """Sensed variables that were not given: the decision point counts as missing."""
-    unreported: tuple[str, ...]
-    """Reported variables that were not given, as is usual before a reveal."""
 
 
 class ContinuousProblem:
@@ -193,21 +178,17 @@ class ContinuousProblem:
     def locate(self, context: Mapping[str, Any], step: int) -> Located:
         """A context at a step, as the algorithm takes it."""
         moment = self.values(context, step)
-        known = -1 if moment.unreported else 0
+        known = -1 if moment.unreported and self.reported else 0
         return Located(self.stratum(moment.values), 0, known, moment.values, moment.missing, moment.unreported)
-
-    def with_levels(self, values: Floats, known: Mapping[str, Any]) -> Floats:
-        """The same moment with some variables set."""
-        changed = values.copy()
-        for v, name in enumerate(self.variables):
-            if known.get(name) is not None:
-                changed[v] = self._number(name, known[name])
-        return changed
 
     def public_levels(self) -> list[dict[str, Any]]:
         """The combinations of levels of the public variables, in the order of the strata."""
         levels = [levels_of(self.variables[name]) or () for name in self.stratified]
         return [dict(zip(self.stratified, chosen, strict=True)) for chosen in itertools.product(*levels)]
+
+    def middle_values(self) -> dict[str, Any]:
+        """Every variable at what stands in for it where it is not given."""
+        return {name: self._value(name, number) for name, number in zip(self.variables, self.middle, strict=False)}
 
     def stratum(self, values: Floats) -> int:
         """The number of the combination of public levels, the first variable slowest."""
@@ -227,13 +208,10 @@ class ContinuousProblem:
         Only variables that the formula uses count. These corners enclose all features that the moment could have
         where features are linear in each hidden number.
         """
-        hidden = {name: choices for name, choices in self._extremes.items() if self.visibility[name] != "public"}
-        size = math.prod(len(choices) for choices in hidden.values())
-        if size > MOST_CORNERS:
-            raise InputError(
-                f"what is not public has {size} combinations of bounds and levels; expected at most {MOST_CORNERS}"
-            )
-        return self.features(self._with_each(np.asarray(values, dtype=np.float64), hidden))
+        hidden = self._extremes("sensed", "reported")
+        who = "what is not public has {} combinations of bounds and levels"
+        values = np.asarray(values, dtype=np.float64)
+        return self.features(combine(self.variables, values, hidden, most=MOST_CORNERS, who=who))
 
     @cached_property
     def middle(self) -> Floats:
@@ -246,21 +224,18 @@ class ContinuousProblem:
         """Blind features before anything was counted, or for good if means are known: [strata, A, d]."""
         if self.known_means is not None:
             return self.known_means.copy()
-        public = {name: self._level_numbers(name) for name in self.stratified}
-        unseen = {
-            name: choices
-            for name, choices in self._extremes.items()
-            if levels_of(self.variables[name]) is not None and name not in {*public, *self._start_values}
+        choices: dict[str, Sequence[float]] = {name: level_numbers(self.variables[name]) for name in self.stratified}
+        choices |= {
+            name: chosen
+            for name, chosen in self._extremes().items()
+            if levels_of(self.variables[name]) is not None and name not in {*choices, *self._start_values}
         }
-        size = self.strata * math.prod(len(choices) for choices in unseen.values())
-        if size > MOST_COMBINATIONS:
-            raise InputError(
-                f"variables have {size} combinations of levels; expected at most {MOST_COMBINATIONS}, or start={{...}}"
-            )
         base = self.middle.copy()
         for name, number in self._start_values.items():
             base[list(self.variables).index(name)] = number
-        points = self._with_each(base, public | unseen)
+        who = "variables have {} combinations of levels"
+        instead = ", or start={...}"
+        points = combine(self.variables, base, choices, most=MOST_COMBINATIONS, who=who, instead=instead)
         return np.asarray(self.features(points).reshape(self.strata, -1, self.actions, self.d).mean(axis=1))
 
     @cached_property
@@ -268,13 +243,11 @@ class ContinuousProblem:
         """Dmin: the least positive ||phi(s, a) - phi(s, a')|| over corners of the bounds and pairs of actions."""
         if self._least_distance is not None:
             return self._least_distance
-        size = math.prod(len(choices) for choices in self._extremes.values())
-        if size > MOST_COMBINATIONS:
-            raise InputError(
-                f"variables have {size} combinations of bounds and levels; expected at most {MOST_COMBINATIONS}, "
-                "or least_distance=..."
-            )
-        x = self.features(self._with_each(self.middle, self._extremes))
+        who = "variables have {} combinations of bounds and levels"
+        instead = ", or least_distance=..."
+        x = self.features(
+            combine(self.variables, self.middle, self._extremes(), most=MOST_COMBINATIONS, who=who, instead=instead)
+        )
         pairs = itertools.combinations(range(self.actions), 2)
         distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
@@ -326,13 +299,9 @@ class ContinuousProblem:
     @cached_property
     def _sensed_corners(self) -> Floats:
         """Every sensed variable at its extremes, NaN where the moment's own value counts: [n, V]."""
-        sensed = {name: choices for name, choices in self._extremes.items() if self.visibility[name] == "sensed"}
-        size = math.prod(len(choices) for choices in sensed.values())
-        if size > MOST_CORNERS:
-            raise InputError(
-                f"sensed variables have {size} combinations of bounds and levels; expected at most {MOST_CORNERS}"
-            )
-        return self._with_each(np.full(len(self.variables) + 1, np.nan), sensed)
+        own = np.full(len(self.variables) + 1, np.nan)
+        who = "sensed variables have {} combinations of bounds and levels"
+        return combine(self.variables, own, self._extremes("sensed"), most=MOST_CORNERS, who=who)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""
@@ -374,24 +343,13 @@ class ContinuousProblem:
         names = ", ".join(self.variables)
         return f"ContinuousProblem({names}; {self.strata} strata, {self.actions} actions, d={self.d})"
 
-    @cached_property
-    def _extremes(self) -> dict[str, tuple[float, ...]]:
-        """The bounds or level numbers of each variable that the formula uses."""
-        used = np.atleast_1d(self.program.depends.any(axis=0))
-        extremes: dict[str, tuple[float, ...]] = {}
-        for v, (name, variable) in enumerate(self.variables.items()):
-            bounds = bounds_of(variable)
-            if used[v]:
-                extremes[name] = self._level_numbers(name) if bounds is None else (bounds.low, bounds.high)
-        return extremes
-
-    def _with_each(self, values: Floats, choices: Mapping[str, Sequence[float]]) -> Floats:
-        """The values with some variables at each combination of choices, the first one slowest: [n, V]."""
-        places = [list(self.variables).index(name) for name in choices]
-        combinations = list(itertools.product(*choices.values()))
-        points = np.tile(values, (len(combinations), 1))
-        points[:, places] = np.array(combinations, dtype=np.float64).reshape(len(combinations), len(places))
-        return points
+    def _extremes(self, *visibilities: str) -> Choices:
+        """The bounds or level numbers of each variable that the formula uses; of those seen so, if it is said how."""
+        used = np.atleast_1d(self.program.depends.any(axis=0))[: len(self.variables)]
+        found = extremes(self.variables, used)
+        return {
+            name: chosen for name, chosen in found.items() if self.visibility[name] in (visibilities or VISIBILITIES)
+        }
 
     def _depends_on(self, *visibilities: str) -> Mask:
         unseen = [self.visibility[name] in visibilities for name in self.variables]
@@ -400,9 +358,6 @@ class ContinuousProblem:
     def _levels(self, name: str) -> int:
         """How many levels a variable has."""
         return len(levels_of(self.variables[name]) or ())
-
-    def _level_numbers(self, name: str) -> tuple[float, ...]:
-        return tuple(float(i) for i in range(self._levels(name)))
 
     def _number(self, name: str, value: Any) -> float:
         """A variable's value as a number: itself, or the number of its level."""

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Problem:
         largest_gap: float | None = None,
         delta: float = 0.05,
         regularisation: float | None = None,
-        variables: Mapping[str, Iterable[Any]] | None = None,
+        variables: Mapping[str, Iterable[Any] | Finite] | None = None,
         visibility: Mapping[str, Visibility] | None = None,
         action_names: Sequence[str] | None = None,
         decisions_per_day: int | None = None,
@@ -101,11 +101,25 @@ class Problem:
         self.stratum_of, self.strata = self._parts(("public",))
         self.sense_of, self.senses = self._parts(("public", "sensed"))
 
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Iterable[Any]], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem": ...  # fmt: skip
+
+    @overload
+    @classmethod
+    def from_formula(
+        cls, formula: str, contexts: Mapping[str, Any], actions: int | Sequence[str],
+        context_probs: Any = None, **settings: Any,
+    ) -> "Problem | ContinuousProblem": ...  # fmt: skip
+
     @classmethod
     def from_formula(
         cls,
         formula: str,
-        contexts: Mapping[str, Iterable[Any]],
+        contexts: Mapping[str, Any],
         actions: int | Sequence[str],
         context_probs: Any = None,
         **settings: Any,
@@ -173,11 +187,11 @@ class Problem:
         missing, or None.
         """
         if not isinstance(context, Mapping):
-            k = self.index(context)
-            return Located(int(self.stratum_of[k]), int(self.sense_of[k]), k, _NO_VALUES, (), ())
+            return self._places[self.index(context)]
         for name in context:
-            checks.choice("context variable", name, self.variables)
-        known = self.schedule.values(step)
+            if name not in self.variables:
+                checks.choice("context variable", name, self.variables)
+        known = self.schedule.values(step) if self.schedule.variables else {}
         known.update((name, level) for name, level in context.items() if level is not None)
         parts = {"public": 0, "sensed": 0, "reported": 0}
         absent: dict[str, list[str]] = {"sensed": [], "reported": []}
@@ -188,7 +202,7 @@ class Problem:
                 place = level_number(name, known[name], levels)
             elif seen == "public":
                 raise InputError(f"context lacks {name!r}; expected a level, as the variable is public")
-            else:
+            elif len(levels) > 1:
                 absent[seen].append(name)
             for part in ("public", "sensed", "reported")[VISIBILITIES.index(seen) :]:
                 parts[part] = parts[part] * len(levels) + place
@@ -197,19 +211,11 @@ class Problem:
             parts["public"], parts["sensed"], whole, _NO_VALUES, tuple(absent["sensed"]), tuple(absent["reported"])
         )
 
-    def with_reported(self, place: Located, reported: Mapping[str, Any]) -> Located:
-        """The same place in the contexts with reported levels filled in, as far as they are known."""
-        names = [name for name, seen in self.visibility.items() if seen == "reported"]
-        absent = tuple(name for name in names if reported.get(name) is None)
-        numbers = {
-            name: level_number(name, reported[name], self.variables[name]) for name in names if name not in absent
-        }
-        if absent:
-            return place._replace(context=-1, unreported=absent)
-        members = self.sense_of == place.sense
-        for name, number in numbers.items():
-            members &= self._level_of(name) == number
-        return place._replace(context=int(np.flatnonzero(members)[0]), unreported=())
+    @cached_property
+    def _places(self) -> list[Located]:
+        """Every context by its number, as the algorithm takes it."""
+        parts = zip(self.stratum_of.tolist(), self.sense_of.tolist(), strict=True)
+        return [Located(stratum, sense, k, _NO_VALUES, (), ()) for k, (stratum, sense) in enumerate(parts)]
 
     def public_levels(self) -> list[dict[str, Any]]:
         """The combinations of levels of the public variables, in the order of the strata."""
@@ -318,10 +324,11 @@ class Problem:
 
     def replace(self, **changes: Any) -> "Problem":
         """The same problem with some settings changed; lam follows W unless it was given."""
-        settings = {**self.to_dict(), **changes}
+        variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
+        settings = {**self.to_dict(), "variables": variables, **changes}
         if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
             settings["regularisation"] = changes.get("regularisation")
-        return Problem.from_dict(settings)
+        return Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def __repr__(self) -> str:
         known = "known" if self.context_probs is not None else "unknown"
@@ -366,8 +373,8 @@ def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[st
     if not value:
         raise InputError("variables is empty; expected at least one variable with its levels")
     variables = {
-        str(name): levels.levels if isinstance(levels, Finite) else check_levels(name, levels)
-        for name, levels in value.items()
+        str(name): v.levels if isinstance(v, Finite) else check_levels(name, v, "its levels, or a scheduled time")
+        for name, v in value.items()
     }
     product = math.prod(len(levels) for levels in variables.values())
     if contexts is not None and product != contexts:
@@ -378,7 +385,7 @@ def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[st
 
 
 def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
-    names = check_action_names(actions if value is None else value)
+    names = check_action_names(actions if value is None else value, "action_names")
     if len(names) != actions:
         raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
     return names

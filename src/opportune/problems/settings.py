@@ -26,6 +26,20 @@ class Located(NamedTuple):
     unreported: tuple[str, ...]  # reported variables that were not given
 
 
+class Moment(NamedTuple):
+    """A context in numbers.
+
+    `values` has one entry per variable (numbers as they are, levels by their number) and one for the action. Where a
+    sensed or reported variable was not given it has a stand-in there, and its name is in `missing` or `unreported`.
+    """
+
+    values: NDArray[np.float64]
+    missing: tuple[str, ...]
+    """Sensed variables that were not given: the decision point counts as missing."""
+    unreported: tuple[str, ...]
+    """Reported variables that were not given, as is usual before a reveal."""
+
+
 def check_value_range(value: Any) -> tuple[float, float] | None:
     """(u_min, u_max), if there is one."""
     if value is None:
@@ -56,15 +70,17 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
     return visibility
 
 
-def check_action_names(value: Any) -> tuple[str, ...]:
-    """Names of the actions, given as such or by their number."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        value = range(checks.whole("actions", value, least=2, most=MOST_ACTIONS))
+def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
+    """Names of the actions, given as such or by their number; `setting` is what messages call them."""
+    if isinstance(value, str):
+        raise InputError(f"{setting} is {value!r}; expected a list of names")
+    if not isinstance(value, Iterable):
+        value = range(checks.whole(setting, value, least=2, most=MOST_ACTIONS))
     names = tuple(str(name) for name in value)
     if not 2 <= len(names) <= MOST_ACTIONS:
-        raise InputError(f"actions is {list(names)}; expected 2 to {MOST_ACTIONS} to choose from")
+        raise InputError(f"{setting} is {list(names)}; expected 2 to {MOST_ACTIONS} to choose from")
     if len(set(names)) < len(names):
-        raise InputError(f"actions has a name twice: {list(names)}")
+        raise InputError(f"{setting} has a name twice: {list(names)}")
     return names
 
 

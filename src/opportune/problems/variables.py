@@ -267,15 +267,15 @@ def check_variable(name: str, value: Any) -> Variable:
     return check_levels(name, value)
 
 
-def check_levels(name: str, value: Any) -> tuple[Any, ...]:
+def check_levels(
+    name: str, value: Any, expected: str = "its levels, a Number or a scheduled variable"
+) -> tuple[Any, ...]:
     """A variable's levels: different plain values, none of them NaN, which nothing equals."""
     try:
         levels = tuple(level.item() if isinstance(level, np.generic) else level for level in value)
         different = len(set(levels))
     except TypeError:
-        raise InputError(
-            f"variable {name!r} is {value!r}; expected its levels, a Number or a scheduled variable"
-        ) from None
+        raise InputError(f"variable {name!r} is {value!r}; expected {expected}") from None
     if not levels:
         raise InputError(f"variable {name!r} has no levels; expected at least one")
     if different < len(levels):

@@ -1,47 +1,67 @@
 """LinUCB, the paper's recommender: the action with the largest upper confidence bound (SPEC sections 2 and 3).
 
-Blindly it acts by argmax_a ucb(bar(z, a)) under what it froze at the last reveal. Where contexts are finite that
-cannot change until the next reveal, so it is worked out once, for each public stratum.
+    A = argmax_a <x(a), theta> + kappa radius ||x(a)||_{V^-1}
+
+with the full features at a reveal. Blindly it acts by the blind features and what it froze at the last reveal. Where
+contexts are finite that cannot change until the next reveal, so it is worked out once, for each public stratum.
+
+Rotating (SPEC section 10), it also goes by which actions it has taken since, though not by what they earned:
+V_h = V at a reveal, and after a blind action V_h += bar bar', so that blind steps try every plausible action and one
+reveal teaches about all of them. Once nothing it tries can be told any more, it stops exploring.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
+from opportune.core.budget import budget_left
 from opportune.core.compiled import inner_function
 from opportune.core.model import best
 from opportune.core.scores import score_blind, score_full
-from opportune.core.snapshot import score_frozen
+from opportune.core.snapshot import score_frozen, shrink_frozen
+from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 
 UNKNOWN = ("plugin", "optimistic")
+LEAST_LEFT = 1e-9
 
 
 @inner_function
 def freeze(p):  # type: ignore[no-untyped-def]
     """The blind action of each stratum; the model still is what was just frozen."""
     n = p.sizes
-    if n.contexts > 0:
+    if n.contexts > 0 and p.rule.options[0] == 0.0:
         for stratum in range(n.strata):
-            score_blind(p, stratum)
+            score_blind(p, stratum, p.rule.kappa[0] * p.model.radius[0])
             p.snapshot.action[stratum] = best(n, p.scratch.ucb)[1]
 
 
 @inner_function
 def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
-    """A_stale = argmax_a ucb(bar(z, a)) under what was frozen."""
+    """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
     n = p.sizes
-    if n.contexts > 0:
+    if n.contexts > 0 and p.rule.options[0] == 0.0:
         return int(p.snapshot.action[moment.stratum])
-    score_frozen(p, moment.stratum)
+    kap = p.rule.kappa[0]
+    told = p.trail.last_reveal[0] > 0.0 and p.trail.opened[0] == 0.0
+    if p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
+        kap = 0.0
+    score_frozen(p, moment.stratum, kap * p.snapshot.radius[0])
     return best(n, p.scratch.ucb)[1]
 
 
 @inner_function
 def act_informed(p, moment, draws):  # type: ignore[no-untyped-def]
     """argmax_a ucb(phi(s, a)): at a reveal the recommender knows what the revealer knows."""
-    score_full(p, moment)
+    score_full(p, moment, p.rule.kappa[0] * p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1]
+
+
+@inner_function
+def after_blind(p, moment, action):  # type: ignore[no-untyped-def]
+    """Rotating: the action counts as tried."""
+    if p.rule.options[0] > 0.0:
+        shrink_frozen(p, moment.stratum, action)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +69,27 @@ class LinUCB(Recommender):
     """The recommender of the paper: linear UCB.
 
     `unknown` says what to do where the context distribution is not known: "plugin" goes by observed frequencies,
-    "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F).
+    "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F). `rotate` makes
+    blind steps take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa`
+    multiplies the confidence radius where actions are chosen: less than 1 explores less.
     """
 
     unknown: str = "plugin"
+    rotate: bool = False
+    kappa: float = 1.0
     kind: ClassVar[str] = "linucb"
     freeze: ClassVar[Any] = staticmethod(freeze)
     act_blind: ClassVar[Any] = staticmethod(act_blind)
     act_informed: ClassVar[Any] = staticmethod(act_informed)
+    after_blind: ClassVar[Any] = staticmethod(after_blind)
 
     def __post_init__(self) -> None:
         checks.choice("unknown", self.unknown, UNKNOWN)
+        checks.yes_no("rotate", self.rotate)
+        checks.real("kappa", self.kappa, least=0.0, most=1e6)
+        if self.rotate and self.unknown == "optimistic":
+            raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
+
+    def numbers(self, problem: Any) -> tuple[float, ...]:
+        """Whether it rotates."""
+        return (float(self.rotate),)

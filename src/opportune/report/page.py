@@ -200,7 +200,7 @@ def _origins(results: Sequence[Record]) -> list[Origin]:
 def _is_numeric(table: Table, column: int) -> bool:
     """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
     cells = [row[column] for row in table.rows if row[column] is not None]
-    return bool(cells) and all(_looks_numeric(cell) for cell in cells)
+    return bool(cells) and all(_reads_as_number(cell) for cell in cells)
 
 
 # Writing for people
@@ -234,7 +234,7 @@ def _render(directory: Path, results: list[Record]) -> str:
     )
 
 
-def _looks_numeric(cell: Cell) -> bool:
+def _reads_as_number(cell: Cell) -> bool:
     if isinstance(cell, str):
         return cell.strip().lstrip("+-−±<>≤≥≈~ ")[:1].isdigit() or cell.strip() in {"", NOTHING, "-", "—"}
     return not isinstance(cell, bool)

@@ -6,6 +6,7 @@ from opportune.revealers.base import Revealer
 from opportune.revealers.fixed_rate import FixedRate
 from opportune.revealers.learning_primal_dual import LearningPrimalDual
 from opportune.revealers.never import Never
+from opportune.revealers.pace import Pace
 from opportune.revealers.periodic import Periodic
 from opportune.revealers.primal_dual import PrimalDual
 
@@ -20,5 +21,5 @@ __all__ = [
     "Revealer",
 ]  # fmt: skip
 
-for _revealer in (FixedRate, PrimalDual, LearningPrimalDual, Never, Always, Periodic):
+for _revealer in (FixedRate, PrimalDual, LearningPrimalDual, Pace, Never, Always, Periodic):
     REVEALERS.add(_revealer)

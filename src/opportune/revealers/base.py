@@ -32,12 +32,17 @@ class Revealer:
     kind: ClassVar[str]  # its name in study files
     needs_budget: ClassVar[bool] = True
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
+    resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
     consult: ClassVar[Any]
     conclude: ClassVar[Any] = staticmethod(nothing)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
         return ()
+
+    def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
+        """What the rule needs room for, as arguments of core.layout.layout."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

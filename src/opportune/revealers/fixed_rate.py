@@ -22,6 +22,6 @@ class FixedRate(Revealer):
     kind: ClassVar[str] = "naive"
     consult: ClassVar[Any] = staticmethod(consult)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """The rate B/T."""
         return (budget / decisions,)

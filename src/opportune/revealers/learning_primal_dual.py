@@ -63,7 +63,7 @@ class LearningPrimalDual(ScaledRevealer):
         if self.tolerance is not None:
             checks.real("tolerance", self.tolerance, least=0.0)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """beta_0."""
         return (paper_tolerance(problem.least_distance, budget) if self.tolerance is None else self.tolerance,)
 

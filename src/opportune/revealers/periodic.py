@@ -30,6 +30,6 @@ class Periodic(Revealer):
     def __post_init__(self) -> None:
         checks.whole("every", self.every, least=1, most=2**31)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Every how many steps."""
         return (float(self.every),)

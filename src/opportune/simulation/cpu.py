@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.core.compiled import compiled
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot
+from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
 from opportune.core.pointers import aligned, flat
 from opportune.core.protocol import Draws
 from opportune.core.views import participant
@@ -21,6 +21,7 @@ class Room(NamedTuple):
     model: NDArray[np.float64]
     counts: NDArray[np.float64]
     snapshot: NDArray[np.float64]
+    trail: NDArray[np.float64]
     budget: NDArray[np.float64]
     scratch: NDArray[np.float64]
     history: NDArray[np.float64]
@@ -29,9 +30,12 @@ class Room(NamedTuple):
 
 def make_room(at: Layout, batch: Batch, participants: int) -> Room:
     """Room for a run of so many participants."""
-    groups = (Model, Counts, Snapshot, Budget)
     return Room(
-        *(aligned(participants, at.length(group)) for group in groups),
+        model=aligned(participants, at.length(Model)),
+        counts=aligned(participants, at.length(Counts)),
+        snapshot=aligned(participants, at.length(Snapshot)),
+        trail=aligned(participants, at.length(Trail)),
+        budget=aligned(participants, at.length(Budget)),
         scratch=aligned(at.length(Scratch)),
         history=aligned(participants, max(1, batch.history)),
         mail=aligned(participants, mail_size(at.sizes)),
@@ -52,7 +56,7 @@ def run_alone(  # type: ignore[no-untyped-def]
         r, q, w = i // (chosen * worlds), i // worlds % chosen, i % worlds
         p = participant(
             flat(at), flat(batch.constants[w]), flat(batch.rules[policies[q], w]), flat(room.model[0]),
-            flat(room.counts[0]), flat(room.snapshot[0]), flat(room.budget[0]), flat(room.scratch),
+            flat(room.counts[0]), flat(room.snapshot[0]), flat(room.trail[0]), flat(room.budget[0]), flat(room.scratch),
         )  # fmt: skip
         world, history, mail = flat(batch.worlds[w]), flat(room.history[0]), flat(room.mail[0])
         draws, sums = Draws(seed, streams[r, w]), flat(totals[r, q, w])
@@ -81,7 +85,8 @@ def run_together(  # type: ignore[no-untyped-def]
                 model, budget = 0 if pooled else w, 0 if shared else w
                 p = participant(
                     flat(at), flat(batch.constants[w]), flat(batch.rules[policies[q], w]), flat(room.model[model]),
-                    flat(room.counts[w]), flat(room.snapshot[w]), flat(room.budget[budget]), flat(room.scratch),
+                    flat(room.counts[w]), flat(room.snapshot[w]), flat(room.trail[w]), flat(room.budget[budget]),
+                    flat(room.scratch),
                 )  # fmt: skip
                 world, history, mail = flat(batch.worlds[w]), flat(room.history[w]), flat(room.mail[w])
                 if t < 0:

@@ -13,7 +13,7 @@ from numba import config, cuda, float64
 from numpy.typing import NDArray
 
 from opportune.core import simd
-from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot
+from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.protocol import Draws
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.core.views import of_arrays
@@ -82,8 +82,8 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    model_size, counts_size, snapshot_size, budget_size, scratch_size = (
-        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Budget, Scratch)
+    model_size, counts_size, snapshot_size, trail_size, budget_size, scratch_size = (
+        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Trail, Budget, Scratch)
     )
     history_size = max(1, history_size)
     letters = mail_size(at.sizes)
@@ -96,6 +96,7 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
         model = cuda.local.array(model_size, float64)
         counts = cuda.local.array(counts_size, float64)
         snapshot = cuda.local.array(snapshot_size, float64)
+        trail = cuda.local.array(trail_size, float64)
         budget = cuda.local.array(budget_size, float64)
         scratch = cuda.local.array(scratch_size, float64)
         history = cuda.local.array(history_size, float64)
@@ -109,7 +110,7 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
             for j in range(sums_size):
                 sums[j] = 0.0
             world, draws = worlds[w], Draws(seed, streams[r, w])
-            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, budget, scratch)
+            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, trail, budget, scratch)
             start_run(kind, world, history, p, mail, True, True)
             for t in range(horizon):
                 record = run_step(kind, world, history, p, mail, draws, t + 1)
@@ -132,8 +133,8 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
 
     @cuda.jit
     def kernel(  # type: ignore[no-untyped-def]
-        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, budget, history, mail,
-        totals, numbers, marks,
+        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, trail, budget,
+        history, mail, totals, numbers, marks,
     ):  # fmt: skip
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
@@ -148,7 +149,7 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
                     b = 0 if shared else w
                     p = participant(
                         constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
-                        snapshot[thread, w], budget[thread, b], scratch,
+                        snapshot[thread, w], trail[thread, w], budget[thread, b], scratch,
                     )  # fmt: skip
                     if t < 0:
                         start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
@@ -182,7 +183,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     state = 0
     if shared or pooled:
         kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
-        groups = [at.length(group) for group in (Model, Counts, Snapshot, Budget)]
+        groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
         groups += [max(1, batch.history), mail_size(at.sizes)]
         state = 8 * per_replicate * sum(groups)
     else:

@@ -126,11 +126,11 @@ def _part_of(context, builder, kind, value, name):  # type: ignore[no-untyped-de
 
 @functools.cache
 def participant_of(layout: Layout, used: Any) -> Any:
-    """A function (constants, rule, model, counts, snapshot, budget, scratch), arrays all, that gives a participant."""
+    """A function that gives a participant from the arrays of its groups, in their order."""
 
     @intrinsic
-    def participant(typing_context, constants, rule, model, counts, snapshot, budget, scratch):  # type: ignore[no-untyped-def]
-        given = (constants, rule, model, counts, snapshot, budget, scratch)
+    def participant(typing_context, constants, rule, model, counts, snapshot, trail, budget, scratch):  # type: ignore[no-untyped-def]
+        given = (constants, rule, model, counts, snapshot, trail, budget, scratch)
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             whole = context.make_helper(builder, signature.return_type)

@@ -7,11 +7,25 @@ Rewards that come late wait in `mail`, one row per decision point under way.
 import math
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opportune.core.budget import toss
 from opportune.core.compiled import hot_function, inner_function, step_function
 from opportune.core.layout import Sizes
-from opportune.core.protocol import Judged, Moment, begin, begin_budget, begin_model, learn, learn_late, propose, settle
-from opportune.core.registry import act_blind, arrive, blind_value, respond, start_world
+from opportune.core.protocol import (
+    Judged,
+    Moment,
+    begin,
+    begin_budget,
+    begin_model,
+    learn,
+    learn_late,
+    propose,
+    settle,
+    stand_by,
+)
+from opportune.core.registry import arrive, blind_value, respond, start_world
 from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
 from opportune.core.scores import write_moment
 from opportune.simulation.record import Record
@@ -26,9 +40,9 @@ MAIL_HEAD = 8
 class Batch(NamedTuple):
     """All worlds (leading axis W) and policies (P) of a simulation, as arrays."""
 
-    constants: object  # float64[W, ...]: core.layout.Constants
-    worlds: object  # float64[W, ...]
-    rules: object  # float64[P, W, ...]: core.layout.Rule
+    constants: NDArray[np.float64]  # [W, ...]: core.layout.Constants
+    worlds: NDArray[np.float64]  # [W, ...]
+    rules: NDArray[np.float64]  # [P, W, ...]: core.layout.Rule
     kind: int  # the world's number in the registry
     history: int  # size of a world's own state
 
@@ -58,7 +72,7 @@ def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-unt
     arrival, noise = draw_pair(draws.seed, draws.stream, step, ARRIVAL)
     moment = arrive(kind, world, history, p, draws, step, arrival)
     if p.sizes.interrupted > 0 and not is_available(world, draws, step):
-        return stand_by(kind, world, history, p, mail, draws, moment, noise)
+        return pass_over(kind, world, history, p, mail, draws, moment, noise)
     opened = opens(world, draws, step)
     proposed = propose(p, moment, draws, opened)
     nudged = False
@@ -85,9 +99,9 @@ def run_step(kind, world, history, p, mail, draws, step):  # type: ignore[no-unt
 
 
 @step_function
-def stand_by(kind, world, history, p, mail, draws, moment, noise):  # type: ignore[no-untyped-def]
+def pass_over(kind, world, history, p, mail, draws, moment, noise):  # type: ignore[no-untyped-def]
     """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
-    action = act_blind(int(p.rule.recommender[0]), p, moment, draws)
+    action = stand_by(p, moment, draws)
     _, outcome, best = respond(kind, world, history, p, draws, moment, action, noise)
     if p.sizes.delay > 0:
         deliver(p, mail, moment.step)

@@ -11,12 +11,21 @@ from opportune.analysis.results import label_dataset
 from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
+from opportune.policy import Policy, layout_form, rule_for
 from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
 from opportune.worlds.arrivals import count_contexts
+
+DESCRIPTIONS = {
+    **{name: text for name, (_, text) in FIELDS.items()},
+    **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
+    "context_count": "how often each context arrived",
+    "true_gap": "true gap of each context",
+    "true_best": "true value of the best action in each context",
+    "true_blind": "true value of the best blind action in each context's public stratum",
+}
 
 
 class Output:
@@ -55,7 +64,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
             raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
 
 
-def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
+def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
     """The form of layout that suits the worlds and a device, as a problem's `layout` takes it.
 
     The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
@@ -73,18 +82,15 @@ def layout_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]
 
 def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, device: str) -> Layout:
     """The layout that a policy needs."""
-    form = layout_form(worlds, device)
-    problem = worlds[0].informed_problem()
-    layout: Layout = problem.layout(
-        optimistic=policy.optimistic, sampled=policy.recommender.sampled, horizon=horizon, **form
-    )
+    form = {**layout_form(policy, horizon=horizon, participants=len(worlds)), **device_form(worlds, device)}
+    layout: Layout = worlds[0].informed_problem().layout(**form)
     return layout
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
-    form = layout_form(worlds, device)
+    form = device_form(worlds, device)
     layouts = [p.layout(horizon=horizon, **form) for p in problems]
     if len({(w.number, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
         raise InputError(
@@ -166,4 +172,4 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     if linear:
         streams = streams_of(0, finished, len(worlds)).T.copy()
         variables["context_count"] = (("world", "replicate", "k"), count_contexts(linear, streams, horizon, seed))
-    return label_dataset(variables, coords, attrs)
+    return label_dataset(variables, coords, attrs, DESCRIPTIONS)

@@ -166,12 +166,12 @@ def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, see
     replicates = output.totals.shape[0]
     workers = chosen_workers()
     run = _run_on_gpu if device == "cuda" else _run_here if workers.backend is None else _run_elsewhere
-    pieces = _pieces(output, horizon, sent=device == "cpu" and workers.backend is not None)
+    spans = _spans(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
         with (
-            _progress(progress and len(pieces) >= 4, replicates) as show,
-            closing(run(batch, groups, output, pieces, workers, seed, horizon)) as counts,
+            _progress(progress and len(spans) >= 4, replicates) as show,
+            closing(run(batch, groups, output, spans, workers, seed, horizon)) as counts,
         ):
             for done in counts:
                 show(done)
@@ -186,24 +186,24 @@ def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, see
     return done
 
 
-def _run_here(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
               workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run by threads of this process; yields, as it goes, how many replicates are finished."""
-    for first, last in pieces:
+    for first, last in spans:
         streams = streams_of(first, last, output.totals.shape[2])
         for group in groups:
             _run_group(batch, group, seed, streams, horizon, output, first, last, workers.threads)
         yield last
 
 
-def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
                    workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run by other processes; yields, as results come, up to which replicate all of them are there."""
     traced = output.numbers.shape[-1]
     most = SENT_TRACE_STEPS if traced else CHUNK_STEPS
     chunks = [
         Chunk(group._replace(chosen=some), first, last)
-        for first, last in pieces
+        for first, last in spans
         for group in groups
         for some in _split(group.chosen, (last - first) * output.totals.shape[2] * horizon, most)
     ]
@@ -217,7 +217,7 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, pieces: li
             missing[number] = False
             while complete < len(chunks) and not missing[complete]:
                 complete += 1
-            yield chunks[complete].first if complete < len(chunks) else pieces[-1][1]
+            yield chunks[complete].first if complete < len(chunks) else spans[-1][1]
 
 
 def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.int64]]:
@@ -225,7 +225,7 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
     return np.array_split(chosen, min(chosen.size, -(-chosen.size * steps // most)))
 
 
-def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, pieces: list[tuple[int, int]],
+def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
                 workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
@@ -273,8 +273,8 @@ def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64
         output.put(part, chosen, first, last)
 
 
-def _pieces(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
-    """The replicates in pieces, each a chunk of work; smaller ones if they are sent elsewhere."""
+def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
+    """The replicates in spans, each a chunk of work; smaller ones if they are sent elsewhere."""
     replicates, n_policies, n_worlds = output.totals.shape[:3]
     per_replicate = n_policies * n_worlds * horizon
     chunk = CHUNK_STEPS // per_replicate

@@ -157,7 +157,7 @@ class Study:
         """What the agents know, value_range aside where it comes from the truth."""
         reward, known = self.settings.reward, self.settings.contexts.known
         bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
-        problem = Problem.from_formula(
+        problem: Problem | ContinuousProblem = Problem.from_formula(
             reward.formula,
             self.variables,
             self.settings.study.actions,

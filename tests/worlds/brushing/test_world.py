@@ -13,18 +13,14 @@ from scipy import stats
 
 import opportune as op
 from opportune.core import rng
+from opportune.core.layout import Constants
 from opportune.errors import InputError
 from opportune.simulation import simulate
 from opportune.worlds import SimulatedWorld
 from opportune.worlds.brushing import step as brushing_step
-from opportune.worlds.brushing.world import (
-    BrushingProblem,
-    BrushingTable,
-    BrushingWorld,
-    brushing_world,
-    load_table,
-    save_table,
-)
+from opportune.worlds.brushing.problem import brushing_problem
+from opportune.worlds.brushing.table import BrushingTable, load_table, save_table
+from opportune.worlds.brushing.world import BrushingWorld, brushing_world
 
 Floats = NDArray[np.float64]
 STUDIES = ("robas3", "robas2")
@@ -44,7 +40,7 @@ def run(worlds: Any, policies: Any, **changes: Any) -> xr.Dataset:
 
 @dataclass
 class Known:
-    """What an agent has been told: rewards with their features, and what was sensed in which cell."""
+    """What an agent has been told: rewards with their features, and what was sensed in which stratum."""
 
     rows: list[tuple[Floats, float]] = field(default_factory=list)
     sensed: list[tuple[int, float, float]] = field(default_factory=list)
@@ -56,7 +52,7 @@ class Known:
 
 @dataclass
 class Plain:
-    """One user and both agents; `effects` is (Delta_B, Delta_N), `means` the cell means [2, 4] if known."""
+    """One user and both agents; `effects` is (Delta_B, Delta_N), `means` those of the strata [2, 4] if known."""
 
     study: str
     table: BrushingTable
@@ -427,27 +423,29 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.parametrize("blind", ["unknown", "known"])
-def test_facts_lie_where_the_layout_says(study: str, blind: str) -> None:
-    """Facts have the layout's size; R, lam, hidden entries and known means are in their places."""
+def test_constants_lie_where_the_layout_says(study: str, blind: str) -> None:
+    """Constants have the layout's size; R, lam, hidden entries and known means are in their places."""
     world = brushing_world(study, users=[4], blind=blind)[0]
     problem = world.problem
     at = problem.layout()
-    facts = problem.facts(at, 140)
-    assert (at.d, at.contexts, at.corners, at.table) == ({"robas2": 9, "robas3": 11}[study], 0, 8, 0)
-    assert facts.size == at.facts_size
-    assert facts[:6].tolist() == [0.5, 1.0, 1.0, 2 * math.log(20), 0.05, 140]
-    hidden = facts[at.hidden : at.hidden + at.d].astype(bool)
+    constants = problem.constants(at, 140)
+    n = at.sizes
+    assert (n.d, n.contexts, n.strata, n.corners, n.table) == ({"robas2": 9, "robas3": 11}[study], 0, 4, 4, 0)
+    assert constants.size == at.length(Constants)
+    parts = at.views(Constants, constants)
+    knowledge = [parts.noise, parts.regularisation, parts.prior, parts.confidence, parts.delta, parts.horizon]
+    assert [part[0] for part in knowledge] == [0.5, 1.0, 1.0, 2 * math.log(20), 0.05, 140]
+    hidden = parts.hidden[: n.d].astype(bool)
     assert hidden.tolist() == brushing_step.hidden_mask(study).tolist()
-    start = facts[at.start : at.start + 8 * at.d].reshape(4, 2, at.d)
-    assert not start[..., ~hidden].any()
+    start = parts.start[: 8 * n.d].reshape(4, 2, n.d)[..., hidden]
     if blind == "unknown":
         assert not start.any()
         return
     table = load_table(study)
-    x = np.zeros((2, at.d))
-    for cell in range(4):
-        brushing_step.features(world.params, 0, table.cell_prior[4, cell], table.cell_prop[4, cell], x)
-        np.testing.assert_array_equal(start[cell][:, hidden], x[:, hidden])
+    x = np.zeros((2, n.d))
+    for stratum in range(4):
+        brushing_step.features(world.params, 0, table.cell_prior[4, stratum], table.cell_prop[4, stratum], x)
+        np.testing.assert_allclose(start[stratum], x[:, hidden], rtol=1e-15)
 
 
 def test_what_the_agents_believe() -> None:
@@ -457,7 +455,7 @@ def test_what_the_agents_believe() -> None:
     assert problem.value_range == (0.0, 1.0)
     assert problem.action_names == ("no message", "message")
     assert not problem.reported
-    assert "blind features unknown" in repr(problem)
+    assert "4 strata, 2 actions, d=11" in repr(problem)
 
 
 @pytest.mark.parametrize("study", STUDIES)
@@ -518,18 +516,18 @@ def test_bad_arguments(settings: dict[str, Any], message: str) -> None:
 
 def test_bad_parts() -> None:
     """Known means must be given, parameters must be of the problem's study."""
-    with pytest.raises(InputError, match="blind is 'known' without cell_means"):
-        BrushingProblem("robas3", blind="known")
-    with pytest.raises(InputError, match="cell_means has 3 entries on axis 0; expected 2"):
-        BrushingProblem("robas3", cell_means=np.zeros((3, 4)))
+    with pytest.raises(InputError, match="blind is 'known' without means"):
+        brushing_problem("robas3", blind="known")
+    with pytest.raises(InputError, match="means has 3 entries on axis 0; expected 2"):
+        brushing_problem("robas3", blind="known", means=np.zeros((3, 4)))
     with pytest.raises(InputError, match="delta is 1"):
-        BrushingProblem("robas3", delta=1)
+        brushing_problem("robas3", delta=1)
     params = brushing_world("robas2", users=1)[0].params
-    with pytest.raises(InputError, match="params is not of study 'robas3'"):
-        BrushingWorld(BrushingProblem("robas3"), params=params)
+    with pytest.raises(InputError, match="params and problem are of different studies"):
+        BrushingWorld(brushing_problem("robas3"), params=params)
     with pytest.raises(InputError, match="params has 3 entries on axis 0; expected 20"):
-        BrushingWorld(BrushingProblem("robas2"), params=[1, 2, 3])
-    with pytest.raises(InputError, match="problem is str; expected a BrushingProblem"):
+        BrushingWorld(brushing_problem("robas2"), params=[1, 2, 3])
+    with pytest.raises(InputError, match="problem is 'robas3'; expected one that brushing_problem made"):
         BrushingWorld("robas3", params=params)  # type: ignore[arg-type]
 
 
@@ -538,7 +536,7 @@ def test_policies_that_need_a_finite_problem_are_refused() -> None:
     worlds = brushing_world(users=1)
     with pytest.raises(InputError, match="scale 'gap' needs the truth"):
         run(worlds, op.pd2_ucb(30, scale="gap"))
-    with pytest.raises(InputError, match="unknown='optimistic' needs a problem whose variables are all sensed"):
+    with pytest.raises(InputError, match="unknown='optimistic' needs finitely many contexts whose variables are"):
         run(worlds, op.pd2_ucb(30, unknown="optimistic"))
     with pytest.raises(InputError, match="worlds differ in kind"):
         run(worlds + brushing_world("robas2", users=1), op.pd2_ucb(30))

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from opportune.analysis.bounds import competitive_bound, price_floor
 from opportune.analysis.clairvoyant import clairvoyant, minimum_gap
-from opportune.core.reveal import growth, learning_primal_dual, next_price, primal_dual
+from opportune.core.budget import growth, next_price
+from opportune.revealers.learning_primal_dual import learning_primal_dual
+from opportune.revealers.primal_dual import primal_dual
 
 Floats = NDArray[np.float64]
 EXACT = 1e-9

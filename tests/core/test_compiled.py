@@ -1,0 +1,116 @@
+"""Compiled code is kept, and never outlives the sources it was made from."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import opportune
+
+# The rule in `analysis.clairvoyant` has functions of other files inside; its own file is not edited here.
+SCRIPT = """
+import json
+import opportune
+from opportune.analysis import clairvoyant
+from opportune.core import compiled
+
+probabilities = clairvoyant.auxiliary([0.3, 0.5, 0.4], 1.0).tolist()
+hits = sum(clairvoyant._run_rule.stats.cache_hits.values())
+print(json.dumps([opportune.__file__, str(compiled.cache_folder()), probabilities, hits]))
+"""
+RULE = "return max(0.0, min(gap, budget - spent, 1.0)), gap - price"
+
+
+class Ran(NamedTuple):
+    """What a fresh interpreter found."""
+
+    folder: str
+    probabilities: list[float]
+    loaded: int  # compiled functions that came from the folder
+
+
+class Copy:
+    """A copy of the package, whose sources can be edited and which has a cache of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.package = home / "src" / "opportune"
+        self.cache = home / "cache"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(Path(opportune.__file__).parent, self.package, ignore=ignored)
+
+    def edit(self, module: str, old: str, new: str) -> None:
+        """Replace something that stands in a module once."""
+        path = self.package / module
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+    def run(self, **environment: str) -> Ran:
+        """Run the script by the copy, in an interpreter of its own."""
+        paths = {"PYTHONPATH": str(self.package.parent), "OPPORTUNE_CACHE_DIR": str(self.cache)}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, **paths, **environment}, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        file, folder, probabilities, loaded = json.loads(done.stdout)
+        assert Path(file).parent == self.package
+        return Ran(folder, probabilities, loaded)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_an_edit_is_compiled_anew_and_the_same_sources_are_not(copy: Copy) -> None:
+    """After an edit of a function inside the rule, the new rule runs; without one, kept code is loaded."""
+    first = copy.run()
+    again = copy.run()
+    assert again.folder == first.folder
+    assert (first.loaded, again.loaded) == (0, 1)  # compiled once, then loaded: the control
+    assert first.probabilities == again.probabilities == [0.3, 0.5, 0.0]
+
+    copy.edit("revealers/primal_dual.py", RULE, RULE.replace("1.0)), gap", "0.1)), gap"))
+    edited = copy.run()
+    assert edited.folder != first.folder
+    assert (edited.loaded, edited.probabilities) == (0, [0.1, 0.1, 0.1])
+
+    copy.edit("revealers/primal_dual.py", "0.1)), gap", "1.0)), gap")
+    assert copy.run() == again  # what was there is still good
+
+
+def test_sources_that_are_not_compiled_do_not_matter(copy: Copy) -> None:
+    """An edit of the report costs nobody a compilation; a new file among those compiled does."""
+    first = copy.run()
+    page = copy.package / "report" / "page.py"
+    page.write_text(page.read_text(encoding="utf-8") + "\n# a remark\n", encoding="utf-8")
+    assert copy.run() == first._replace(loaded=1)
+    (copy.package / "revealers" / "another.py").write_text('"""A rule to come."""\n', encoding="utf-8")
+    assert copy.run().folder != first.folder
+
+
+def test_the_debug_build_is_kept_apart(copy: Copy) -> None:
+    """With every access checked it is other code, with the same results."""
+    plain, checked = copy.run(OPPORTUNE_CHECK_BOUNDS="0"), copy.run(OPPORTUNE_CHECK_BOUNDS="1")
+    assert plain.folder != checked.folder
+    assert plain.probabilities == checked.probabilities
+
+
+def test_a_cache_directory_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """Compiled code then goes to a temporary directory."""
+    blocked = tmp_path / "a file"
+    blocked.write_text("", encoding="utf-8")
+    script = "from opportune.core.compiled import cache_folder; print(cache_folder())"
+    environment: dict[str, Any] = {**os.environ, "OPPORTUNE_CACHE_DIR": str(blocked), "TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path / "tmp")
