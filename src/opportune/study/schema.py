@@ -4,18 +4,18 @@ Which kinds of policy and which recommenders there are, and which settings each 
 """
 
 import dataclasses
-import json
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from opportune.core.registry import Registry
 from opportune.core.rng import normal
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer
+from opportune.study.base import Table, refuse, show
+from opportune.study.variables import VariableTable
 
 REST = "*"
 """The key of [effects] that stands for every term not named."""
@@ -25,33 +25,10 @@ CHOICES: dict[str, Registry] = {"kind": REVEALERS, "recommender": RECOMMENDERS}
 """The keys of [[policies]] whose values are names from a registry."""
 
 
-def refuse(key: str, message: str) -> PydanticCustomError:
-    """An error about one key of a table, for a validator to raise."""
-    return PydanticCustomError("study", "{message}", {"key": key, "message": message})
-
-
-def show(value: Any) -> str:
-    """A value as it stands in the file, shortened."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = str(value)
-    if isinstance(value, str):
-        text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-class _Table(BaseModel):
-    """A table of the file: nothing unknown, nothing converted, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
 _Budgets = list[Annotated[float, Field(gt=0.0)]]
-_Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class StudyTable(_Table):
+class StudyTable(Table):
     """[study]: its name, its size, what can be done and how many nudges there are."""
 
     name: str = Field(
@@ -64,6 +41,9 @@ class StudyTable(_Table):
     instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=BUDGETS)
+    decisions_per_day: Annotated[int, Field(ge=1, le=1440)] | None = Field(
+        default=None, description="a whole number from 1 to 1440"
+    )
     budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
     trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
 
@@ -75,62 +55,7 @@ class StudyTable(_Table):
         return self
 
 
-class VariableTable(_Table):
-    """[variables.NAME]: one variable of the context."""
-
-    levels: list[Any] | None = Field(
-        default=None, description="a list of at least two different texts, or of two different numbers"
-    )
-    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="[lowest, highest], such as [1, 5] for 1, 2, 3, 4, 5"
-    )
-    step: float = Field(default=1.0, gt=0.0, description="a number > 0, the distance of neighbours in range")
-    visibility: Literal["public", "sensed", "reported"] = Field(
-        default="sensed", description="'public', 'sensed' or 'reported'"
-    )
-    probabilities: list[_Rate] | None = Field(
-        default=None, description="a list of probabilities, one for each level, that sum to 1"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> "VariableTable":
-        if self.levels is None and self.range is None:
-            raise refuse("", "lacks its values; expected levels = [...] or range = [lowest, highest]")
-        if self.levels is not None and self.range is not None:
-            raise refuse("range", "has levels and range; expected only one of them")
-        if self.range is None and "step" in self.model_fields_set:
-            raise refuse("step", "has step without range; expected range = [lowest, highest] with it")
-        if self.levels is not None and not _good_levels(self.levels):
-            expected = type(self).model_fields["levels"].description
-            raise refuse("levels", f"has levels = {show(self.levels)}; expected {expected}")
-        if self.range is not None:
-            steps = (self.range[1] - self.range[0]) / self.step
-            if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
-                text = f"has range = {show(self.range)} in steps of {self.step:g}"
-                raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")
-        if self.probabilities is not None:
-            given, wanted = len(self.probabilities), len(self.values)
-            if given != wanted:
-                text = f"has {given} probabilities for {wanted} levels"
-                raise refuse("probabilities", f"{text}; expected one for each level")
-            if abs(sum(self.probabilities) - 1.0) > 1e-9:
-                text = f"has probabilities that sum to {sum(self.probabilities):.10g}"
-                raise refuse("probabilities", f"{text}; expected 1")
-        return self
-
-    @property
-    def values(self) -> list[Any]:
-        """The levels, written out."""
-        if self.levels is not None:
-            return self.levels
-        assert self.range is not None
-        low, high = self.range
-        count = round((high - low) / self.step) + 1
-        numbers = [round(low + i * self.step, 12) for i in range(count)]
-        return [int(x) if x.is_integer() else x for x in numbers]
-
-
-class ContextsTable(_Table):
+class ContextsTable(Table):
     """[contexts]: how contexts arrive, beyond each variable's own probabilities."""
 
     known: bool = Field(default=True, description="true, or false if the agents must learn the probabilities")
@@ -139,7 +64,7 @@ class ContextsTable(_Table):
     )
 
 
-class RewardTable(_Table):
+class RewardTable(Table):
     """[reward]: what a reward is made of, as the agents know it."""
 
     formula: str = Field(description="a formula over the variables and action, such as 'action + action:stress'")
@@ -160,7 +85,7 @@ class RewardTable(_Table):
         return self
 
 
-class Effect(_Table):
+class Effect(Table):
     """The true effect of one term: a number, or a distribution it is drawn from."""
 
     value: float | None = Field(default=None, description="a number")
@@ -212,13 +137,20 @@ def _as_effect(given: Any) -> Any:
     raise refuse("", f"is {show(given)}; expected {EFFECT}")
 
 
-class WorldTable(_Table):
+class WorldTable(Table):
     """[world]: how patients treat the app and its nudges."""
 
     open_rate: float = Field(
         default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
     )
     response_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered")
+    available_rate: float = Field(
+        default=1.0, ge=0.0, le=1.0, description="a probability, that a patient is available at a decision"
+    )
+    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a reward ever arrives")
+    reward_delay: int = Field(
+        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the most steps a reward is late"
+    )
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -243,7 +175,7 @@ def _registered(key: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class PolicyTable(_Table):
+class PolicyTable(Table):
     """[[policies]]: one policy to try, at each of its budgets."""
 
     kind: Annotated[str, _registered("kind")] = Field(description="the name of a revealer")
@@ -263,6 +195,7 @@ class PolicyTable(_Table):
         default=None, description="a number above 0 and up to 1"
     )
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
+    pooled: bool = Field(default=False, description="true (all instances learn one model) or false (one each)")
     rotate: bool = Field(default=False, description="true or false")
     kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
@@ -270,7 +203,7 @@ class PolicyTable(_Table):
 
     @model_validator(mode="after")
     def _check(self) -> "PolicyTable":
-        given = self.model_fields_set - {"kind", "recommender", "name"}
+        given = self.model_fields_set - {"kind", "recommender", "name", "pooled"}
         for key in (key for key in type(self).model_fields if key in given):
             revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
             if self.kind not in revealers and self.recommender not in recommenders:
@@ -325,7 +258,7 @@ def _owners(registry: Registry, key: str) -> list[str]:
     ]
 
 
-class StudyFile(_Table):
+class StudyFile(Table):
     """The whole file."""
 
     study: StudyTable = Field(description="a table [study]")
@@ -341,11 +274,3 @@ class StudyFile(_Table):
     policies: Annotated[list[PolicyTable], Field(min_length=1)] = Field(
         description="a table [[policies]] for each policy, with double brackets"
     )
-
-
-def _good_levels(levels: list[Any]) -> bool:
-    texts = all(isinstance(level, str) and level for level in levels)
-    numbers = all(
-        isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels
-    )
-    return len(levels) >= 2 and (texts or numbers) and len(set(levels)) == len(levels)
