@@ -64,6 +64,35 @@ def block_mean(p, block, action):  # type: ignore[no-untyped-def]
     return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
 
 
+@inner_function
+def write_table_gains(p):  # type: ignore[no-untyped-def]
+    """Bases, gains and probabilities where every mean is kept in the table: p known, contexts finite."""
+    n, mean, actions = p.sizes, p.model.mean, p.sizes.actions
+    base, greedy, gain, odds = p.scratch.base, p.scratch.greedy, p.budget.gain, p.budget.odds
+    blind = n.contexts * actions
+    sensed = blind + n.strata * actions if n.senses > 0 else 0
+    row = int(p.rule.member[0]) * n.ranked
+    realised = p.rule.settings[REALISED] > 0.0
+    for z in range(n.strata):
+        first = blind + z * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        for a in range(actions):
+            if mean[first + a] >= top - TIE:
+                base[z] = top
+                greedy[z] = a
+                break
+    for q in range(n.ranked):
+        first = sensed + q * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        z = int(p.constants.stratum_of_sense[q])
+        gain[row + q] = top - (mean[first + int(greedy[z])] if realised else base[z])
+        odds[row + q] = p.constants.sense_probability[q]
+
+
 @step_function
 def write_bases(p):  # type: ignore[no-untyped-def]
     """The best mean of the blind features in each stratum, and the action b(z) that has it; contexts finite."""
@@ -220,8 +249,11 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     left = budget_left(p)
     row = int(p.rule.member[0]) * n.ranked
     if n.contexts > 0:
-        write_bases(p)
-        write_gains(p)
+        if n.table > 0 and n.probabilities == KNOWN:
+            write_table_gains(p)
+        else:
+            write_bases(p)
+            write_gains(p)
         gain = budget.gain[row + moment.sense]
     else:
         write_recent_gains(p, moment)
