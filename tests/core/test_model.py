@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from opportune.core.layout import Budget, Constants, Counts, Model, Rule, Scratch, Snapshot
+from opportune.core.layout import GROUPS, Constants, Model
 from opportune.core.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.core.pointers import aligned
 from opportune.core.scores import score_block
@@ -79,7 +79,7 @@ class Learner:
         self.problem = problem
         self.sizes = at.sizes
         constants = problem.constants(at, 300)
-        state = [aligned(at.length(group)) for group in (Rule, Model, Counts, Snapshot, Budget, Scratch)]
+        state = [aligned(at.length(group)) for group in GROUPS[1:]]
         for array in state:
             array[:] = np.nan
         self._arrays = (np.array(at.at), constants, *state)
