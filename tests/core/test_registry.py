@@ -46,7 +46,7 @@ class NowAndThen(Revealer):
     kind: ClassVar[str] = "now and then"
     consult: ClassVar[Any] = staticmethod(weigh)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int) -> tuple[float, ...]:
+    def numbers(self, problem: Any, **about: Any) -> tuple[float, ...]:
         return float(self.every), self.probability
 
 
