@@ -24,9 +24,11 @@ LAYERS = (
     ("problems",),
     ("policy",),
     ("worlds",),
+    ("extensions",),  # what others have registered
     ("simulation.record", "analysis.results"),  # what simulate hands over
     ("simulation",),
     ("live",),
+    ("testing",),
     ("analysis",),
     ("study",),
     ("experiments",),

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.budget import growth
 from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
-from opportune.core.registry import seal
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
@@ -149,7 +148,6 @@ def rule_for(
     policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1, member: int = 0
 ) -> NDArray[np.float64]:
     """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
-    seal()  # numbers in the registry go out here
     decisions = horizon * participants if policy.shared else horizon
     budget = math.inf if policy.budget is None else policy.budget.amount
     if math.isfinite(budget) and budget > decisions:

@@ -61,8 +61,8 @@ def edit(*changes: tuple[str, str]) -> str:
     return text
 
 
-def errors_of(text: str) -> list[str]:
+def errors_of(text: str, source: str = "study.toml") -> list[str]:
     """What is said about a wrong file, line by line."""
     with pytest.raises(InputError) as caught:
-        parse_study(text, source="study.toml")
+        parse_study(text, source=source)
     return str(caught.value).splitlines()

@@ -111,6 +111,7 @@ def test_policies_meet_every_budget() -> None:
     ]  # fmt: skip
     assert policies[6].revealer == Periodic(every=7)
     assert (policies[7].name, policies[7].scale) == ("mine", "gap")
+    assert not any(p.pooled for p in policies)
     assert all(p.budget.hard for p in parse_study(edit(("seed = 3", 'budget_kind = "hard"'))).policies() if p.budget)
 
 

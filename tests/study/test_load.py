@@ -17,9 +17,9 @@ from opportune.study.schema import (
     RewardTable,
     StudyFile,
     StudyTable,
-    VariableTable,
     WorldTable,
 )
+from opportune.study.variables import DistributionTable, VariableTable
 
 DOCS = Path(__file__).parents[2] / "docs" / "study-file.md"
 
@@ -48,10 +48,12 @@ def blocks(kind: str) -> list[str]:
 
 def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole file in the documentation runs, every other part fits into it, and the Python code runs."""
-    whole, *others = blocks("toml")
+    whole, *others, numeric = blocks("toml")
     data = parse_study(whole).replace(replicates=2).run(progress=False)
     assert data.sizes["policy"] == 4
     assert len(others) == 3
+    (tmp_path / "pilot.csv").write_text("sleep,mood\n7.5,good\n5,low\n6,good\n", encoding="utf-8")
+    assert parse_study(numeric, source=str(tmp_path / "walks.toml")).continuous
     for part in others:
         content = {**tomllib.loads(whole), **tomllib.loads(part)}
         Study(source="docs", text=whole, settings=StudyFile.model_validate(content)).check()
@@ -73,3 +75,5 @@ def test_every_key_is_documented() -> None:
     for section, table in tables.items():
         for key in set(table.model_fields) - {"value"}:
             assert f"`{key}`" in text[section], f"{key} of {section}"
+    for key in DistributionTable.model_fields:
+        assert f"`{key}`" in text["[variables.NAME]"], f"{key} of a distribution"

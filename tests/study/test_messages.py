@@ -38,7 +38,7 @@ WRONG = {
     ),
     "missing key of a policy": (
         ('kind = "PD2"\n', ""),
-        "line 38: [[policies]] lacks 'kind'; expected 'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'",
+        "line 38: [[policies]] lacks 'kind'; expected 'naive', 'PD1', 'PD2', 'PACE', 'never', 'always' or 'periodic'",
     ),
     "key of a distribution": (
         ('"stress" = -0.3', '"stress" = { low = 0, hihg = 1 }'),
@@ -72,7 +72,7 @@ WRONG = {
     ),
     "word in the wrong case": (
         ('"PD2"', '"pd2"'),
-        "line 39: kind in [[policies]] is 'pd2'; expected 'naive', 'PD1', 'PD2', 'never', 'always' or "
+        "line 39: kind in [[policies]] is 'pd2'; expected 'naive', 'PD1', 'PD2', 'PACE', 'never', 'always' or "
         "'periodic'; did you mean 'PD2'?",
     ),
     "entry of a list": (
@@ -131,7 +131,8 @@ WRONG = {
     # parts that do not fit together
     "no levels": (
         ("range = [1, 3]\n", ""),
-        "line 13: [variables.stress] lacks its values; expected levels = [...] or range = [lowest, highest]",
+        "line 13: [variables.stress] lacks its values; expected levels = [...], range = [lowest, highest] or "
+        "schedule = ...",
     ),
     "levels twice": (
         ("range = [1, 3]", "range = [1, 3]\nlevels = [1, 2, 3]"),
@@ -162,12 +163,12 @@ WRONG = {
     "variable called action": (
         ("[variables.time]", "[variables.action]"),
         "line 9: a formula cannot name a variable 'action'; expected letters, digits and '_', and none of "
-        "action, C, I, center, exp, log, scale",
+        "action, C, I, abs, center, exp, log, log1p, scale, sqrt",
     ),
     "variable with a blank": (
         ("[variables.time]", '[variables."time of day"]'),
         "line 9: a formula cannot name a variable 'time of day'; expected letters, digits and '_', and none "
-        "of action, C, I, center, exp, log, scale",
+        "of action, C, I, abs, center, exp, log, log1p, scale, sqrt",
     ),
     "too many contexts": (
         ('levels = ["am", "pm"]', "range = [1, 20000]"),

@@ -38,8 +38,13 @@ class Interval(NamedTuple):
         """The upper end."""
         return self.mean + self.half_width
 
+    def text(self, digits: int = 1) -> str:
+        """For people: the mean and half the interval's width, with so many digits after the point."""
+        half = "" if np.isnan(self.half_width) else f" ± {self.half_width:.{digits}f}"
+        return f"{self.mean:.{digits}f}{half}"
+
     def __str__(self) -> str:
-        return f"{self.mean:.1f}" + ("" if np.isnan(self.half_width) else f" ± {self.half_width:.1f}")
+        return self.text()
 
 
 def interval(observations: ArrayLike) -> Interval:

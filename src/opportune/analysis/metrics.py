@@ -42,6 +42,20 @@ def realised_regret(data: xr.Dataset) -> xr.DataArray:
     return result.assign_attrs(long_name="cumulative realised regret")
 
 
+def has_regret(data: xr.Dataset) -> bool:
+    """Whether the paper's regret is defined: its clairvoyant needs contexts that are a finite set."""
+    return "true_gap" in data
+
+
+def mean_outcome(data: xr.Dataset) -> xr.DataArray:
+    """What patients got on average: the mean expected reward so far, at every step, or without a trace of the run."""
+    if "step" not in data.dims:
+        whole: xr.DataArray = data["total_outcome"] / config(data)["horizon"]
+        return whole.transpose(*RUN_AXES).rename("mean_outcome")
+    so_far: xr.DataArray = data["outcome"].cumsum("step").assign_coords(step=data["step"]) / data["step"]
+    return so_far.rename("mean_outcome").assign_attrs(long_name="mean outcome so far")
+
+
 def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     """CLV's value at every step, o u* + (1 - o) v*, for each policy's budget."""
     _needs_trace(data, "the clairvoyant's value at every step")
@@ -161,7 +175,7 @@ def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
 
 
 def _needs_truth(data: xr.Dataset, what: str) -> None:
-    if "true_gap" not in data:
+    if not has_regret(data):
         raise InputError(f"{what} needs the truth of a linear world; this Dataset has none")
 
 

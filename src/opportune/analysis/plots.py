@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from opportune.analysis.intervals import RUNS, mean_interval
-from opportune.analysis.metrics import regret, spend
+from opportune.analysis.metrics import mean_outcome, realised_regret, regret, spend
 from opportune.analysis.styles import POLICIES, Style, assign
 
 DPI = 150
@@ -69,6 +69,18 @@ def plot_regret(data: xr.Dataset) -> Figure:
     axes.set(title="Regret so far", ylabel="cumulative regret")
     axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     legend_outside(axes)
+    return figure
+
+
+def plot_outcomes(data: xr.Dataset) -> Figure:
+    """What patients lost and got: realised regret and mean outcome of each policy over time, mean with 95% band."""
+    figure, (left, right) = new_figure(1, 2, width=9.6)
+    draw_curves(left, realised_regret(data))
+    left.set(title="Realised regret so far", ylabel="cumulative realised regret")
+    left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
+    legend_outside(left)
+    draw_curves(right, mean_outcome(data))
+    right.set(title="Outcome so far", ylabel="mean expected reward per step")
     return figure
 
 

@@ -26,6 +26,7 @@ wrong key or value is named with its line in the file.
 \b
 Examples:
   opportune simulate --example > my.toml
+  opportune simulate --policies
   opportune simulate my.toml --out results
 """
 
@@ -33,13 +34,19 @@ Examples:
 def simulate(
     study: Annotated[Path | None, typer.Argument(metavar="STUDY.toml", hidden=True)] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a study file that runs as it is.")] = False,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="List the kinds of policy and the recommenders a study file may name.")
+    ] = False,
     out: Out = Path("out"),
     jobs: Jobs = None,
     cluster: Cluster = None,
 ) -> None:
-    """Simulate a study described in a file, or print an example of one."""
+    """Simulate a study described in a file, or print an example of one, or what it may name."""
     if example:
         typer.echo(files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8"), nl=False)
+        return
+    if policies:
+        _print_policies()
         return
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
@@ -56,6 +63,14 @@ def simulate(
     if data.attrs["interrupted"]:
         finished = f"{data.sizes['replicate']} of {loaded.settings.study.replicates} replicates"
         raise Interrupted(f"{finished} were finished and are kept in {out / loaded.name}.nc")
+
+
+def _print_policies() -> None:
+    from opportune.recommenders import RECOMMENDERS  # noqa: PLC0415
+    from opportune.revealers import REVEALERS  # noqa: PLC0415
+    from opportune.study.kinds import plain  # noqa: PLC0415
+
+    typer.echo(f"kind, when to nudge:\n{plain(REVEALERS)}\n\nrecommender, what to recommend:\n{plain(RECOMMENDERS)}")
 
 
 def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
@@ -78,9 +93,12 @@ def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
 def _print_results(data: "xr.Dataset") -> None:
     from rich.console import Console  # noqa: PLC0415
 
+    from opportune.analysis.metrics import has_regret  # noqa: PLC0415
+
     of = "instances" if data.sizes["world"] > 1 else "runs"
+    better = "Less regret is better" if has_regret(data) else "Less regret and more outcome are better"
     Console().print(results_table(data))
-    typer.echo(f"Less regret is better. ±: half a 95% interval of the mean over {of}.")
+    typer.echo(f"{better}. ±: half a 95% interval of the mean over {of}.")
     typer.echo(f"All policies meet the same {of}: differences are surer than that suggests.\n")
 
 
@@ -90,7 +108,7 @@ def results_table(data: "xr.Dataset") -> "Table":
     from rich.table import Table  # noqa: PLC0415
 
     from opportune.analysis.intervals import interval_of_runs  # noqa: PLC0415
-    from opportune.analysis.metrics import realised_regret, regret  # noqa: PLC0415
+    from opportune.analysis.metrics import has_regret, mean_outcome, realised_regret, regret  # noqa: PLC0415
     from opportune.analysis.results import config  # noqa: PLC0415
 
     table = Table(
@@ -98,16 +116,19 @@ def results_table(data: "xr.Dataset") -> "Table":
         box=box.SIMPLE_HEAD,
         title_justify="left",
     )
+    measures = {"Realised\nregret": (_at_end(realised_regret(data)), 1)}
+    if has_regret(data):
+        measures = {"Regret": (_at_end(regret(data)), 1), **measures}
+    else:
+        measures["Mean\noutcome"] = (_at_end(mean_outcome(data)), 3)
     table.add_column("Policy")
-    for heading in ("Regret", "Realised\nregret", "Reveals", "Nudges", "Budget\nleft"):
+    for heading in (*measures, "Reveals", "Nudges", "Budget\nleft"):
         table.add_column(heading, justify="right")
-    paper, realised = _at_end(regret(data)), _at_end(realised_regret(data))
     for label, policy in zip(data["policy"].values, config(data)["policies"], strict=True):
         here = {"policy": label}
         table.add_row(
             str(label),
-            str(interval_of_runs(paper.sel(here))),
-            str(interval_of_runs(realised.sel(here))),
+            *(interval_of_runs(values.sel(here)).text(digits) for values, digits in measures.values()),
             f"{float(data['reveals'].sel(here).mean()):.1f}",
             f"{float(data['nudges'].sel(here).mean()):.1f}",
             _budget_left(data.sel(here), policy["budget"]),
@@ -135,8 +156,10 @@ def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
     if "step" not in data.dims:
         say("no figures: with trace = false there are no steps to draw", DONE)
         return
-    from opportune.analysis.plots import plot_regret, plot_reveals, save_figure  # noqa: PLC0415
+    from opportune.analysis.metrics import has_regret  # noqa: PLC0415
+    from opportune.analysis.plots import plot_outcomes, plot_regret, plot_reveals, save_figure  # noqa: PLC0415
 
-    for name, plot in (("regret", plot_regret), ("reveals", plot_reveals)):
+    first = ("regret", plot_regret) if has_regret(data) else ("outcomes", plot_outcomes)
+    for name, plot in (first, ("reveals", plot_reveals)):
         for file in save_figure(plot(data), stem.parent, f"{stem.name}-{name}"):
             yield stem.with_name(file)

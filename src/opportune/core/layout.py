@@ -165,6 +165,7 @@ class Trail(NamedTuple):
     recent: Annotated[Numbers, "recent", "actions", "d"]  # features of recent moments, contexts not finite
     recent_stratum: Annotated[Numbers, "recent"]
     recent_count: Annotated[Numbers, 1]  # how many there have been
+    own: Annotated[Numbers, SETTINGS]  # what a rule from outside remembers for itself, 0 at the start
 
 
 class Budget(NamedTuple):

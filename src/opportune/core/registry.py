@@ -6,15 +6,16 @@ functions where the entry's own function is called: `consult(kind, ...)` becomes
 that a kernel is built for; the simulator, which runs Python, looks the function up.
 """
 
-import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from numba.extending import overload
 
-from opportune.core.compiled import extensions
-from opportune.errors import InputError, StateError
+from opportune.core.compiled import extensions, loaded, registered
+
+# Where compiled code contains a hook's chain.
+HOOKED = ("opportune.core.protocol", "opportune.core.snapshot", "opportune.simulation.", "opportune.live.")
 
 
 class Registry:
@@ -24,24 +25,32 @@ class Registry:
         self.kind = kind
         self.entries: list[Any] = []
         self.hooks: dict[str, Any] = {}
-        self.sealed = False
+        self.compiled = False
 
-    def add(self, entry: Any, *, outside: bool = False) -> Any:
-        """Give a class its number. Those from `outside` the package join what compiled code is recognised by."""
-        name = entry.__name__
-        if name in self.named():
-            raise InputError(f"a {self.kind} is called {name} already; expected another name")
-        if self.sealed:
-            raise StateError(f"{self.kind} {name} comes too late; expected it to be registered before anything runs")
+    def add(self, entry: Any, *, files: Mapping[Path, str] | None = None) -> Any:
+        """Give a class its number.
+
+        The `files` of one from outside the package, with hashes, join what compiled code is recognised by.
+        """
         entry.number = len(self.entries)
         self.entries.append(entry)
-        if outside:
-            extensions.append((f"{self.kind} {name}", _file_of(entry)))
+        if files:
+            extensions.update(files)
+            registered.append(f"{self.kind} {entry.__qualname__}")
         return entry
 
+    @property
+    def closed(self) -> bool:
+        """Whether there is compiled code in this process that does not know entries to come."""
+        return self.compiled or any(module.startswith(HOOKED) for module in loaded)
+
     def named(self) -> dict[str, Any]:
-        """The classes by the names that study files and saved policies use."""
+        """The classes by the names that saved policies use."""
         return {entry.__name__: entry for entry in self.entries}
+
+    def kinds(self) -> dict[str, Any]:
+        """The classes by the names that study files use."""
+        return {entry.kind: entry for entry in self.entries}
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.entries)
@@ -58,6 +67,7 @@ class Registry:
         stub.__doc__ = f"The function `{name}` of the {self.kind} with this number."
 
         def choose(*types: Any) -> Any:
+            self.compiled = True
             used = next((t.used[self.kind] for t in types if hasattr(t, "used")), range(len(self.entries)))
             return self._chain(name, arguments, tuple(used))
 
@@ -78,25 +88,9 @@ class Registry:
         return scope[name]
 
 
-def _file_of(entry: Any) -> Path | None:
-    """The file that a class is in; None for one that was typed in."""
-    try:
-        file = Path(inspect.getfile(entry))
-    except (TypeError, OSError):
-        return None
-    return file if file.is_file() else None
-
-
 REVEALERS = Registry("revealer")
 RECOMMENDERS = Registry("recommender")
 WORLDS = Registry("world")
-
-
-def seal() -> None:
-    """From here on there is compiled code, which would not know what is registered later."""
-    for registry in (REVEALERS, RECOMMENDERS, WORLDS):
-        registry.sealed = True
-
 
 # Revealers: how probable a reveal is, and what to remember of how the step ended.
 consult = REVEALERS.hook("consult", "p, moment, judged")

@@ -1,10 +1,14 @@
-"""What the recommender froze at the last reveal, and acts from until the next."""
+"""What the recommender froze at the last reveal, and acts from until the next.
+
+Recommenders ask here for the features that they may act by: `blind_features` and `informed_features` say where they
+lie, as (numbers, place): action a's vector is numbers[place + a * d] and on.
+"""
 
 from opportune.core.compiled import inner_function, step_function
 from opportune.core.layout import KNOWN
 from opportune.core.model import shrink
 from opportune.core.registry import freeze
-from opportune.core.scores import score_rows, score_vectors, write_means
+from opportune.core.scores import cover, score_rows, score_vectors, write_means
 
 
 @step_function
@@ -51,3 +55,29 @@ def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
     else:
         write_means(n, p.constants, p.snapshot, p.scratch, stratum)
         shrink(n, p.snapshot.cov, p.scratch.w, 0, p.scratch.blind, p.scratch.blind, action * n.d)
+
+
+@inner_function
+def blind_features(p, stratum):  # type: ignore[no-untyped-def]
+    """bar(z, a) as it was frozen: what the recommender goes by without a reveal."""
+    n = p.sizes
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        return p.constants.rows, (n.contexts + stratum) * n.block
+    write_means(n, p.constants, p.snapshot, p.scratch, stratum)
+    return p.scratch.blind, 0
+
+
+@inner_function
+def informed_features(p, moment):  # type: ignore[no-untyped-def]
+    """phi(s, a) at a reveal, or sen(q, a) where reported values are missing."""
+    n = p.sizes
+    if n.contexts == 0:
+        if moment.context < 0:
+            cover(n, p.constants, p.counts, p.scratch.x, moment.stratum)
+        return p.scratch.x, 0
+    if moment.context >= 0:
+        return p.constants.rows, moment.context * n.block
+    if n.probabilities == KNOWN:
+        return p.constants.rows, (n.contexts + n.strata + moment.sense) * n.block
+    write_means(n, p.constants, p.counts, p.scratch, n.strata + moment.sense)
+    return p.scratch.blind, 0

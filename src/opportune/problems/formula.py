@@ -31,7 +31,8 @@ TRIED_POINTS = 64
 TOLERANCE = 1e-12
 """By how much a program may differ from the library, relative to a feature's largest value."""
 
-_FUNCTIONS = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
+CALLABLES: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
+"""What a formula may apply to a number."""
 
 
 def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> Floats:
@@ -91,7 +92,7 @@ class _ModelMatrix:
             self._check_size()
             whole = Formula([Term([Factor("1", eval_method="literal")]), *self.terms])
             with np.errstate(all="ignore"):  # what is not finite is refused later, with its place
-                self.matrix = whole.get_model_matrix(self._frame(points), na_action="ignore", context=_FUNCTIONS)
+                self.matrix = whole.get_model_matrix(self._frame(points), na_action="ignore", context=CALLABLES)
         except LIBRARY_ERRORS as error:
             raise formula.refuse(plain(error)) from None
 
@@ -103,7 +104,7 @@ class _ModelMatrix:
     def at(self, points: Sequence[Mapping[str, Any]]) -> Floats:
         """The features at other points, coded likewise."""
         try:
-            matrix = self.matrix.model_spec.get_model_matrix(self._frame(points), context=_FUNCTIONS)
+            matrix = self.matrix.model_spec.get_model_matrix(self._frame(points), context=CALLABLES)
         except LIBRARY_ERRORS as error:
             raise self.formula.refuse(plain(error)) from None
         return self._without_intercept(matrix)

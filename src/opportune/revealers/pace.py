@@ -24,6 +24,7 @@ adversarial orders is lost.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -341,6 +342,28 @@ class Pace(Revealer):
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Eps or 0, whether the value is the realised one, the guard or 0, T."""
         return (self.randomise or 0.0, float(self.value == "realised"), self.guard or 0.0, float(horizon))
+
+    @staticmethod
+    def words(notes: Sequence[float]) -> str:
+        """How the moment ranks, what old advice has cost, how far the budget reaches."""
+        cause = int(notes[CAUSE])
+        if cause == WAITING:
+            return "the last nudges went unanswered, so the patient is left in peace for a while"
+        debt = ""
+        if notes[DEBT] > 0.005:
+            debt = f", and following old advice has cost about {notes[DEBT]:.2f} since the last contact"
+        reach = f"{notes[LEFT]:.3g} nudges are left for {notes[TO_COME]:.0f} decisions, enough for the best"
+        better = "hardly any moment to expect is"
+        if notes[ABOVE] >= 0.005:
+            better = f"{notes[ABOVE]:.0%} of the moments to expect are"
+        text = f"{better} better than this one{debt}; {reach} {notes[SHARE]:.0%}"
+        if notes[WORTH] <= TIE:
+            text = f"nothing would be gained by it now{debt}; {reach} {notes[SHARE]:.0%}"
+        if cause == BY_GRID:
+            return "what the patient can report is needed to learn from the steps since the last contact"
+        if cause == BY_GUARD:
+            return f"{text}; good moments may stop coming, and the budget should not be left over"
+        return text
 
     def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
         """Room to rank moments: sensed parts, or the last max(64, T/B) moments where contexts are not finite."""

@@ -103,7 +103,11 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         )
     at = layouts[0]
     rules = [
-        [rule_for(p, problem, at, horizon=horizon, participants=len(worlds)) for problem in problems] for p in policies
+        [
+            rule_for(p, problem, at, horizon=horizon, participants=len(worlds), member=w)
+            for w, problem in enumerate(problems)
+        ]
+        for p in policies
     ]
     constants = aligned(len(problems), at.places[0][-1])
     for row, problem in zip(constants, problems, strict=True):

@@ -1,8 +1,10 @@
 """A study built from its file: the worlds and policies that the settings describe, and how to run them."""
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +15,18 @@ from opportune import checks
 from opportune.core.rng import PARAMETER, draw
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
+from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.recommenders import LinUCB
+from opportune.problems.variables import DayOfStudy, Number
+from opportune.study.arrivals import distributions_of, probabilities_of, table_of, variables_of
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors
-from opportune.study.schema import BUDGETED, REST, Effect, StudyFile, StudyTable
+from opportune.study.schema import REST, Effect, StudyFile, StudyTable
 from opportune.study.terms import normal_term, term_names
-from opportune.worlds.linear import LinearWorld
+from opportune.worlds import ContinuousWorld, LinearWorld
+from opportune.worlds.distributions import Resampled
+from opportune.worlds.expected import expected_features
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,9 +51,24 @@ class Study:
         return self.settings.study.name
 
     @cached_property
+    def variables(self) -> dict[str, Any]:
+        """The variables of the context, as `Problem.from_formula` takes them."""
+        return variables_of(self.settings)
+
+    @cached_property
+    def continuous(self) -> bool:
+        """Whether some variable may be any number of a range, so that contexts are not a finite set."""
+        return any(isinstance(variable, Number | DayOfStudy) for variable in self.variables.values())
+
+    @cached_property
+    def table(self) -> Resampled | None:
+        """The rows of the study's own data from which variables are drawn jointly, if there are any."""
+        return table_of(self.settings, Path(self.source).parent)
+
+    @cached_property
     def terms(self) -> tuple[str, ...]:
         """The names of the formula's terms, in the order of the features: the keys of [effects]."""
-        return term_names(self.settings.reward.formula, self.levels, self.settings.study.actions)
+        return term_names(self.settings.reward.formula, self.variables, self.settings.study.actions)
 
     @cached_property
     def effects(self) -> dict[str, Effect]:
@@ -58,34 +79,18 @@ class Study:
 
     @property
     def probabilities(self) -> Floats:
-        """The probability of each context, first variable slowest."""
-        contexts = math.prod(len(levels) for levels in self.levels.values())
-        if self.settings.contexts.joint is not None:
-            return np.array(self.settings.contexts.joint, dtype=np.float64).reshape(contexts)
-        joint = np.ones(1)
-        for variable in self.settings.variables.values():
-            levels = len(variable.values)
-            each = variable.probabilities or np.full(levels, 1.0 / levels)
-            joint = np.multiply.outer(joint, np.asarray(each)).ravel()
-        return np.asarray(joint / joint.sum())
+        """The probability of each context where contexts are a finite set, first variable slowest."""
+        return probabilities_of(self.settings, self.variables, self.table)
 
-    def worlds(self) -> list[LinearWorld]:
-        """One world for each instance; instance i depends on (seed, i) alone."""
-        study, world = self.settings.study, self.settings.world
+    def worlds(self) -> list[Any]:
+        """One world for each instance, a LinearWorld or a ContinuousWorld; instance i depends on (seed, i) alone."""
+        study = self.settings.study
+        make = self._continuous_world if self.continuous else self._linear_world
         worlds = []
         for i in range(study.instances):
             draws = [float(draw(study.seed, i, j, PARAMETER)) for j in range(len(self.terms))]
             theta = np.array([effect.at(u) for effect, u in zip(self.effects.values(), draws, strict=True)])
-            worlds.append(
-                LinearWorld(
-                    self._problem_for(theta),
-                    theta=theta,
-                    context_probs=self.probabilities,
-                    open_rate=world.open_rate,
-                    response_rate=world.response_rate,
-                    name=self.name if study.instances == 1 else f"instance {i}",
-                )
-            )
+            worlds.append(make(theta, self.name if study.instances == 1 else f"instance {i}"))
         return worlds
 
     def policies(self) -> list[Policy]:
@@ -95,12 +100,13 @@ class Study:
     def policies_of(self, i: int) -> list[Policy]:
         """Policy i of the file at each of its budgets."""
         entry, study = self.settings.policies[i], self.settings.study
-        general = study.budgets if entry.kind in BUDGETED else [None]
+        general = study.budgets if entry.needs_budget else [None]
         return [
             Policy(
-                recommender=LinUCB(unknown=entry.unknown),
+                recommender=entry.recommender_among(study.actions),
                 revealer=entry.revealer,
                 budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard"),
+                pooled=entry.pooled,
                 name=entry.name or "",
             )
             for amount in entry.budgets or general
@@ -125,7 +131,7 @@ class Study:
         from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
 
         study, policies = self.settings.study, self.policies()
-        worlds: list[Any] = list(self.worlds())
+        worlds = self.worlds()
         if study.trace:
             check_memory(self.source, study.horizon * study.replicates * len(worlds) * len(policies))
         data = simulate(
@@ -146,42 +152,57 @@ class Study:
             raise InputError(list_errors(self.source, key_lines(self.text), found))
 
     @cached_property
-    def levels(self) -> dict[str, list[Any]]:
-        """The variables of the context with their levels."""
-        return {name: variable.values for name, variable in self.settings.variables.items()}
-
-    @cached_property
-    def _problem(self) -> Problem:
-        """What the agents know, value_range aside."""
-        reward = self.settings.reward
+    def problem(self) -> Problem | ContinuousProblem:
+        """What the agents know, value_range aside where it comes from the truth."""
+        reward, known = self.settings.reward, self.settings.contexts.known
         bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
-        problem: Problem = Problem.from_formula(
+        problem: Problem | ContinuousProblem = Problem.from_formula(
             reward.formula,
-            self.levels,
+            self.variables,
             self.settings.study.actions,
-            self.probabilities if self.settings.contexts.known else None,
+            self.probabilities if known and not self.continuous else None,
             noise_sd=reward.noise_sd,
             theta_bound=bound if reward.theta_bound is None else reward.theta_bound,
             delta=reward.delta,
-            visibility={name: variable.visibility for name, variable in self.settings.variables.items()},
+            visibility={name: v.visibility for name, v in self.settings.variables.items() if v.schedule is None},
+            decisions_per_day=self.settings.study.decisions_per_day,
         )
+        if isinstance(problem, ContinuousProblem):
+            given = reward.value_range
+            problem = problem.replace(value_range=None if given is None else (given[0], given[1]))
+            if known:
+                means = expected_features(problem, distributions_of(self.settings), table=self.table)
+                problem = problem.replace(known_means=means)
         return problem
 
+    def _continuous_world(self, theta: Floats, name: str) -> ContinuousWorld:
+        assert isinstance(self.problem, ContinuousProblem)
+        return ContinuousWorld(
+            self.problem,
+            theta=theta,
+            distributions=distributions_of(self.settings),
+            table=self.table,
+            name=name,
+            **self.settings.world.model_dump(),
+        )
+
+    def _linear_world(self, theta: Floats, name: str) -> LinearWorld:
+        return LinearWorld(
+            self._problem_for(theta),
+            theta=theta,
+            context_probs=self.probabilities,
+            name=name,
+            **self.settings.world.model_dump(),
+        )
+
     def _problem_for(self, theta: Floats) -> Problem:
-        """The problem with a value_range, from the truth unless the file gives one."""
-        problem, given = self._problem, self.settings.reward.value_range
+        """The finite problem with a value_range, from the truth unless the file gives one."""
+        assert isinstance(self.problem, Problem)
+        problem, given = self.problem, self.settings.reward.value_range
         best = (problem.features @ theta).max(axis=1)
         low, high = given or (float(best.min()), float(best.max()))
         if low >= high:  # every context is worth the same: no range to speak of
             return problem
-        return Problem(
-            problem.features,
-            problem.context_probs,
-            noise_sd=problem.noise_sd,
-            theta_bound=problem.theta_bound,
-            value_range=(low, high),
-            delta=problem.delta,
-            variables=problem.variables,
-            visibility=problem.visibility,
-            action_names=problem.action_names,
-        )
+        problem = copy.copy(problem)
+        problem.value_range = (low, high)
+        return problem

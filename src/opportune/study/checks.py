@@ -12,10 +12,15 @@ import numpy as np
 from opportune import checks
 from opportune.errors import InputError
 from opportune.policy import Policy, rule_for
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.variables import DayOfStudy, Number, check_variable
+from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
 from opportune.study.lines import Place
 from opportune.study.messages import Error, section_of
-from opportune.study.schema import BUDGETED, BUDGETS, EFFECT, REST
+from opportune.study.schema import BUDGETS, EFFECT, REST, one_of
 from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
+from opportune.study.variables import DAY_OF_STUDY
+from opportune.worlds.distributions import pack
 
 if TYPE_CHECKING:
     from opportune.study.build import Study
@@ -27,17 +32,75 @@ BYTES_PER_STEP = 80
 def find_errors(study: "Study") -> list[Error]:
     """All that does not fit together."""
     found = [*_check_variables(study), *_check_budgets(study), *_check_policies(study)]
-    for check in (_check_formula, _check_effects, _check_fit):  # each needs what came before to be right
+    checks_in_turn = (_check_arrivals, _check_formula, _check_effects, _check_contexts, _check_fit)
+    for check in checks_in_turn:  # each needs what came before to be right
         found = found or list(check(study))
     return found
 
 
 def _check_variables(study: "Study") -> Iterator[Error]:
-    for name in study.levels:
+    tables: dict[str, str] = {}
+    for name, variable in study.settings.variables.items():
         if name == "action" or not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
             expected = "expected letters, digits and '_', and none of action, " + ", ".join(FUNCTIONS)
             yield ("variables", name), f"a formula cannot name a variable {name!r}; {expected}"
-    contexts = math.prod(len(levels) for levels in study.levels.values())
+        if variable.table is not None:
+            tables.setdefault(variable.table, name)
+            if len(tables) > 1:
+                (one, first), *_ = tables.items()
+                text = f"[variables.{name}] has table = {variable.table!r}, and [variables.{first}] has {one!r}"
+                yield ("variables", name, "table"), f"{text}; expected one table, whose rows are drawn as a whole"
+
+
+def _check_arrivals(study: "Study") -> Iterator[Error]:
+    """How variables are scheduled and drawn."""
+    settings = study.settings
+    try:
+        decisions_per_day(settings)
+    except InputError as error:
+        yield ("study", "decisions_per_day"), str(error)
+        return
+    day = next((name for name, variable in settings.variables.items() if variable.schedule == DAY_OF_STUDY), "")
+    try:
+        _ = study.variables
+    except InputError as error:
+        yield ("variables", day, "schedule"), str(error)
+        return
+    for name, variable in settings.variables.items():
+        if variable.distribution is not None:
+            try:
+                distribution_of(variable)
+            except InputError as error:
+                yield ("variables", name, "distribution"), f"[variables.{name}]: {error}"
+    yield from _check_table(study)
+    if study.continuous:
+        yield from _check_no_joint(study)
+    else:
+        yield from _check_finite(study)
+
+
+def _check_table(study: "Study") -> Iterator[Error]:
+    """The user's own rows, which must fit the variables that are drawn from them."""
+    names = [name for name, variable in study.settings.variables.items() if variable.table is not None]
+    if not names:
+        return
+    try:
+        variables = {name: check_variable(name, study.variables[name]) for name in names}
+        pack(variables, {}, table=study.table)
+    except InputError as error:
+        yield ("variables", names[0], "table"), str(error)
+
+
+def _check_no_joint(study: "Study") -> Iterator[Error]:
+    if study.settings.contexts.joint is not None:
+        name = next(name for name, v in study.variables.items() if isinstance(v, Number | DayOfStudy))
+        text = f"joint in [contexts] is for variables with levels, and {name} may be any number"
+        yield ("contexts", "joint"), f"{text}; expected a table for variables that belong together"
+
+
+def _check_finite(study: "Study") -> Iterator[Error]:
+    """The combinations of levels, and their probabilities."""
+    contexts = math.prod(sizes_of(study.variables).values())
     if contexts > MOST_CONTEXTS:
         yield ("variables",), f"variables have {contexts:,} combinations; expected at most {MOST_CONTEXTS:,}"
     elif study.settings.contexts.joint is not None:
@@ -46,11 +109,12 @@ def _check_variables(study: "Study") -> Iterator[Error]:
 
 def _check_joint(study: "Study", joint: list[Any]) -> Iterator[Error]:
     for name, variable in study.settings.variables.items():
-        if variable.probabilities is not None:
-            text = f"[variables.{name}] has probabilities, and [contexts] has joint; expected one of them"
-            yield ("variables", name, "probabilities"), text
+        for key in ("probabilities", "table"):
+            if getattr(variable, key) is not None:
+                text = f"[variables.{name}] has {key}, and [contexts] has joint; expected one of them"
+                yield ("variables", name, key), text
     place = ("contexts", "joint")
-    sizes = tuple(len(levels) for levels in study.levels.values())
+    sizes = tuple(sizes_of(study.variables).values())
     expected = " x ".join(map(str, sizes)) + (f" = {math.prod(sizes)}" if len(sizes) > 1 else "")
     try:
         given = np.array(joint, dtype=np.float64)
@@ -71,7 +135,7 @@ def _check_budgets(study: "Study") -> Iterator[Error]:
     general, entries = study.settings.study, study.settings.policies
     lists: list[tuple[Place, list[float]]] = [(("study", "budgets"), general.budgets)]
     for i, entry in enumerate(entries):
-        if entry.kind in BUDGETED and entry.budgets is None and not general.budgets:
+        if entry.needs_budget and entry.budgets is None and not general.budgets:
             yield (
                 ("policies", i),
                 f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}",
@@ -89,9 +153,15 @@ def _check_budgets(study: "Study") -> Iterator[Error]:
 
 
 def _check_policies(study: "Study") -> Iterator[Error]:
-    seen = {name: variable.visibility for name, variable in study.settings.variables.items()}
+    seen = {name: "public" if v.schedule else v.visibility for name, v in study.settings.variables.items()}
     others = ", ".join(f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed")
     for i, entry in enumerate(study.settings.policies):
+        if entry.action is not None and entry.action not in study.settings.study.actions:
+            text = f"action in [[policies]] is {entry.action!r}"
+            yield ("policies", i, "action"), f"{text}; expected {one_of(study.settings.study.actions)}"
+        if entry.unknown == "optimistic" and entry.rotate:
+            text = "rotate goes with unknown = 'plugin'"
+            yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
         if entry.unknown == "optimistic" and study.settings.contexts.known:
             text = "unknown = 'optimistic' is for probabilities that agents must learn"
             yield ("policies", i, "unknown"), f"{text}; expected known = false in [contexts] with it"
@@ -102,7 +172,7 @@ def _check_policies(study: "Study") -> Iterator[Error]:
 
 def _check_formula(study: "Study") -> Iterator[Error]:
     place = ("reward", "formula")
-    found = list(formula_errors(study.settings.reward.formula, list(study.levels)))
+    found = list(formula_errors(study.settings.reward.formula, list(study.variables)))
     if found:
         yield from ((place, text) for text in found)
         return
@@ -131,9 +201,22 @@ def _check_effects(study: "Study") -> Iterator[Error]:
         text = f"[effects] lacks {', '.join(missing)}; expected {EFFECT}"
         yield ("effects",), f"{text}, or '{REST}' for all the rest"
     instances = study.settings.study.instances
-    if instances > 1 and not any(effect.drawn for effect in study.settings.effects.values()):
+    alike = not any(effect.drawn for effect in study.settings.effects.values())
+    if instances > 1 and alike and not any(policy.pooled for policy in study.settings.policies):
         text = f"instances in [study] is {instances}, but every effect is a number"
         yield ("study", "instances"), f"{text}; expected 1, or a distribution in [effects]"
+
+
+def _check_contexts(study: "Study") -> Iterator[Error]:
+    """What is computed beforehand about contexts that are not a finite set."""
+    if not study.continuous:
+        return
+    try:
+        problem = study.problem
+        problem.layout(horizon=study.settings.study.horizon)
+        _ = (problem.start, problem.least_distance) if isinstance(problem, ContinuousProblem) else None
+    except InputError as error:
+        yield ("variables",), str(error)
 
 
 def _check_fit(study: "Study") -> Iterator[Error]:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from opportune.study.base import show
 from opportune.study.lines import Place
 from opportune.study.schema import (
     ContextsTable,
@@ -16,10 +17,10 @@ from opportune.study.schema import (
     RewardTable,
     StudyFile,
     StudyTable,
-    VariableTable,
     WorldTable,
-    show,
+    expected,
 )
+from opportune.study.variables import DistributionTable, VariableTable
 
 Error = tuple[Place, str]
 """Where something is wrong, and what."""
@@ -46,7 +47,7 @@ def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], wi
     for error in errors:
         place = (*within, *error["loc"])
         if error["type"] == "extra_forbidden":
-            message, guess = _unknown_key(place)
+            message, guess = _unknown_key(place, error["input"])
             guessed.add((*place[:-1], guess))
             found.append((place, message))
         elif error["type"] == "missing":
@@ -67,7 +68,7 @@ def _own_error(place: Place, key: str, message: str) -> tuple[Place, str]:
     return ((*place, key) if key else place), message
 
 
-def _unknown_key(place: Place) -> tuple[str, str]:
+def _unknown_key(place: Place, value: Any) -> tuple[str, str]:
     key, known = str(place[-1]), list(_table_at(place[:-1]).model_fields)
     if len(place) == 1:
         near = difflib.get_close_matches(key, known, n=1)
@@ -75,6 +76,8 @@ def _unknown_key(place: Place) -> tuple[str, str]:
         return f"unknown section [{key}]; {hint}", near[0] if near else ""
     if place[0] == "effects":
         known.remove("value")
+    if place[0] == "contexts" and isinstance(value, dict):
+        return f"unknown table [contexts.{key}]; did you mean [variables.{key}]?", ""
     near = difflib.get_close_matches(key, known, n=1)
     text = f"unknown key {key!r} in {section_of(place)}"
     if near:
@@ -87,10 +90,10 @@ def _unknown_key(place: Place) -> tuple[str, str]:
 
 def _missing_key(place: Place) -> str:
     key = str(place[-1])
-    expected = _table_at(place[:-1]).model_fields[key].description
+    wanted = expected(_table_at(place[:-1]), key)
     if len(place) == 1:
-        return f"{_brackets(key)} is missing; expected {expected}"
-    return f"{section_of(place)} lacks {key!r}; expected {expected}"
+        return f"{_brackets(key)} is missing; expected {wanted}"
+    return f"{section_of(place)} lacks {key!r}; expected {wanted}"
 
 
 def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
@@ -104,18 +107,16 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
             break
         known = (*known, part)
     if len(known) == 1:
-        expected = StudyFile.model_fields[str(known[0])].description
-        return f"{known[0]} is {show(value)}; expected {expected}"
+        return f"{known[0]} is {show(value)}; expected {expected(StudyFile, str(known[0]))}"
     if known[0] == "variables" and len(known) == 2:
         return f"{known[1]} in [variables] is {show(value)}; expected a table [variables.{known[1]}]"
     if known[0] == "policies" and len(known) == 2:
-        return f"policies holds {show(value)}; expected {StudyFile.model_fields['policies'].description}"
+        return f"policies holds {show(value)}; expected {expected(StudyFile, 'policies')}"
     name = "".join(f"[{part}]" if isinstance(part, int) else part for part in known[_depth(known) :])
     field = next(str(part) for part in known[_depth(known) :])
-    model = _table_at(known[: _depth(known)])
-    expected = model.model_fields[field].description
-    text = f"{name} in {section_of(known)} is {show(value)}; expected {expected}"
-    options = re.findall(r"'(\w+)'", expected or "")
+    wanted = expected(_table_at(known[: _depth(known)]), field)
+    text = f"{name} in {section_of(known)} is {show(value)}; expected {wanted}"
+    options = re.findall(r"'([\w ]+)'", wanted)
     return text + (did_you_mean(value, options) if isinstance(value, str) and options else "")
 
 
@@ -131,12 +132,21 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def _table_at(place: Place) -> type[BaseModel]:
+    """The table at a place, or the one that a key there belongs to."""
+    if _in_distribution(place):
+        return DistributionTable
     return _SECTIONS[str(place[0])] if place else StudyFile
 
 
 def _depth(place: Place) -> int:
-    """How many parts of a place lead to its table: 2 where tables have names or numbers, else 1."""
+    """How many parts of a place lead to its table: 3 in a distribution, 2 where it has a name or number, else 1."""
+    if _in_distribution(place) and len(place) > 3:
+        return 3
     return 2 if place[0] in {"variables", "effects", "policies"} else 1
+
+
+def _in_distribution(place: Place) -> bool:
+    return len(place) > 2 and place[0] == "variables" and place[2] == "distribution"
 
 
 def _brackets(section: str) -> str:
@@ -145,6 +155,8 @@ def _brackets(section: str) -> str:
 
 def section_of(place: Place) -> str:
     """What the table around a place is called in the file."""
+    if _in_distribution(place) and len(place) > 3:
+        return f"distribution of [variables.{place[1]}]"
     if place[0] == "variables":
         return f"[variables.{place[1]}]"
     if place[0] == "effects" and len(place) > 2:

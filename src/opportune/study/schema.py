@@ -1,50 +1,34 @@
-"""What a study file may hold: a model for each table, whose descriptions say what is expected there."""
+"""What a study file may hold: a model for each table, whose descriptions say what is expected there.
 
-import json
-import math
+Which kinds of policy and which recommenders there are, and which settings each has, is what the registries say.
+"""
+
+import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from opportune.core.registry import Registry
 from opportune.core.rng import normal
-from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual, Revealer
+from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
+from opportune.revealers import REVEALERS, Pace, Revealer
+from opportune.study.base import Table, refuse, show
+from opportune.study.variables import VariableTable
 
 REST = "*"
 """The key of [effects] that stands for every term not named."""
 BUDGETS = "a list of numbers > 0, such as [10, 20]"
 EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
-BUDGETED = ("naive", "PD1", "PD2")
-"""The kinds of policy that need a budget."""
-
-
-def refuse(key: str, message: str) -> PydanticCustomError:
-    """An error about one key of a table, for a validator to raise."""
-    return PydanticCustomError("study", "{message}", {"key": key, "message": message})
-
-
-def show(value: Any) -> str:
-    """A value as it stands in the file, shortened."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = str(value)
-    if isinstance(value, str):
-        text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-class _Table(BaseModel):
-    """A table of the file: nothing unknown, nothing converted, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+CHOICES: dict[str, Registry] = {"kind": REVEALERS, "recommender": RECOMMENDERS}
+"""The keys of [[policies]] whose values are names from a registry."""
 
 
 _Budgets = list[Annotated[float, Field(gt=0.0)]]
-_Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class StudyTable(_Table):
+class StudyTable(Table):
     """[study]: its name, its size, what can be done and how many nudges there are."""
 
     name: str = Field(
@@ -57,6 +41,9 @@ class StudyTable(_Table):
     instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=BUDGETS)
+    decisions_per_day: Annotated[int, Field(ge=1, le=1440)] | None = Field(
+        default=None, description="a whole number from 1 to 1440"
+    )
     budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
     trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
 
@@ -68,62 +55,7 @@ class StudyTable(_Table):
         return self
 
 
-class VariableTable(_Table):
-    """[variables.NAME]: one variable of the context."""
-
-    levels: list[Any] | None = Field(
-        default=None, description="a list of at least two different texts, or of two different numbers"
-    )
-    range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="[lowest, highest], such as [1, 5] for 1, 2, 3, 4, 5"
-    )
-    step: float = Field(default=1.0, gt=0.0, description="a number > 0, the distance of neighbours in range")
-    visibility: Literal["public", "sensed", "reported"] = Field(
-        default="sensed", description="'public', 'sensed' or 'reported'"
-    )
-    probabilities: list[_Rate] | None = Field(
-        default=None, description="a list of probabilities, one for each level, that sum to 1"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> "VariableTable":
-        if self.levels is None and self.range is None:
-            raise refuse("", "lacks its values; expected levels = [...] or range = [lowest, highest]")
-        if self.levels is not None and self.range is not None:
-            raise refuse("range", "has levels and range; expected only one of them")
-        if self.range is None and "step" in self.model_fields_set:
-            raise refuse("step", "has step without range; expected range = [lowest, highest] with it")
-        if self.levels is not None and not _good_levels(self.levels):
-            expected = type(self).model_fields["levels"].description
-            raise refuse("levels", f"has levels = {show(self.levels)}; expected {expected}")
-        if self.range is not None:
-            steps = (self.range[1] - self.range[0]) / self.step
-            if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
-                text = f"has range = {show(self.range)} in steps of {self.step:g}"
-                raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")
-        if self.probabilities is not None:
-            given, wanted = len(self.probabilities), len(self.values)
-            if given != wanted:
-                text = f"has {given} probabilities for {wanted} levels"
-                raise refuse("probabilities", f"{text}; expected one for each level")
-            if abs(sum(self.probabilities) - 1.0) > 1e-9:
-                text = f"has probabilities that sum to {sum(self.probabilities):.10g}"
-                raise refuse("probabilities", f"{text}; expected 1")
-        return self
-
-    @property
-    def values(self) -> list[Any]:
-        """The levels, written out."""
-        if self.levels is not None:
-            return self.levels
-        assert self.range is not None
-        low, high = self.range
-        count = round((high - low) / self.step) + 1
-        numbers = [round(low + i * self.step, 12) for i in range(count)]
-        return [int(x) if x.is_integer() else x for x in numbers]
-
-
-class ContextsTable(_Table):
+class ContextsTable(Table):
     """[contexts]: how contexts arrive, beyond each variable's own probabilities."""
 
     known: bool = Field(default=True, description="true, or false if the agents must learn the probabilities")
@@ -132,7 +64,7 @@ class ContextsTable(_Table):
     )
 
 
-class RewardTable(_Table):
+class RewardTable(Table):
     """[reward]: what a reward is made of, as the agents know it."""
 
     formula: str = Field(description="a formula over the variables and action, such as 'action + action:stress'")
@@ -153,7 +85,7 @@ class RewardTable(_Table):
         return self
 
 
-class Effect(_Table):
+class Effect(Table):
     """The true effect of one term: a number, or a distribution it is drawn from."""
 
     value: float | None = Field(default=None, description="a number")
@@ -205,63 +137,128 @@ def _as_effect(given: Any) -> Any:
     raise refuse("", f"is {show(given)}; expected {EFFECT}")
 
 
-class WorldTable(_Table):
+class WorldTable(Table):
     """[world]: how patients treat the app and its nudges."""
 
     open_rate: float = Field(
         default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
     )
     response_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered")
+    available_rate: float = Field(
+        default=1.0, ge=0.0, le=1.0, description="a probability, that a patient is available at a decision"
+    )
+    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a reward ever arrives")
+    reward_delay: int = Field(
+        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the most steps a reward is late"
+    )
 
 
-_KINDS: dict[str, set[str]] = {
-    "naive": {"unknown", "budgets"},
-    "PD1": {"unknown", "budgets", "scale"},
-    "PD2": {"unknown", "budgets", "scale", "tolerance"},
-    "never": {"unknown"},
-    "always": {"unknown", "budgets"},
-    "periodic": {"unknown", "budgets", "every"},
-}
+def one_of(names: Sequence[str]) -> str:
+    """Names as a choice: 'a', 'b' or 'c'."""
+    quoted = [repr(name) for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
 
 
-class PolicyTable(_Table):
+def expected(table: type[BaseModel], key: str) -> str:
+    """What is expected as a table's key: its description or, where a registry says it, what is registered now."""
+    if table is PolicyTable and key in CHOICES:
+        return one_of(list(CHOICES[key].kinds()))
+    return table.model_fields[key].description or ""
+
+
+def _registered(key: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in CHOICES[key].kinds():
+            raise PydanticCustomError("choice", "unknown name")  # put into words by study.messages
+        return name
+
+    return AfterValidator(check)
+
+
+class PolicyTable(Table):
     """[[policies]]: one policy to try, at each of its budgets."""
 
-    kind: Literal["naive", "PD1", "PD2", "never", "always", "periodic"] = Field(
-        description="'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'"
+    kind: Annotated[str, _registered("kind")] = Field(description="the name of a revealer")
+    recommender: Annotated[str, _registered("recommender")] = Field(
+        default=LinUCB.kind, description="the name of a recommender"
     )
     name: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a name for tables and figures")
     budgets: Annotated[_Budgets, Field(min_length=1)] | None = Field(default=None, description=BUDGETS)
     scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
     every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
     tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
+    randomise: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
+    value: Literal["paper", "realised"] = Field(default="paper", description="'paper' or 'realised'")
+    guard: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
+    pooled: bool = Field(default=False, description="true (all instances learn one model) or false (one each)")
+    rotate: bool = Field(default=False, description="true or false")
+    kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    action: str | None = Field(default=None, description="the name of an action in [study]")
 
     @model_validator(mode="after")
     def _check(self) -> "PolicyTable":
-        for key in type(self).model_fields:
-            if key in self.model_fields_set and key not in _KINDS[self.kind] | {"kind", "name"}:
-                owners = " or ".join(repr(kind) for kind, keys in _KINDS.items() if key in keys)
-                raise refuse(key, f"{key} does not apply to kind {self.kind!r} in [[policies]]; it is for {owners}")
-        if self.kind == "periodic" and self.every is None:
-            raise refuse("", "[[policies]] of kind 'periodic' lacks 'every'; expected a whole number >= 1")
+        given = self.model_fields_set - {"kind", "recommender", "name", "pooled"}
+        for key in (key for key in type(self).model_fields if key in given):
+            revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
+            if self.kind not in revealers and self.recommender not in recommenders:
+                of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
+                owners = " or ".join(map(repr, revealers or recommenders))
+                raise refuse(key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}")
+        for of, chosen in (("of kind", self._revealer), ("with recommender", self._recommender)):
+            for field in dataclasses.fields(chosen):
+                if field.default is dataclasses.MISSING and field.name not in self.model_fields_set:
+                    lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
+                    raise refuse("", f"{lacks}; expected {expected(PolicyTable, field.name)}")
         return self
+
+    @property
+    def needs_budget(self) -> bool:
+        """Whether it runs with the budgets of [study] where it has none of its own."""
+        return bool(self._revealer.needs_budget)
+
+    @property
+    def _revealer(self) -> type[Revealer]:
+        return REVEALERS.kinds()[self.kind]  # type: ignore[no-any-return]
+
+    @property
+    def _recommender(self) -> type[Recommender]:
+        return RECOMMENDERS.kinds()[self.recommender]  # type: ignore[no-any-return]
 
     @property
     def revealer(self) -> Revealer:
         """The rule that picks the moments."""
-        if self.kind == "PD1":
-            return PrimalDual(scale=self.scale)
-        if self.kind == "PD2":
-            return LearningPrimalDual(scale=self.scale, tolerance=self.tolerance)
-        if self.kind == "periodic":
-            assert self.every is not None
-            return Periodic(every=self.every)
-        plain: dict[str, Revealer] = {"naive": FixedRate(), "never": Never(), "always": Always()}
-        return plain[self.kind]
+        return self._revealer(**self._settings(self._revealer))
+
+    def recommender_among(self, actions: Sequence[str]) -> Recommender:
+        """The rule that picks the treatment, one of these actions."""
+        settings = self._settings(self._recommender)
+        if self.kind == Pace.kind and self._recommender is LinUCB and self.unknown == "plugin":
+            settings.setdefault("rotate", True)  # as in pace_ucb
+        if self.action is not None:
+            settings["action"] = list(actions).index(self.action)
+        return self._recommender(**settings)
+
+    def _settings(self, chosen: type[Revealer] | type[Recommender]) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(chosen) if field.name in self.model_fields_set]
+        return {name: getattr(self, name) for name in names}
 
 
-class StudyFile(_Table):
+def _owners(registry: Registry, key: str) -> list[str]:
+    """The kinds in a registry that a key of [[policies]] is a setting of."""
+    if key == "budgets":
+        return [kind for kind, entry in registry.kinds().items() if getattr(entry, "spends", False)]
+    return [
+        kind for kind, entry in registry.kinds().items() if key in {field.name for field in dataclasses.fields(entry)}
+    ]
+
+
+class StudyFile(Table):
     """The whole file."""
 
     study: StudyTable = Field(description="a table [study]")
@@ -277,11 +274,3 @@ class StudyFile(_Table):
     policies: Annotated[list[PolicyTable], Field(min_length=1)] = Field(
         description="a table [[policies]] for each policy, with double brackets"
     )
-
-
-def _good_levels(levels: list[Any]) -> bool:
-    texts = all(isinstance(level, str) and level for level in levels)
-    numbers = all(
-        isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels
-    )
-    return len(levels) >= 2 and (texts or numbers) and len(set(levels)) == len(levels)

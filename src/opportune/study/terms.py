@@ -6,18 +6,33 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from opportune.problems.variables import check_variable, levels_of
 from opportune.study.messages import did_you_mean
 
-FUNCTIONS = ("C", "I", "center", "exp", "log", "scale")
+FUNCTIONS = ("C", "I", "abs", "center", "exp", "log", "log1p", "scale", "sqrt")
 """What a formula may apply to a variable."""
 
 
-def term_names(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> tuple[str, ...]:
-    """The features of a formula by names that people write: "action=call:stress", "mood=low", "intercept"."""
+def term_names(formula: str, variables: Mapping[str, Any], actions: Sequence[str]) -> tuple[str, ...]:
+    """The features of a formula by names that people write: "action=call:stress", "mood=low", "intercept".
+
+    Variables are levels, numbers with bounds, or scheduled ones.
+    """
+    from opportune.problems.formula import program  # noqa: PLC0415  (slow to import)
+
+    known = {name: check_variable(name, variable) for name, variable in variables.items()}
+    levels = {name: levels_of(variable) for name, variable in known.items()}
+    if None in levels.values():
+        return program(formula, known, actions).names
+    return _names_of_columns(formula, {name: found or () for name, found in levels.items()}, actions)
+
+
+def _names_of_columns(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> tuple[str, ...]:
+    """The names where all variables have levels: the library's, in plain words."""
     import pandas as pd  # noqa: PLC0415  (slow to import)
     from formulaic import Formula  # noqa: PLC0415  (likewise)
 
-    from opportune.problems.formula import design  # noqa: PLC0415  (likewise)
+    from opportune.problems.formula import CALLABLES, design  # noqa: PLC0415  (likewise)
 
     width = design(formula, variables, actions).shape[-1]  # refuses what is no formula
     frame = pd.DataFrame(list(itertools.product(*variables.values(), actions)), columns=[*variables, "action"])
@@ -25,7 +40,7 @@ def term_names(formula: str, variables: Mapping[str, Sequence[Any]], actions: Se
         if any(isinstance(level, str) for level in levels):
             frame[name] = pd.Categorical(frame[name], categories=list(levels))
     terms = [str(term) for term in Formula(f"0 + {formula}") if str(term) not in {"0", "1"}]
-    columns = list(Formula(" + ".join(["1", *terms])).get_model_matrix(frame).columns)
+    columns = list(Formula(" + ".join(["1", *terms])).get_model_matrix(frame, context=CALLABLES).columns)
     if len(columns) > width:
         columns.remove("Intercept")
     names = tuple(_friendly(column) for column in columns)

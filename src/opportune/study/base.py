@@ -1,0 +1,29 @@
+"""What all tables of a study file have in common: how strict they are, and how a validator refuses."""
+
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+
+class Table(BaseModel):
+    """A table of the file: nothing unknown, nothing converted, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def refuse(key: str, message: str) -> PydanticCustomError:
+    """An error about one key of a table, for a validator to raise."""
+    return PydanticCustomError("study", "{message}", {"key": key, "message": message})
+
+
+def show(value: Any) -> str:
+    """A value as it stands in the file, shortened."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    if isinstance(value, str):
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
