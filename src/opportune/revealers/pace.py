@@ -359,7 +359,7 @@ class Pace(Revealer):
     value: str = "paper"
     guard: float | None = None
     label: ClassVar[str] = "PACE"
-    kind: ClassVar[str] = "pace"
+    kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
     consult: ClassVar[Any] = staticmethod(consult)
     conclude: ClassVar[Any] = staticmethod(conclude)
