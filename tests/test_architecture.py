@@ -24,9 +24,11 @@ LAYERS = (
     ("problems",),
     ("policy",),
     ("worlds",),
+    ("extensions",),  # what others have registered
     ("simulation.record", "analysis.results"),  # what simulate hands over
     ("simulation",),
     ("live",),
+    ("testing",),
     ("analysis",),
     ("study",),
     ("experiments",),
@@ -120,7 +122,8 @@ def test_no_circles() -> None:
 
 CORE = [module for module in SOURCES if module.startswith("opportune.core")]
 RULES = [module for module in SOURCES if module.startswith(("opportune.revealers", "opportune.recommenders"))]
-TOOLS = {"opportune.core.compiled"}  # which keeps compiled code on disk
+# What runs before any step: keeping compiled code on disk, taking in what others add.
+TOOLS = {"opportune.core.compiled", "opportune.core.registry"}
 # Those that teach Numba's compiler: bare addresses, vectors, named views, hooks; and where to keep its code.
 NUMBA = {f"opportune.core.{name}" for name in ("compiled", "pointers", "registry", "simd", "views")}
 DECORATORS = {"step_function", "driver_function", "inner_function", "hot_function", "compiled"}

@@ -1,5 +1,6 @@
 """What README.md, docs and CHANGELOG.md say: code runs, commands parse, links lead somewhere, names exist."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Any] = COMMAND.commands
 SHELLS = ("sh", "console")
 OTHER_NAMES = {"py": "python", "python3": "python", "pycon": "python", "bash": "sh", "shell": "sh", "zsh": "sh"}
 FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=fence)$", re.DOTALL | re.MULTILINE)
+FILE = re.compile(r"# (\w+\.py)\n")
 OPERATORS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1"}
 
 
@@ -99,7 +101,16 @@ def named(pages: list[Path]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", pages, ids=[page.relative_to(ROOT).as_posix() for page in pages])
 
 
-@named([page for page in PAGES if any(block.info == "python" for block in blocks(page))])
+def files(page: Path) -> dict[str, str]:
+    """The Python files that a page has the reader write: blocks that begin with the file's name."""
+    python = [block.text for block in blocks(page) if block.info == "python"]
+    return {match[1]: text for text in python if (match := FILE.match(text))}
+
+
+WITH_PYTHON = [page for page in PAGES if any(block.info == "python" for block in blocks(page))]
+
+
+@named([page for page in WITH_PYTHON if not files(page)])
 def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page's Python blocks run one after the other, as a reader who follows the page would run them."""
     monkeypatch.setenv("MPLBACKEND", "Agg")
@@ -110,6 +121,35 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         if block.info == "python":
             code = "\n" * (block.line - 1) + block.text  # so that an error names the line of the page
             exec(compile(code, str(page), "exec"), namespace)
+
+
+@named([page for page in WITH_PYTHON if files(page)])
+def test_files_and_python_run(page: Path, tmp_path: Path) -> None:
+    """A page that has the reader write files: its other blocks run beside them, and so do its `python FILE` commands.
+
+    In processes of their own, since rules must be registered before anything is compiled.
+    """
+    written = files(page)
+    for name, text in written.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    rest = [block.text for block in blocks(page) if block.info == "python" and not FILE.match(block.text)]
+    (tmp_path / "the_page.py").write_text("\n\n".join(rest), encoding="utf-8")
+    run_python("the_page.py", tmp_path)
+    shown = "".join(block.text for block in blocks(page) if block.info == "console")
+    for words in commands(page):
+        if words[:1] == ["python"]:
+            assert words[1] in written, words
+            assert run_python(words[1], tmp_path).strip() in shown
+
+
+def run_python(file: str, folder: Path) -> str:
+    """What a Python file prints."""
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    run = subprocess.run(
+        [sys.executable, file], cwd=folder, env=environment, capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return run.stdout
 
 
 def test_names_do_not_depend_on_earlier_imports() -> None:

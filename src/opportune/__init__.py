@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opportune.analysis.plots import plot_regret, plot_reveals
     from opportune.analysis.results import load, save
     from opportune.errors import DataError, InputError, OpportuneError, StateError
+    from opportune.extensions import register
     from opportune.live.agent import Agent
     from opportune.live.cohort import Cohort
     from opportune.live.decision import Decision, Proposal
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from opportune.problems.continuous import ContinuousProblem
     from opportune.problems.finite import Problem
     from opportune.problems.variables import DayOfStudy, Number, TimeOfDay, Weekday, Weekend
-    from opportune.recommenders import FixedAction, LinUCB, RandomAction, Thompson
-    from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Pace, Periodic, PrimalDual
+    from opportune.recommenders import FixedAction, LinUCB, RandomAction, Recommender, Thompson
+    from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Pace, Periodic, PrimalDual, Revealer
     from opportune.simulation.run import simulate
     from opportune.worlds.brushing.world import brushing_world
     from opportune.worlds.continuous import ContinuousWorld
@@ -40,6 +41,7 @@ _HOMES = {
     "live.cohort": ("Cohort",),
     "live.decision": ("Decision", "Proposal"),
     "errors": ("DataError", "InputError", "OpportuneError", "StateError"),
+    "extensions": ("register",),
     "analysis.intervals": ("mean_interval",),
     "analysis.metrics": ("decomposition", "realised_regret", "regret"),
     "analysis.plots": ("plot_regret", "plot_reveals"),
@@ -48,8 +50,10 @@ _HOMES = {
     "problems.continuous": ("ContinuousProblem",),
     "problems.finite": ("Problem",),
     "problems.variables": ("DayOfStudy", "Number", "TimeOfDay", "Weekday", "Weekend"),
-    "recommenders": ("FixedAction", "LinUCB", "RandomAction", "Thompson"),
-    "revealers": ("Always", "FixedRate", "LearningPrimalDual", "Never", "Pace", "Periodic", "PrimalDual"),
+    "recommenders": ("FixedAction", "LinUCB", "RandomAction", "Recommender", "Thompson"),
+    "revealers": (
+        "Always", "FixedRate", "LearningPrimalDual", "Never", "Pace", "Periodic", "PrimalDual", "Revealer",
+    ),
     "simulation.run": ("simulate",),
     "worlds.brushing.world": ("brushing_world",),
     "worlds.continuous": ("ContinuousWorld",),
@@ -65,6 +69,7 @@ __all__ = [  # noqa: RUF022  (in the order people meet them)
     "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
     "save", "load", "Agent", "Cohort", "Proposal", "Decision", "LinUCB", "Thompson", "FixedAction", "RandomAction",
     "FixedRate", "PrimalDual", "LearningPrimalDual", "Pace", "Never", "Always", "Periodic",
+    "Revealer", "Recommender", "register",
     "OpportuneError", "InputError", "DataError", "StateError", "__version__",
 ]  # fmt: skip
 

@@ -27,7 +27,8 @@ class Participant:
     """One participant of a simulated study, and the agent that is to decide as it did."""
 
     def __init__(self, world: Any, agent: op.Agent, trace: xr.Dataset, seed: int, stream: int) -> None:
-        self.world, self.agent, self.seed, self.stream = world, agent, seed, stream
+        self.world, self.agent = world, agent
+        self.key = np.uint64(seed), np.uint64(stream)  # also where they exceed 2^63
         steps = [str(name) for name in trace.data_vars if trace[name].dims == ("step",)]
         self.trace = {name: trace[name].values.tolist() for name in steps}
         self.history = np.zeros(brushing.STATE_SIZE)
@@ -48,7 +49,7 @@ class Participant:
         about = zip(problem.variables.items(), packed.kinds, packed.places, packed.uniforms, strict=True)
         for (name, variable), kind, place, uniform in about:
             if kind >= 0:
-                u = draw(self.seed, self.stream, step, VARIABLE + uniform)
+                u = draw(*self.key, step, VARIABLE + uniform)
                 number = quantile(kind, packed.parameters, place, u)
                 values[name] = variable[int(number)] if isinstance(variable, tuple) else number
         return values
@@ -91,7 +92,7 @@ class Participant:
         """Learn from the rewards that arrive at the end of a step, the oldest first."""
         reward, delay = self.trace["reward"][step - 1], self.world.happenings.reward_delay
         if not math.isnan(reward):
-            late = min(int(draw(self.seed, self.stream, step, DELAY) * (delay + 1)), delay)
+            late = min(int(draw(*self.key, step, DELAY) * (delay + 1)), delay)
             self.mail.setdefault(step + late, []).append(step)
         elif self.trace["available"][step - 1]:
             self.agent.skip(step)

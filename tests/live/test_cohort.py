@@ -1,4 +1,4 @@
-"""Live agents and cohorts against `simulate`: whatever is shared and whatever happens, the same decisions, bit for bit."""
+"""Live agents and cohorts against `simulate`: whatever is shared, whatever happens, the same decisions to the bit."""
 
 import json
 import re
@@ -253,7 +253,7 @@ def test_a_pooled_model_needs_one_problem(problem: Any) -> None:
 def test_an_agent_alone_shares_nothing() -> None:
     """A policy with something shared needs a cohort."""
     for settings, what in (({"budget": op.Budget(5, shared=True)}, "budget"), ({"pooled": True}, "model")):
-        policy = op.Policy(revealer=op.Always(), **settings)  # type: ignore[arg-type]
+        policy = op.Policy(revealer=op.Always(), **settings)
         message = f"^the policy's {what} is shared between participants; expected a Cohort for them$"
         with pytest.raises(InputError, match=message):
             op.Agent(mixed_problem(known=True), policy, horizon=20, seed=3, stream=0)

@@ -38,7 +38,7 @@ WRONG = {
     ),
     "missing key of a policy": (
         ('kind = "PD2"\n', ""),
-        "line 38: [[policies]] lacks 'kind'; expected 'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'",
+        "line 38: [[policies]] lacks 'kind'; expected 'naive', 'PD1', 'PD2', 'PACE', 'never', 'always' or 'periodic'",
     ),
     "key of a distribution": (
         ('"stress" = -0.3', '"stress" = { low = 0, hihg = 1 }'),
@@ -72,7 +72,7 @@ WRONG = {
     ),
     "word in the wrong case": (
         ('"PD2"', '"pd2"'),
-        "line 39: kind in [[policies]] is 'pd2'; expected 'naive', 'PD1', 'PD2', 'never', 'always' or "
+        "line 39: kind in [[policies]] is 'pd2'; expected 'naive', 'PD1', 'PD2', 'PACE', 'never', 'always' or "
         "'periodic'; did you mean 'PD2'?",
     ),
     "entry of a list": (

@@ -26,6 +26,7 @@ wrong key or value is named with its line in the file.
 \b
 Examples:
   opportune simulate --example > my.toml
+  opportune simulate --policies
   opportune simulate my.toml --out results
 """
 
@@ -33,13 +34,19 @@ Examples:
 def simulate(
     study: Annotated[Path | None, typer.Argument(metavar="STUDY.toml", hidden=True)] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a study file that runs as it is.")] = False,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="List the kinds of policy and the recommenders a study file may name.")
+    ] = False,
     out: Out = Path("out"),
     jobs: Jobs = None,
     cluster: Cluster = None,
 ) -> None:
-    """Simulate a study described in a file, or print an example of one."""
+    """Simulate a study described in a file, or print an example of one, or what it may name."""
     if example:
         typer.echo(files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8"), nl=False)
+        return
+    if policies:
+        _print_policies()
         return
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
@@ -56,6 +63,14 @@ def simulate(
     if data.attrs["interrupted"]:
         finished = f"{data.sizes['replicate']} of {loaded.settings.study.replicates} replicates"
         raise Interrupted(f"{finished} were finished and are kept in {out / loaded.name}.nc")
+
+
+def _print_policies() -> None:
+    from opportune.recommenders import RECOMMENDERS  # noqa: PLC0415
+    from opportune.revealers import REVEALERS  # noqa: PLC0415
+    from opportune.study.kinds import plain  # noqa: PLC0415
+
+    typer.echo(f"kind, when to nudge:\n{plain(REVEALERS)}\n\nrecommender, what to recommend:\n{plain(RECOMMENDERS)}")
 
 
 def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":

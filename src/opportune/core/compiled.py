@@ -2,7 +2,8 @@
 
 Numba's own cache looks at a function's own file only: after an edit in `core/model.py` every driver would go on with
 the old code inside. Ours keeps compiled code in the user's cache directory, in a folder named after a hash of
-everything that goes into it: all sources of the package, Numba's version, the processor, and the switches below.
+everything that goes into it: all sources of the package, Numba's version, the processor, and the switches below. With
+revealers, recommenders or worlds that others have registered it is a folder within that one, named after their files.
 
 OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (core.pointers).
 """
@@ -18,14 +19,16 @@ from typing import Any
 
 import numba
 from numba import njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECK_BOUNDS = os.environ.get("OPPORTUNE_CHECK_BOUNDS", "") not in {"", "0"}
 
 COMPILED = ("core", "revealers", "recommenders", "problems", "worlds", "simulation", "live", "analysis")
 
-extensions: set[Path] = set()  # files of revealers, recommenders and worlds that others have registered
+extensions: dict[Path, str] = {}  # files of what others have registered, each with a hash of its content
+registered: list[str] = []  # what they have registered, in order
+loaded: set[str] = set()  # modules of which compiled code was taken from disk in this process
 
 
 @functools.cache
@@ -42,6 +45,13 @@ def build_hash() -> str:
     """The same with all else that machine code depends on: compiler, processor, switches."""
     everything = (code_hash(), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
     return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:16]
+
+
+def extension_hash() -> str:
+    """A hash of what others have registered; empty if nothing was."""
+    if not extensions:
+        return ""
+    return hashlib.sha256("\0".join([*registered, *sorted(extensions.values())]).encode()).hexdigest()[:16]
 
 
 def _processor() -> str:
@@ -81,13 +91,16 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
     """Compiled code of one function: in our folder, good for as long as registered extensions are the same."""
 
     def __init__(self, py_func: Any, py_file: str) -> None:
-        self._file = Path(py_file).name
+        path = Path(py_file)
+        self._file = path.name
+        if not path.is_relative_to(PACKAGE):  # two files of others may have one name
+            self._file += "-" + hashlib.sha256(str(path).encode()).hexdigest()[:8]
 
     def get_cache_path(self) -> str:
-        return str(cache_folder())
+        return str(cache_folder() / extension_hash())
 
-    def get_source_stamp(self) -> Any:
-        return tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(extensions))
+    def get_source_stamp(self) -> str:
+        return extension_hash()
 
     def get_disambiguator(self) -> str:
         return self._file
@@ -105,8 +118,15 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     _impl_class = _Impl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        self._cache_file._source_stamp = self._impl.locator.get_source_stamp()  # extensions may have come since
-        return super().load_overload(sig, target_context)
+        locator, file = self._impl.locator, self._cache_file
+        if file._source_stamp != locator.get_source_stamp():  # extensions have come since
+            self._cache_file: Any = IndexDataCacheFile(
+                locator.get_cache_path(), self._impl.filename_base, locator.get_source_stamp()
+            )
+        found = super().load_overload(sig, target_context)
+        if found is not None:
+            loaded.add(self._py_func.__module__)
+        return found
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:

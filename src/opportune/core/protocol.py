@@ -8,7 +8,7 @@ its context; `Draws` names the participant's stream of random numbers.
 from typing import NamedTuple
 
 from opportune.core.compiled import hot_function, inner_function, step_function
-from opportune.core.layout import ADAPTIVE, KNOWN, TIE
+from opportune.core.layout import ADAPTIVE, KNOWN, SETTINGS, TIE
 from opportune.core.model import adjust, best, observe, reset, set_radius
 from opportune.core.registry import act_blind, act_informed, after_blind, conclude, consult
 from opportune.core.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
@@ -94,6 +94,8 @@ def clear_trail(n, trail):  # type: ignore[no-untyped-def]
     trail.wait[0] = 0.0
     trail.opened[0] = 0.0
     trail.recent_count[0] = 0.0
+    for i in range(SETTINGS):
+        trail.own[i] = 0.0
     if n.ranked > 0 and n.contexts > 0 and n.probabilities != KNOWN:
         for q in range(n.ranked):
             trail.tally[q] = 0.0

@@ -6,14 +6,16 @@ functions where the entry's own function is called: `consult(kind, ...)` becomes
 that a kernel is built for; the simulator, which runs Python, looks the function up.
 """
 
-import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from numba.extending import overload
 
-from opportune.core.compiled import extensions
+from opportune.core.compiled import extensions, loaded, registered
+
+# Where compiled code contains a hook's chain.
+HOOKED = ("opportune.core.protocol", "opportune.core.snapshot", "opportune.simulation.", "opportune.live.")
 
 
 class Registry:
@@ -25,17 +27,30 @@ class Registry:
         self.hooks: dict[str, Any] = {}
         self.compiled = False
 
-    def add(self, entry: Any, *, outside: bool = False) -> Any:
-        """Give a class its number. Those from `outside` the package join what compiled code is recognised by."""
+    def add(self, entry: Any, *, files: Mapping[Path, str] | None = None) -> Any:
+        """Give a class its number.
+
+        The `files` of one from outside the package, with hashes, join what compiled code is recognised by.
+        """
         entry.number = len(self.entries)
         self.entries.append(entry)
-        if outside:
-            extensions.add(Path(inspect.getfile(entry)))
+        if files:
+            extensions.update(files)
+            registered.append(f"{self.kind} {entry.__qualname__}")
         return entry
 
+    @property
+    def closed(self) -> bool:
+        """Whether there is compiled code in this process that does not know entries to come."""
+        return self.compiled or any(module.startswith(HOOKED) for module in loaded)
+
     def named(self) -> dict[str, Any]:
-        """The classes by the names that study files and saved policies use."""
+        """The classes by the names that saved policies use."""
         return {entry.__name__: entry for entry in self.entries}
+
+    def kinds(self) -> dict[str, Any]:
+        """The classes by the names that study files use."""
+        return {entry.kind: entry for entry in self.entries}
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.entries)

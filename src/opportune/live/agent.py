@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.layout import Budget, Counts, Model, Rule, Scratch, Snapshot
+from opportune.core.layout import NOTES, Budget, Counts, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
 from opportune.core.views import handle_of
 from opportune.errors import InputError, StateError
 from opportune.live import steps
 from opportune.live.decision import Decision, Proposal
-from opportune.policy import Policy, rule_for
+from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
@@ -87,6 +87,7 @@ class Agent:
         seed: int,
         stream: int,
         participants: int,
+        member: int = 0,
         model: NDArray[np.float64] | None = None,
         budget: NDArray[np.float64] | None = None,
     ) -> None:
@@ -102,15 +103,17 @@ class Agent:
         self.stream = checks.whole("stream", stream, least=0, most=MOST_SEED)
         self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
         self.step = 0
-        at = problem.layout(optimistic=policy.optimistic, sampled=policy.recommender.sampled, horizon=1)
+        form = layout_form(policy, horizon=self.horizon, participants=participants)
+        at = problem.layout(**{**form, "horizon": 0})  # steps that no reveal has uncovered are kept here, not there
         self._at = at
-        self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants)
+        self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants, member=member)
         rule = at.views(Rule, self._rule)
         self._amount, self._hard = float(rule.amount[0]), bool(rule.hard[0])
         self._groups: dict[str, NDArray[np.float64]] = {
             "model": aligned(at.length(Model)) if model is None else model,
             "counts": aligned(at.length(Counts)),
             "snapshot": aligned(at.length(Snapshot)),
+            "trail": aligned(at.length(Trail)),
             "budget": aligned(at.length(Budget)) if budget is None else budget,
         }
         self._places = np.array(at.at, dtype=np.int64)
@@ -118,6 +121,7 @@ class Agent:
         self._scratch = aligned(at.length(Scratch))
         self._handle = self._make_handle(**self._groups)
         self._spent = at.views(Budget, self._groups["budget"])
+        self._notes = at.views(Scratch, self._scratch).notes[:NOTES]
         self._continuous = isinstance(problem, ContinuousProblem)
         self._reported = problem.reported
         self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
@@ -126,6 +130,7 @@ class Agent:
         self._order: list[int] = []  # steps in the order in which their rewards arrived, while they are pending
         self._proposal: Proposal | None = None  # the step that is not settled yet
         self._late_answer = False
+        self.withdrawn = False
 
     def _make_handle(self, **groups: NDArray[np.float64]) -> Any:
         return handle_of(self._places, self._constants, self._rule, *groups.values(), self._scratch)
@@ -173,6 +178,8 @@ class Agent:
         available = checks.yes_no("available", available)
         if reason is not None and not isinstance(reason, str):
             raise InputError(f"reason is {reason!r}; expected text")
+        if self.withdrawn:
+            raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
         number = self.step + 1
@@ -193,7 +200,7 @@ class Agent:
         else:
             self._out[:] = 0.0
             self._out[1] = self._spent.price[0]
-            self._out[5:7] = steps.stand_live(self._handle, *self._key, *step.where, False)
+            self._out[5:7] = steps.stand_by_live(self._handle, *self._key, *step.where)
         gap, price, probability, tolerance, disagreement, fresh, stale, nudged = self._out.tolist()
         names = self.problem.action_names
         self._proposal = Proposal(
@@ -201,7 +208,9 @@ class Agent:
             coin=tossed, budget_left=self.budget_left, opened=opened and available, available=available,
             reason=None if available else reason or "the participant is not available",
             fresh_action=names[int(fresh)], disagreement=disagreement, tolerance=tolerance,
-            priced=self.policy.revealer.priced, previous=previous,
+            priced=self.policy.revealer.priced, rule=type(self.policy.revealer).__name__,
+            notes=tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not opened else None,
+            previous=previous,
         )  # fmt: skip
         return self._proposal
 
@@ -262,7 +271,8 @@ class Agent:
             opened=opened, answered=answered, revealed=revealed, action=self.problem.action_names[entry.action],
             fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
             disagreement=made.disagreement, tolerance=made.tolerance, budget_left=self.budget_left, coin=made.coin,
-            priced=made.priced, seed=self.seed, stream=self.stream, version=__version__,
+            priced=made.priced, rule=made.rule, notes=made.notes, seed=self.seed, stream=self.stream,
+            version=__version__,
         )  # fmt: skip
 
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
@@ -330,6 +340,15 @@ class Agent:
             if self._continuous:
                 steps.write_values(self._handle, entry.place.values)
             steps.correct_live(self._handle, *entry.where, entry.action, difference)
+
+    def withdraw(self) -> None:
+        """The participant leaves the study: no more decisions are made, nor expected by those who share the budget."""
+        if self.withdrawn:
+            raise StateError("the participant has withdrawn already")
+        if self._proposal is not None:
+            self.settle(answered=False if self._proposal.nudged else None)
+        self._spent.points[0] += self.horizon - self.step
+        self.withdrawn = True
 
     def bundle(self, made: datetime.datetime | None = None) -> dict[str, Any]:
         """What a phone can show at the coming decision points while it is offline, until the next reveal.

@@ -73,7 +73,9 @@ class Cohort:
         taken = next((other for other, agent in self._agents.items() if agent.stream == own), None)
         if taken is not None:
             raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
-        agent = self._new_agent(self.problem if problem is None else problem, own, self._model, self._budget)
+        agent = self._new_agent(
+            self.problem if problem is None else problem, own, self._model, self._budget, member=number
+        )
         if self.policy.pooled and not np.array_equal(agent._constants, self._common._constants, equal_nan=True):
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
@@ -81,6 +83,10 @@ class Cohort:
         steps.begin_live(agent._handle, self._model is None, self._budget is None)
         self._agents[name] = agent
         return agent
+
+    def withdraw(self, name: str) -> None:
+        """A participant leaves: decisions that will not be made are no longer expected, and none can be made."""
+        self[name].withdraw()
 
     def __getitem__(self, name: str) -> Agent:
         if name not in self._agents:
@@ -142,11 +148,11 @@ class Cohort:
         shared = {"model": self.policy.pooled, "budget": self.policy.shared}
         return tuple(name for name in saving.GROUPS if not shared.get(name, False))
 
-    def _new_agent(self, problem: Any, stream: int, model: Any, budget: Any) -> Agent:
+    def _new_agent(self, problem: Any, stream: int, model: Any, budget: Any, member: int = 0) -> Agent:
         agent = Agent.__new__(Agent)
         agent._build(
             problem, self.policy, horizon=self.horizon, seed=self.seed, stream=stream,
-            participants=self.participants, model=model, budget=budget,
+            participants=self.participants, member=member, model=model, budget=budget,
         )  # fmt: skip
         return agent
 

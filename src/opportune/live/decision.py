@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from opportune.core.registry import REVEALERS
+
 
 class Proposal(NamedTuple):
     """Whether to nudge now, and the action that stands meanwhile.
@@ -27,6 +29,8 @@ class Proposal(NamedTuple):
     disagreement: float
     tolerance: float
     priced: bool
+    rule: str
+    notes: tuple[float, ...] | None  # what the rule went by, if it says
     previous: "Decision | None" = None
 
     @property
@@ -63,6 +67,8 @@ class Decision(NamedTuple):
     budget_left: float
     coin: float
     priced: bool
+    rule: str
+    notes: tuple[float, ...] | None
     seed: int
     stream: int
     version: str
@@ -91,7 +97,9 @@ def explain(made: Proposal | Decision) -> str:
             f"; what was learned since the last contact would change the advice from {standing} to {made.fresh_action}"
         )
     worth = "this rule nudges whatever the context"
-    if made.priced:
+    if made.notes is not None:
+        worth = REVEALERS.named()[made.rule].words(made.notes)
+    elif made.priced:
         worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}{stale}"
     if made.nudged:
         return f"Nudge: {worth} (probability {made.probability:.2f}, coin {made.coin:.2f})."
@@ -99,6 +107,6 @@ def explain(made: Proposal | Decision) -> str:
         return f"No nudge: {worth}, but the coin {made.coin:.2f} fell above the probability {made.probability:.2f}."
     if made.budget_left <= 1e-9:
         return "No nudge: the budget is spent."
-    if made.priced:
+    if made.priced or made.notes is not None:
         return f"No nudge: {worth}."
     return "No nudge: the rule has none planned for this step."

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.layout import Budget, Counts, Model, Snapshot
+from opportune.core.layout import NOTES, Budget, Counts, Model, Snapshot, Trail
 from opportune.errors import OpportuneError, StateError
 from opportune.live.agent import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Agent, Step
 from opportune.live.decision import Proposal
@@ -25,7 +25,7 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
 FORMAT = 3
-GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "budget": Budget}
+GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
@@ -83,6 +83,7 @@ def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
         "steps": [_describe_step(s) for s in agent._steps.values()],
         "order": list(agent._order),
         "late_answer": agent._late_answer,
+        "withdrawn": agent.withdrawn,
         "proposal": None if agent._proposal is None else _describe_proposal(agent._proposal),
     }
 
@@ -119,6 +120,7 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
     pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
     _must(sorted(agent._order) == pending, f"order is {agent._order}; the rewards that wait are of steps {pending}")
     agent._late_answer = checks.yes_no("late_answer", saved["late_answer"])
+    agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
     agent._proposal = _restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
     _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
@@ -147,6 +149,8 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int) -> Non
     if name == "counts":
         for part in ("pending_seen", "pending_count", "pending_total", "held_state", "held_until"):
             _must(not getattr(parts, part).any(), f"counts.{part} is not 0, though an agent keeps its pending steps")
+    if name == "trail":
+        _check_trail(parts, agent, decisions)
     if name == "budget":
         _check_budget(parts, agent._amount, agent._hard, decisions)
     into[:] = numbers
@@ -160,7 +164,25 @@ def _check_budget(parts: Any, amount: float, hard: bool, decisions: int) -> None
     _must(spent <= decisions + 1e-6, f"budget.spent is {spent:g} after {decisions} decisions")
     _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
     _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
+    points, opened = float(parts.points[0]), float(parts.opened[0])
+    _must(points >= decisions and points.is_integer(), f"budget.points is {points:g} after {decisions} decisions")
+    _must(0.0 <= opened <= points, f"budget.opened is {opened:g} of {points:g} decision points")
+    _must(parts.guard_price[0] >= 0.0 and parts.guard_spent[0] >= 0.0, "budget.guard is negative")
+    _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")
     _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
+
+
+def _check_trail(parts: Any, agent: Agent, decisions: int) -> None:
+    """What is remembered of contacts must be possible by the decisions made so far."""
+    for part in ("last_reveal", "since", "unanswered", "wait", "opened", "recent_count"):
+        value = float(getattr(parts, part)[0])
+        _must(
+            value.is_integer() and 0.0 <= value <= decisions, f"trail.{part} is {value:g} after {decisions} decisions"
+        )
+    _must(bool((parts.tally >= 0.0).all()), "trail.tally is negative")
+    strata = parts.recent_stratum
+    inside = (strata == np.floor(strata)) & (strata >= 0) & (strata < agent.problem.strata)
+    _must(bool(inside.all()), "trail.recent_stratum is not one of the strata")
 
 
 def _check_counts(agent: Agent) -> None:
@@ -246,7 +268,8 @@ def _restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
 def _describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """A proposal without the decision before it, which has been handed out."""
     left = None if math.isinf(proposal.budget_left) else proposal.budget_left
-    saved = proposal._replace(budget_left=left)._asdict()  # type: ignore[arg-type]
+    notes = None if proposal.notes is None else list(proposal.notes)
+    saved = proposal._replace(budget_left=left, notes=notes)._asdict()  # type: ignore[arg-type]
     del saved["previous"]
     return saved
 
@@ -256,9 +279,10 @@ def _restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     if saved is None:
         return None
     endless = math.isinf(agent._amount)
-    proposal = Proposal(
-        **{**saved, "budget_left": math.inf if endless else checks.real("budget_left", saved["budget_left"])}
-    )
+    left = math.inf if endless else checks.real("budget_left", saved["budget_left"])
+    notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], NOTES).tolist())
+    proposal = Proposal(**{**saved, "budget_left": left, "notes": notes})
+    _must(proposal.rule == type(agent.policy.revealer).__name__, "the open proposal is of another revealer")
     for name in ("nudged", "opened", "available", "priced"):
         checks.yes_no(name, getattr(proposal, name))
     for name in ("gap", "price", "disagreement", "tolerance"):

@@ -22,6 +22,7 @@ from opportune.core.protocol import (
     learn_late,
     propose,
     settle,
+    stand_by,
     uncover_step,
 )
 from opportune.core.registry import act_blind, after_blind
@@ -75,6 +76,12 @@ def stand_live(handle, seed, stream, step, stratum, sense, context, acted):  # t
     if acted:
         after_blind(int(p.rule.recommender[0]), p, moment, action)
     return action
+
+
+@driver_function
+def stand_by_live(handle, seed, stream, step, stratum, sense, context):  # type: ignore[no-untyped-def]
+    """The action that stands at a decision point that is missing."""
+    return stand_by(participant_at(handle), Moment(step, stratum, sense, context), Draws(seed, stream))
 
 
 @driver_function

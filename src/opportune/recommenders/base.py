@@ -7,6 +7,9 @@ A recommender is a frozen dataclass below `Recommender`. Its functions are attac
 - `act_informed(p, moment, draws)`: the action at a reveal, by the full context (`moment.context` >= 0) or, where
   reported values are missing, its sensed part;
 - `after_blind(p, moment, action)`: what to remember of an action taken blindly.
+
+`core.snapshot` has the features that each may go by. From outside the package, `opportune.register` adds one
+(docs/extending.md).
 """
 
 from dataclasses import dataclass

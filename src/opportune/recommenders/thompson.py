@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 
 from opportune import checks
 from opportune.core.compiled import inner_function, step_function
-from opportune.core.layout import KNOWN
 from opportune.core.model import best
 from opportune.core.rng import SAMPLE, draw, normal
-from opportune.core.scores import cover, write_means
+from opportune.core.snapshot import blind_features, informed_features
 from opportune.recommenders.base import Recommender
 
 
@@ -69,30 +68,17 @@ def best_by_sample(n, scratch, source, place):  # type: ignore[no-untyped-def]
 @inner_function
 def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
     """By the blind features that were frozen."""
-    n = p.sizes
-    sample(n, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
-    if n.contexts > 0 and n.probabilities == KNOWN:
-        return best_by_sample(n, p.scratch, p.constants.rows, (n.contexts + moment.stratum) * n.block)
-    write_means(n, p.constants, p.snapshot, p.scratch, moment.stratum)
-    return best_by_sample(n, p.scratch, p.scratch.blind, 0)
+    sample(p.sizes, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
+    x, place = blind_features(p, moment.stratum)
+    return best_by_sample(p.sizes, p.scratch, x, place)
 
 
 @inner_function
 def act_informed(p, moment, draws):  # type: ignore[no-untyped-def]
     """By the full features, or the sensed ones where reported values are missing."""
-    n = p.sizes
-    sample(n, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
-    if n.contexts == 0:
-        if moment.context < 0:
-            cover(n, p.constants, p.counts, p.scratch.x, moment.stratum)
-        return best_by_sample(n, p.scratch, p.scratch.x, 0)
-    if moment.context >= 0:
-        return best_by_sample(n, p.scratch, p.constants.rows, moment.context * n.block)
-    if n.probabilities == KNOWN:
-        place = (n.contexts + n.strata + moment.sense) * n.block
-        return best_by_sample(n, p.scratch, p.constants.rows, place)
-    write_means(n, p.constants, p.counts, p.scratch, n.strata + moment.sense)
-    return best_by_sample(n, p.scratch, p.scratch.blind, 0)
+    sample(p.sizes, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
+    x, place = informed_features(p, moment)
+    return best_by_sample(p.sizes, p.scratch, x, place)
 
 
 @dataclass(frozen=True, kw_only=True)

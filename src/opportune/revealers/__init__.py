@@ -16,6 +16,7 @@ __all__ = [
     "FixedRate",
     "LearningPrimalDual",
     "Never",
+    "Pace",
     "Periodic",
     "PrimalDual",
     "Revealer",

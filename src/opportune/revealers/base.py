@@ -3,12 +3,15 @@
 A revealer is a frozen dataclass below `Revealer`. Its two functions are attached as static methods:
 
 - `consult(p, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
-  participant `p` (core.layout) and change nothing but `p.budget.price`; the core charges the probability.
+  participant `p` (core.layout) and change nothing but `p.budget.price` and what the rule remembers for itself,
+  `p.trail.own`; the core charges the probability.
 - `conclude(p, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
 
-Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`.
+Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`; from outside the
+package, `opportune.register` (docs/extending.md).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,6 +34,7 @@ class Revealer:
     label: ClassVar[str]  # the name of a policy with it, unless it is given one
     kind: ClassVar[str]  # its name in study files
     needs_budget: ClassVar[bool] = True
+    spends: ClassVar[bool] = True  # whether a budget means anything to it
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
     resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
     consult: ClassVar[Any]
@@ -39,6 +43,11 @@ class Revealer:
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
         return ()
+
+    @staticmethod
+    def words(notes: Sequence[float]) -> str:
+        """What the rule went by (`p.scratch.notes`), in words; only for rules that rank moments."""
+        return ""
 
     def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
         """What the rule needs room for, as arguments of core.layout.layout."""

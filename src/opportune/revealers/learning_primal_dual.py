@@ -55,7 +55,7 @@ class LearningPrimalDual(ScaledRevealer):
 
     tolerance: float | None = None
     label: ClassVar[str] = "PD2"
-    kind: ClassVar[str] = "pd2"
+    kind: ClassVar[str] = "PD2"
     consult: ClassVar[Any] = staticmethod(consult)
 
     def __post_init__(self) -> None:

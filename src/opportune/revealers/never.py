@@ -20,4 +20,5 @@ class Never(Revealer):
     label: ClassVar[str] = "never"
     kind: ClassVar[str] = "never"
     needs_budget: ClassVar[bool] = False
+    spends: ClassVar[bool] = False
     consult: ClassVar[Any] = staticmethod(consult)

@@ -24,6 +24,7 @@ adversarial orders is lost.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -61,6 +62,35 @@ def block_mean(p, block, action):  # type: ignore[no-untyped-def]
     if n.table > 0:
         return p.model.mean[row]
     return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
+
+
+@inner_function
+def write_table_gains(p):  # type: ignore[no-untyped-def]
+    """Bases, gains and probabilities where every mean is kept in the table: p known, contexts finite."""
+    n, mean, actions = p.sizes, p.model.mean, p.sizes.actions
+    base, greedy, gain, odds = p.scratch.base, p.scratch.greedy, p.budget.gain, p.budget.odds
+    blind = n.contexts * actions
+    sensed = blind + n.strata * actions if n.senses > 0 else 0
+    row = int(p.rule.member[0]) * n.ranked
+    realised = p.rule.settings[REALISED] > 0.0
+    for z in range(n.strata):
+        first = blind + z * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        for a in range(actions):
+            if mean[first + a] >= top - TIE:
+                base[z] = top
+                greedy[z] = a
+                break
+    for q in range(n.ranked):
+        first = sensed + q * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        z = int(p.constants.stratum_of_sense[q])
+        gain[row + q] = top - (mean[first + int(greedy[z])] if realised else base[z])
+        odds[row + q] = p.constants.sense_probability[q]
 
 
 @step_function
@@ -219,8 +249,11 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     left = budget_left(p)
     row = int(p.rule.member[0]) * n.ranked
     if n.contexts > 0:
-        write_bases(p)
-        write_gains(p)
+        if n.table > 0 and n.probabilities == KNOWN:
+            write_table_gains(p)
+        else:
+            write_bases(p)
+            write_gains(p)
         gain = budget.gain[row + moment.sense]
     else:
         write_recent_gains(p, moment)
@@ -341,6 +374,28 @@ class Pace(Revealer):
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Eps or 0, whether the value is the realised one, the guard or 0, T."""
         return (self.randomise or 0.0, float(self.value == "realised"), self.guard or 0.0, float(horizon))
+
+    @staticmethod
+    def words(notes: Sequence[float]) -> str:
+        """How the moment ranks, what old advice has cost, how far the budget reaches."""
+        cause = int(notes[CAUSE])
+        if cause == WAITING:
+            return "the last nudges went unanswered, so the patient is left in peace for a while"
+        debt = ""
+        if notes[DEBT] > 0.005:
+            debt = f", and following old advice has cost about {notes[DEBT]:.2f} since the last contact"
+        reach = f"{notes[LEFT]:.3g} nudges are left for {notes[TO_COME]:.0f} decisions, enough for the best"
+        better = "hardly any moment to expect is"
+        if notes[ABOVE] >= 0.005:
+            better = f"{notes[ABOVE]:.0%} of the moments to expect are"
+        text = f"{better} better than this one{debt}; {reach} {notes[SHARE]:.0%}"
+        if notes[WORTH] <= TIE:
+            text = f"nothing would be gained by it now{debt}; {reach} {notes[SHARE]:.0%}"
+        if cause == BY_GRID:
+            return "what the patient can report is needed to learn from the steps since the last contact"
+        if cause == BY_GUARD:
+            return f"{text}; good moments may stop coming, and the budget should not be left over"
+        return text
 
     def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
         """Room to rank moments: sensed parts, or the last max(64, T/B) moments where contexts are not finite."""

@@ -34,5 +34,5 @@ class PrimalDual(ScaledRevealer):
     """PD1, Algorithm C.1: reveal when the gap beats the price; the price rises with spending."""
 
     label: ClassVar[str] = "PD1"
-    kind: ClassVar[str] = "pd1"
+    kind: ClassVar[str] = "PD1"
     consult: ClassVar[Any] = staticmethod(consult)

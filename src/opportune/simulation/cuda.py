@@ -174,7 +174,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
     replicates, n_worlds = streams.shape
     per_replicate = policies.size * n_worlds
-    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))  # type: ignore[index]
+    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))
     used = Used(
         tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
         tuple(np.unique(rules.recommender[0]).astype(int).tolist()),

@@ -90,6 +90,10 @@ def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, d
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
+    for problem in problems:
+        if horizon > (problem.schedule.last_step or horizon):
+            last = problem.schedule.last_step
+            raise InputError(f"horizon is {horizon}; expected at most {last}, the last decision point of the schedule")
     form = device_form(worlds, device)
     layouts = [p.layout(horizon=horizon, **form) for p in problems]
     if len({(w.number, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
@@ -99,7 +103,11 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         )
     at = layouts[0]
     rules = [
-        [rule_for(p, problem, at, horizon=horizon, participants=len(worlds)) for problem in problems] for p in policies
+        [
+            rule_for(p, problem, at, horizon=horizon, participants=len(worlds), member=w)
+            for w, problem in enumerate(problems)
+        ]
+        for p in policies
     ]
     constants = aligned(len(problems), at.places[0][-1])
     for row, problem in zip(constants, problems, strict=True):

@@ -16,6 +16,7 @@ from opportune._version import __version__
 from opportune.core.compiled import code_hash
 from opportune.core.layout import Layout
 from opportune.errors import InputError
+from opportune.extensions import bring_extensions, list_extensions
 from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
@@ -115,6 +116,7 @@ class Job(NamedTuple):
     traced: int
     threads: int
     version: str
+    extensions: tuple[tuple[str, str], ...]  # modules of what others have registered, each with a hash
 
 
 class Chunk(NamedTuple):
@@ -129,6 +131,7 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     """Run a chunk; this is what workers elsewhere do."""
     if job.version != VERSION:
         raise InputError(f"a worker has opportune {VERSION}; expected {job.version}, as its caller has")
+    bring_extensions(job.extensions)
     # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
     group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
@@ -209,7 +212,7 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: lis
     ]
     missing = [True] * len(chunks)
     complete = 0  # chunks, in the order of replicates
-    job = Job(batch, seed, horizon, traced, workers.threads, VERSION)
+    job = Job(batch, seed, horizon, traced, workers.threads, VERSION, list_extensions())
     with closing(spread(workers, run_chunk, job, chunks)) as results:
         for number, part in results:
             chunk = chunks[number]

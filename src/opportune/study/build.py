@@ -18,12 +18,11 @@ from opportune.policy import Budget, Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.variables import DayOfStudy, Number
-from opportune.recommenders import LinUCB
 from opportune.study.arrivals import distributions_of, probabilities_of, table_of, variables_of
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors
-from opportune.study.schema import BUDGETED, REST, Effect, StudyFile, StudyTable
+from opportune.study.schema import REST, Effect, StudyFile, StudyTable
 from opportune.study.terms import normal_term, term_names
 from opportune.worlds import ContinuousWorld, LinearWorld
 from opportune.worlds.distributions import Resampled
@@ -101,10 +100,10 @@ class Study:
     def policies_of(self, i: int) -> list[Policy]:
         """Policy i of the file at each of its budgets."""
         entry, study = self.settings.policies[i], self.settings.study
-        general = study.budgets if entry.kind in BUDGETED else [None]
+        general = study.budgets if entry.needs_budget else [None]
         return [
             Policy(
-                recommender=LinUCB(unknown=entry.unknown),
+                recommender=entry.recommender_among(study.actions),
                 revealer=entry.revealer,
                 budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard"),
                 pooled=entry.pooled,

@@ -17,7 +17,7 @@ from opportune.problems.variables import DayOfStudy, Number, check_variable
 from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
 from opportune.study.lines import Place
 from opportune.study.messages import Error, section_of
-from opportune.study.schema import BUDGETED, BUDGETS, EFFECT, REST
+from opportune.study.schema import BUDGETS, EFFECT, REST, one_of
 from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
 from opportune.study.variables import DAY_OF_STUDY
 from opportune.worlds.distributions import pack
@@ -135,7 +135,7 @@ def _check_budgets(study: "Study") -> Iterator[Error]:
     general, entries = study.settings.study, study.settings.policies
     lists: list[tuple[Place, list[float]]] = [(("study", "budgets"), general.budgets)]
     for i, entry in enumerate(entries):
-        if entry.kind in BUDGETED and entry.budgets is None and not general.budgets:
+        if entry.needs_budget and entry.budgets is None and not general.budgets:
             yield (
                 ("policies", i),
                 f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}",
@@ -156,6 +156,12 @@ def _check_policies(study: "Study") -> Iterator[Error]:
     seen = {name: "public" if v.schedule else v.visibility for name, v in study.settings.variables.items()}
     others = ", ".join(f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed")
     for i, entry in enumerate(study.settings.policies):
+        if entry.action is not None and entry.action not in study.settings.study.actions:
+            text = f"action in [[policies]] is {entry.action!r}"
+            yield ("policies", i, "action"), f"{text}; expected {one_of(study.settings.study.actions)}"
+        if entry.unknown == "optimistic" and entry.rotate:
+            text = "rotate goes with unknown = 'plugin'"
+            yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
         if entry.unknown == "optimistic" and study.settings.contexts.known:
             text = "unknown = 'optimistic' is for probabilities that agents must learn"
             yield ("policies", i, "unknown"), f"{text}; expected known = false in [contexts] with it"

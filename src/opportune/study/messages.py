@@ -18,6 +18,7 @@ from opportune.study.schema import (
     StudyFile,
     StudyTable,
     WorldTable,
+    expected,
 )
 from opportune.study.variables import DistributionTable, VariableTable
 
@@ -89,10 +90,10 @@ def _unknown_key(place: Place, value: Any) -> tuple[str, str]:
 
 def _missing_key(place: Place) -> str:
     key = str(place[-1])
-    expected = _table_at(place[:-1]).model_fields[key].description
+    wanted = expected(_table_at(place[:-1]), key)
     if len(place) == 1:
-        return f"{_brackets(key)} is missing; expected {expected}"
-    return f"{section_of(place)} lacks {key!r}; expected {expected}"
+        return f"{_brackets(key)} is missing; expected {wanted}"
+    return f"{section_of(place)} lacks {key!r}; expected {wanted}"
 
 
 def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
@@ -106,18 +107,16 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
             break
         known = (*known, part)
     if len(known) == 1:
-        expected = StudyFile.model_fields[str(known[0])].description
-        return f"{known[0]} is {show(value)}; expected {expected}"
+        return f"{known[0]} is {show(value)}; expected {expected(StudyFile, str(known[0]))}"
     if known[0] == "variables" and len(known) == 2:
         return f"{known[1]} in [variables] is {show(value)}; expected a table [variables.{known[1]}]"
     if known[0] == "policies" and len(known) == 2:
-        return f"policies holds {show(value)}; expected {StudyFile.model_fields['policies'].description}"
+        return f"policies holds {show(value)}; expected {expected(StudyFile, 'policies')}"
     name = "".join(f"[{part}]" if isinstance(part, int) else part for part in known[_depth(known) :])
     field = next(str(part) for part in known[_depth(known) :])
-    model = _table_at(known[: _depth(known)])
-    expected = model.model_fields[field].description
-    text = f"{name} in {section_of(known)} is {show(value)}; expected {expected}"
-    options = re.findall(r"'([\w ]+)'", expected or "")
+    wanted = expected(_table_at(known[: _depth(known)]), field)
+    text = f"{name} in {section_of(known)} is {show(value)}; expected {wanted}"
+    options = re.findall(r"'([\w ]+)'", wanted)
     return text + (did_you_mean(value, options) if isinstance(value, str) and options else "")
 
 

@@ -1,11 +1,19 @@
-"""What a study file may hold: a model for each table, whose descriptions say what is expected there."""
+"""What a study file may hold: a model for each table, whose descriptions say what is expected there.
 
+Which kinds of policy and which recommenders there are, and which settings each has, is what the registries say.
+"""
+
+import dataclasses
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from opportune.core.registry import Registry
 from opportune.core.rng import normal
-from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual, Revealer
+from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
+from opportune.revealers import REVEALERS, Pace, Revealer
 from opportune.study.base import Table, refuse, show
 from opportune.study.variables import VariableTable
 
@@ -13,8 +21,8 @@ REST = "*"
 """The key of [effects] that stands for every term not named."""
 BUDGETS = "a list of numbers > 0, such as [10, 20]"
 EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
-BUDGETED = ("naive", "PD1", "PD2")
-"""The kinds of policy that need a budget."""
+CHOICES: dict[str, Registry] = {"kind": REVEALERS, "recommender": RECOMMENDERS}
+"""The keys of [[policies]] whose values are names from a registry."""
 
 
 _Budgets = list[Annotated[float, Field(gt=0.0)]]
@@ -145,52 +153,109 @@ class WorldTable(Table):
     )
 
 
-_KINDS: dict[str, set[str]] = {
-    "naive": {"unknown", "budgets"},
-    "PD1": {"unknown", "budgets", "scale"},
-    "PD2": {"unknown", "budgets", "scale", "tolerance"},
-    "never": {"unknown"},
-    "always": {"unknown", "budgets"},
-    "periodic": {"unknown", "budgets", "every"},
-}
+def one_of(names: Sequence[str]) -> str:
+    """Names as a choice: 'a', 'b' or 'c'."""
+    quoted = [repr(name) for name in names]
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+
+
+def expected(table: type[BaseModel], key: str) -> str:
+    """What is expected as a table's key: its description or, where a registry says it, what is registered now."""
+    if table is PolicyTable and key in CHOICES:
+        return one_of(list(CHOICES[key].kinds()))
+    return table.model_fields[key].description or ""
+
+
+def _registered(key: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in CHOICES[key].kinds():
+            raise PydanticCustomError("choice", "unknown name")  # put into words by study.messages
+        return name
+
+    return AfterValidator(check)
 
 
 class PolicyTable(Table):
     """[[policies]]: one policy to try, at each of its budgets."""
 
-    kind: Literal["naive", "PD1", "PD2", "never", "always", "periodic"] = Field(
-        description="'naive', 'PD1', 'PD2', 'never', 'always' or 'periodic'"
+    kind: Annotated[str, _registered("kind")] = Field(description="the name of a revealer")
+    recommender: Annotated[str, _registered("recommender")] = Field(
+        default=LinUCB.kind, description="the name of a recommender"
     )
     name: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a name for tables and figures")
     budgets: Annotated[_Budgets, Field(min_length=1)] | None = Field(default=None, description=BUDGETS)
     scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
     every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
     tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
+    randomise: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
+    value: Literal["paper", "realised"] = Field(default="paper", description="'paper' or 'realised'")
+    guard: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="a number above 0 and up to 1"
+    )
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
     pooled: bool = Field(default=False, description="true (all instances learn one model) or false (one each)")
+    rotate: bool = Field(default=False, description="true or false")
+    kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    action: str | None = Field(default=None, description="the name of an action in [study]")
 
     @model_validator(mode="after")
     def _check(self) -> "PolicyTable":
-        for key in type(self).model_fields:
-            if key in self.model_fields_set and key not in _KINDS[self.kind] | {"kind", "name", "pooled"}:
-                owners = " or ".join(repr(kind) for kind, keys in _KINDS.items() if key in keys)
-                raise refuse(key, f"{key} does not apply to kind {self.kind!r} in [[policies]]; it is for {owners}")
-        if self.kind == "periodic" and self.every is None:
-            raise refuse("", "[[policies]] of kind 'periodic' lacks 'every'; expected a whole number >= 1")
+        given = self.model_fields_set - {"kind", "recommender", "name", "pooled"}
+        for key in (key for key in type(self).model_fields if key in given):
+            revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
+            if self.kind not in revealers and self.recommender not in recommenders:
+                of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
+                owners = " or ".join(map(repr, revealers or recommenders))
+                raise refuse(key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}")
+        for of, chosen in (("of kind", self._revealer), ("with recommender", self._recommender)):
+            for field in dataclasses.fields(chosen):
+                if field.default is dataclasses.MISSING and field.name not in self.model_fields_set:
+                    lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
+                    raise refuse("", f"{lacks}; expected {expected(PolicyTable, field.name)}")
         return self
+
+    @property
+    def needs_budget(self) -> bool:
+        """Whether it runs with the budgets of [study] where it has none of its own."""
+        return bool(self._revealer.needs_budget)
+
+    @property
+    def _revealer(self) -> type[Revealer]:
+        return REVEALERS.kinds()[self.kind]  # type: ignore[no-any-return]
+
+    @property
+    def _recommender(self) -> type[Recommender]:
+        return RECOMMENDERS.kinds()[self.recommender]  # type: ignore[no-any-return]
 
     @property
     def revealer(self) -> Revealer:
         """The rule that picks the moments."""
-        if self.kind == "PD1":
-            return PrimalDual(scale=self.scale)
-        if self.kind == "PD2":
-            return LearningPrimalDual(scale=self.scale, tolerance=self.tolerance)
-        if self.kind == "periodic":
-            assert self.every is not None
-            return Periodic(every=self.every)
-        plain: dict[str, Revealer] = {"naive": FixedRate(), "never": Never(), "always": Always()}
-        return plain[self.kind]
+        return self._revealer(**self._settings(self._revealer))
+
+    def recommender_among(self, actions: Sequence[str]) -> Recommender:
+        """The rule that picks the treatment, one of these actions."""
+        settings = self._settings(self._recommender)
+        if self.kind == Pace.kind and self._recommender is LinUCB and self.unknown == "plugin":
+            settings.setdefault("rotate", True)  # as in pace_ucb
+        if self.action is not None:
+            settings["action"] = list(actions).index(self.action)
+        return self._recommender(**settings)
+
+    def _settings(self, chosen: type[Revealer] | type[Recommender]) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(chosen) if field.name in self.model_fields_set]
+        return {name: getattr(self, name) for name in names}
+
+
+def _owners(registry: Registry, key: str) -> list[str]:
+    """The kinds in a registry that a key of [[policies]] is a setting of."""
+    if key == "budgets":
+        return [kind for kind, entry in registry.kinds().items() if getattr(entry, "spends", False)]
+    return [
+        kind for kind, entry in registry.kinds().items() if key in {field.name for field in dataclasses.fields(entry)}
+    ]
 
 
 class StudyFile(Table):

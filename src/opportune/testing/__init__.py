@@ -1,0 +1,127 @@
+"""Conformance suites: what every revealer, recommender and world must keep to, as checks for one's own.
+
+    from opportune.testing import check_recommender, check_revealer, check_world
+
+    check_revealer(MyRevealer(every=3), budget=4)
+
+Each check runs the thing on small problems of every kind (`PROBLEMS`), by every driver, and raises AssertionError with
+a sentence that says what was expected, and on which problem. A check takes seconds, the first one the time that
+compiling takes. One part runs Numba's CUDA simulator in a process of its own, which imports what this one has
+imported: a script that calls a check needs `if __name__ == "__main__":` around the call, or `simulator=False`.
+"""
+
+from typing import Any
+
+from opportune.errors import InputError
+from opportune.policy import Budget, Policy
+from opportune.recommenders import RECOMMENDERS, Recommender
+from opportune.revealers import REVEALERS, Always, LearningPrimalDual, Never, Periodic, Revealer
+from opportune.testing.cases import PROBLEMS, Case, cases_for, simulated
+from opportune.testing.drivers import check_purity, check_record, check_simulator
+from opportune.testing.live import check_blindness, check_live
+from opportune.testing.worlds import check_arrivals, check_numbers, check_results
+from opportune.worlds import WORLDS, SimulatedWorld
+
+__all__ = ["PROBLEMS", "check_recommender", "check_revealer", "check_world"]
+
+
+def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool = True) -> None:
+    """Hold a revealer to what every revealer must keep to.
+
+    On every problem: probabilities lie in [0, 1] and sum to at most the budget, hard budgets are kept in count; a run
+    depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of `simulate`, also if they are
+    saved and restored in the middle; and so does the CUDA kernel.
+
+    Args:
+        revealer: with its settings, such as `PrimalDual(scale="range")`. Its class is registered.
+        budget: a whole number of reveals to try it with, at most 36; it is tried with half a reveal, too.
+        simulator: whether to run Numba's CUDA simulator, which takes some seconds.
+
+    """
+    who = _registered(revealer, Revealer, REVEALERS)
+    policies = [
+        Policy(revealer=revealer, budget=Budget(budget), name="expected"),
+        Policy(revealer=revealer, budget=Budget(budget, hard=True), name="hard"),
+        Policy(revealer=revealer, budget=Budget(0.5), name="half"),
+    ]
+    if not revealer.needs_budget:
+        policies.append(Policy(revealer=revealer, name="without a budget"))
+    together = Policy(revealer=revealer, budget=Budget(2 * budget, shared=True), name="shared")
+    check_everywhere(who, policies, together, simulator)
+
+
+def check_recommender(recommender: Recommender, *, simulator: bool = True) -> None:
+    """Hold a recommender to what every recommender must keep to.
+
+    On every problem: actions exist; an action taken blindly depends on nothing but what was known at the last reveal
+    and on what is public; a run depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of
+    `simulate`, also if they are saved and restored in the middle; and so does the CUDA kernel.
+
+    Args:
+        recommender: with its settings, such as `Thompson(inflation=2)`. Its class is registered.
+        simulator: whether to run Numba's CUDA simulator, which takes some seconds.
+
+    """
+    who = _registered(recommender, Recommender, RECOMMENDERS)
+    policies = [
+        Policy(recommender=recommender, revealer=LearningPrimalDual(), budget=Budget(6), name="PD2"),
+        Policy(recommender=recommender, revealer=Periodic(every=5), name="periodic"),
+        Policy(recommender=recommender, revealer=Always(), name="always"),
+    ]
+    together = Policy(recommender=recommender, revealer=Periodic(every=5), pooled=True, name="pooled")
+    check_everywhere(who, policies, together, simulator)
+    check_blindness(who, recommender)
+
+
+def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
+    """Hold a world to what every world must keep to.
+
+    Its numbers are finite and always the same; what arrives exists and, in a world that keeps no state of its own, is
+    the same whatever is done; rewards are finite and no outcome beats the best possible one; a run depends on nothing
+    but its seed and stream, and other streams bring other runs; the CUDA kernel gives the same.
+
+    Args:
+        world: its class is registered.
+        simulator: whether to run Numba's CUDA simulator, which takes some seconds.
+
+    """
+    who = _registered(world, SimulatedWorld, WORLDS)
+    check_numbers(who, world)
+    check_arrivals(who, world)
+    policies = [
+        Policy(revealer=Never(), name="never"),
+        Policy(revealer=Periodic(every=4), name="periodic"),
+        Policy(revealer=Always(), name="always"),
+    ]
+    case = Case("its own problem", [world, world])
+    data = simulated(case, policies)
+    check_purity(who, case, policies, data)
+    check_results(who, world, data)
+    if simulator:
+        check_simulator(who, [(case, policies)])
+
+
+def check_everywhere(who: str, policies: list[Policy], together: Policy, simulator: bool) -> None:
+    """All that revealers and recommenders have in common."""
+    cases = cases_for(who, policies)
+    for case in cases:
+        data = simulated(case, policies)
+        check_record(who, case, policies, data)
+        check_purity(who, case, policies, data)
+        shared = simulated(case, [together])
+        check_record(who, case, [together], shared)
+        for resumed in (False, True):
+            for i, policy in enumerate(policies):
+                check_live(who, case, policy, data.isel(policy=i), resumed=resumed)
+            check_live(who, case, together, shared.isel(policy=0), resumed=resumed)
+    if simulator and not any(policy.optimistic for policy in policies):
+        check_simulator(who, [(case, policies) for case in cases])
+
+
+def _registered(thing: Any, base: Any, registry: Any) -> str:
+    """What a thing is called in messages; refuses what cannot be checked."""
+    if not isinstance(thing, base) and type(thing) not in registry.entries:
+        raise InputError(f"{thing!r} is no {registry.kind}; expected one")
+    if type(thing) not in registry.entries:
+        raise InputError(f"{type(thing).__name__} is not registered; expected opportune.register above the class")
+    return str(thing) if registry is not WORLDS else type(thing).__name__

@@ -1,0 +1,103 @@
+"""The problems that revealers and recommenders are tried on, and how they are simulated."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from opportune.errors import InputError
+from opportune.policy import Policy, rule_for
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.finite import Problem
+from opportune.problems.variables import Number, TimeOfDay
+from opportune.simulation.run import simulate
+from opportune.worlds.continuous import ContinuousWorld
+from opportune.worlds.distributions import Uniform
+from opportune.worlds.linear import LinearWorld
+
+HORIZON = 36
+REPLICATES = 3
+SEED = 2**63 + 11  # no accident of small numbers
+HAPPENINGS: dict[str, Any] = {
+    "open_rate": 0.1, "response_rate": 0.6, "available_rate": 0.9, "reward_rate": 0.85, "reward_delay": 3,
+}  # fmt: skip
+
+
+class Case(NamedTuple):
+    """A problem to try something on."""
+
+    name: str
+    worlds: list[Any]  # its participants
+    horizon: int = HORIZON
+
+
+def _finite(*, known: bool, reported: bool, **happenings: Any) -> list[Any]:
+    """Two participants with finitely many contexts: time of day public, place sensed, mood sensed or reported."""
+    rng = np.random.default_rng(1)
+    variables = {"hour": ["am", "pm"], "place": ["home", "work"], "mood": ["good", "fair", "low"]}
+    probabilities = rng.dirichlet(np.full(12, 2.0))
+    problem = Problem(
+        rng.normal(size=(12, 3, 4)), probabilities if known else None, noise_sd=0.3, theta_bound=2.0,
+        value_range=(-1.0, 3.0), largest_gap=2.0, variables=variables,
+        visibility={"hour": "public", "mood": "reported"} if reported else {},
+    )  # fmt: skip
+    thetas = rng.normal(size=(2, 4))
+    return [LinearWorld(problem, theta=t, context_probs=probabilities, **happenings) for t in thetas]
+
+
+def _continuous(*, reported: bool, **happenings: Any) -> list[Any]:
+    """Two participants with numbers among their variables, features computed at the moment."""
+    problem = ContinuousProblem(
+        "1 + action * (steps + pain) + time",
+        {"time": TimeOfDay(["am", "pm"]), "steps": Number(0.0, 2.0), "pain": Number(-1.0, 1.0)},
+        ["rest", "walk", "call"],
+        visibility={"pain": "reported" if reported else "sensed"},
+        noise_sd=0.3, theta_bound=3.0, value_range=(-1.0, 3.0), largest_gap=2.0,
+    )  # fmt: skip
+    thetas = np.random.default_rng(2).normal(size=(2, problem.d))
+    drawn = {"steps": Uniform(0.0, 2.0), "pain": Uniform(-1.0, 1.0)}
+    return [ContinuousWorld(problem, theta=t, distributions=drawn, **happenings) for t in thetas]
+
+
+def _problems() -> dict[str, list[Any]]:
+    return {
+        "known probabilities": _finite(known=True, reported=False),
+        "unknown probabilities": _finite(known=False, reported=False, open_rate=0.1, response_rate=0.6),
+        "public, sensed and reported variables": _finite(known=True, reported=True, **HAPPENINGS),
+        "reported variables, unknown probabilities": _finite(known=False, reported=True, **HAPPENINGS),
+        "continuous variables": _continuous(reported=False, **HAPPENINGS),
+        "continuous variables, one reported": _continuous(reported=True, **HAPPENINGS),
+    }
+
+
+PROBLEMS = tuple(_problems())
+"""What the problems are called on which revealers and recommenders are tried, each with two participants. But for the
+first two, patients open the app unasked, leave nudges unanswered and are away, and rewards come late or never."""
+
+
+def must(holds: bool, who: str, where: str, otherwise: str) -> None:
+    """Say what does not hold, of whom, and on which problem."""
+    if not holds:
+        raise AssertionError(f"{who}, {where}: {otherwise}")
+
+
+def cases_for(who: str, policies: Sequence[Policy]) -> list[Case]:
+    """The problems that the policies can be used for; those that they refuse at the door are left out."""
+    cases, refused = [], []
+    for name, worlds in _problems().items():
+        problem = worlds[0].informed_problem()
+        try:
+            for policy in policies:
+                rule_for(policy, problem, problem.layout(), horizon=HORIZON, participants=len(worlds))
+            cases.append(Case(name, worlds))
+        except InputError as error:
+            refused.append(str(error))
+    must(bool(cases), who, "all problems", f"every problem is refused ({refused[:1]}); expected one that is not")
+    return cases
+
+
+def simulated(case: Case, policies: Sequence[Policy], **settings: Any) -> xr.Dataset:
+    """The policies in a case's worlds, every step kept."""
+    given = {"horizon": case.horizon, "replicates": REPLICATES, "seed": SEED, "progress": False, **settings}
+    return simulate(given.pop("worlds", case.worlds), list(policies), **given)

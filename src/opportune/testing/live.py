@@ -1,0 +1,172 @@
+"""What live participants must keep to: the decisions of `simulate`, exact resumption, blindness between reveals."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.core.protocol import Draws
+from opportune.core.rng import DELAY, draw
+from opportune.live.agent import Agent
+from opportune.live.cohort import Cohort
+from opportune.live.decision import Decision
+from opportune.policy import Policy
+from opportune.problems.finite import Problem
+from opportune.problems.variables import levels_of
+from opportune.recommenders import Recommender
+from opportune.revealers import Never
+from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must
+from opportune.worlds.common import REWARD_DELAY
+from opportune.worlds.continuous import write_values
+
+RESTORED = 7  # every so many steps participants are saved and restored: before a proposal, then after one
+TRACED = (
+    "probability", "gap", "price", "disagreement", "tolerance", "action", "fresh_action", "stale_action",
+    "revealed", "nudged", "opened", "available",
+)  # fmt: skip
+
+
+def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resumed: bool) -> None:
+    """Given what simulated participants met, live ones decide the same, bit for bit."""
+    for replicate in range(1 if resumed else REPLICATES):
+        run = {name: data[name].isel(replicate=replicate).values for name in (*TRACED, "context", "reward")}
+        where = f"{case.name}, policy {policy.name!r}, replicate {replicate}"
+        if resumed:
+            where += ", saved and restored in between"
+        for number, w, decision in _replayed(case, policy, run, replicate, resumed):
+            for name in TRACED:
+                wanted = run[name][w, number - 1].item()
+                if name.endswith("action"):
+                    wanted = case.worlds[w].informed_problem().action_names[wanted]
+                got = getattr(decision, name)
+                text = f"live, {name} of participant {w} at step {number} is {got!r}; simulate has {wanted!r}"
+                must(got == wanted, who, where, f"{text}, expected the same")
+
+
+def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], replicate: int,
+              resumed: bool) -> Iterator[tuple[int, int, Decision]]:  # fmt: skip
+    """Drive live participants with what simulated ones met: (step, participant, decision)."""
+    worlds = case.worlds
+    problem = worlds[0].informed_problem()
+    settings = {"horizon": case.horizon, "seed": SEED}
+    group: Any
+    if policy.together:
+        group = Cohort(problem, policy, participants=len(worlds), **settings)
+        for w in range(len(worlds)):
+            group.enrol(str(w), stream=w << 32 | replicate)
+    else:
+        group = {str(w): Agent(problem, policy, stream=w << 32 | replicate, **settings) for w in range(len(worlds))}
+    for number in range(1, case.horizon + 1):
+        for w, world in enumerate(worlds):
+            stream = w << 32 | replicate
+            context, reported = _context(world, run["context"][w, number - 1], number, stream)
+            opened, available, nudged, revealed = (
+                bool(run[name][w, number - 1]) for name in ("opened", "available", "nudged", "revealed")
+            )
+            sealed = reported if replicate % 2 else None  # told beforehand, or only once it is revealed
+            if resumed and number % RESTORED == 0:
+                group = _restored(group)
+            group[str(w)].propose(context, opened=opened, available=available, reported=sealed or None)
+            if resumed and number % RESTORED == 1:
+                group = _restored(group)
+            told: dict[str, Any] = {}
+            if revealed and reported and not sealed:
+                pending = [s for s in range(1, number) if run["available"][w, s - 1] and s > _last(run, w, number)]
+                told["reported"] = reported
+                told["earlier"] = {s: _context(world, run["context"][w, s - 1], s, stream)[1] for s in pending}
+            yield number, w, group[str(w)].settle(answered=revealed if nudged and not opened else None, **told)
+            for step, reward in _due(world, run["reward"][w], number, stream):
+                group[str(w)].learn(reward, step=step)
+
+
+def _restored(group: Any) -> Any:
+    """The same participants, written as JSON and read again."""
+    if isinstance(group, Cohort):
+        return Cohort.from_dict(json.loads(json.dumps(group.to_dict())))
+    return {name: Agent.from_dict(json.loads(json.dumps(agent.to_dict()))) for name, agent in group.items()}
+
+
+def _last(run: Mapping[str, NDArray[Any]], w: int, number: int) -> int:
+    """The step of the last reveal before this one; 0 if there was none."""
+    steps = np.flatnonzero(run["revealed"][w, : number - 1])
+    return int(steps[-1]) + 1 if steps.size else 0
+
+
+def _context(world: Any, index: int, step: int, stream: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
+    problem = world.informed_problem()
+    if isinstance(problem, Problem):
+        levels = problem.levels(int(index))
+    else:
+        values = np.zeros(len(problem.variables) + 1)
+        write = getattr(write_values, "py_func", write_values)
+        draws = Draws(np.uint64(SEED), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
+        write(world.numbers(), SimpleNamespace(variables=values.size), values, draws, step)
+        levels = {}
+        for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
+            names = levels_of(variable)
+            levels[name] = float(value) if names is None else names[int(value)]
+    hidden = {name for name, seen in problem.visibility.items() if seen == "reported"}
+    return (
+        {name: value for name, value in levels.items() if name not in hidden},
+        {name: value for name, value in levels.items() if name in hidden},
+    )
+
+
+def _due(world: Any, rewards: NDArray[np.float64], now: int, stream: int) -> Iterator[tuple[int, float]]:
+    """The rewards that arrive at the end of a step, with their steps, the oldest first."""
+    most = int(world.numbers()[REWARD_DELAY])
+    for step in range(max(1, now - most), now + 1):
+        late = 0
+        if most > 0:
+            late = min(int(draw(np.uint64(SEED), np.uint64(stream), step, DELAY) * (most + 1)), most)
+        reward = float(rewards[step - 1])
+        if step + late == now and not np.isnan(reward):
+            yield step, reward
+
+
+def check_blindness(who: str, recommender: Recommender) -> None:
+    """Two participants who met the same until the last reveal act alike after it, whatever they meet."""
+    policy = Policy(recommender=recommender, revealer=Never(), name="never")
+    revealed = HORIZON // 3
+    for case in cases_for(who, [policy]):
+        world = case.worlds[0]
+        problem = world.informed_problem()
+        one, other = (Agent(problem, policy, horizon=HORIZON, seed=SEED, stream=5) for _ in range(2))
+        contexts = np.random.default_rng(3).integers(0, max(1, problem.contexts), size=HORIZON)
+        rewards = np.random.default_rng(4).normal(size=HORIZON)
+        for number in range(1, HORIZON + 1):
+            opened = number <= revealed
+            seen, told = _context(world, contexts[number - 1], number, 5)
+            actions = []
+            for agent in (one, other):
+                hidden = agent is other and not opened
+                context = _otherwise(problem, seen) if hidden else seen
+                agent.propose(context, opened=opened, reported=told or None)
+                actions.append(agent.settle().action)
+                agent.learn(5.0 - 3.0 * rewards[number - 1] if hidden else rewards[number - 1])
+            must(
+                actions[0] == actions[1], who, case.name,
+                f"at step {number}, blind since step {revealed}, the action is {actions[1]!r} where it was "
+                f"{actions[0]!r}, for no other reason than what was sensed and earned since; expected it to depend on "
+                "what was known at the last reveal, and on what is public",
+            )  # fmt: skip
+
+
+def _otherwise(problem: Any, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Another context with the same public part."""
+    changed = dict(context)
+    for name, value in context.items():
+        if problem.visibility[name] == "sensed":
+            variable = problem.variables[name]
+            levels = levels_of(variable)
+            changed[name] = variable.low + variable.high - value if levels is None else _next(levels, value)
+    return changed
+
+
+def _next(levels: Sequence[Any], value: Any) -> Any:
+    return levels[(list(levels).index(value) + 1) % len(levels)]

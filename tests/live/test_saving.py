@@ -1,0 +1,474 @@
+"""Saved agents and cohorts: resumed exactly, or refused with the reason."""
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from live_examples import OPTIMISTIC, POLICIES, mixed_problem, moment_problem
+
+import opportune as op
+from opportune.core.layout import GROUPS
+from opportune.errors import StateError
+from opportune.live import saving
+
+HORIZON = 20
+Saved = dict[str, Any]
+
+
+def through_text(saved: Saved) -> Saved:
+    """What is left of a state that was written to a file of strict JSON and read again."""
+    read: Saved = json.loads(json.dumps(saved, allow_nan=False))
+    return read
+
+
+def resumed(agent: op.Agent) -> op.Agent:
+    return op.Agent.from_dict(through_text(agent.to_dict()))
+
+
+# Resuming.
+
+
+class Script:
+    """A run in which everything happens, as a list of calls that any agent can be given."""
+
+    def __init__(self, problem: Any, seed: int) -> None:
+        self.problem = problem
+        self.rng = np.random.default_rng(seed)
+
+    def context(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values of the public and sensed variables, and of the reported ones."""
+        values: dict[str, Any] = {}
+        for name, variable in self.problem.variables.items():
+            if isinstance(variable, op.Number):
+                values[name] = float(self.rng.uniform(variable.low, variable.high))
+            elif name not in self.problem.schedule.variables:
+                values[name] = variable[int(self.rng.integers(len(variable)))]
+        told = {name: v for name, v in values.items() if self.problem.visibility[name] == "reported"}
+        return {name: v for name, v in values.items() if name not in told}, told
+
+    def calls(self, agent: op.Agent) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+        """What may come next for an agent that stands where this one does."""
+        rng = self.rng
+        made = agent._proposal
+        if made is not None and rng.random() < 0.8:
+            told = self.context()[1]
+            opened = made.available and bool(rng.random() < 0.2)
+            answered = bool(rng.random() < 0.5) if made.nudged else None
+            revealed = made.opened or opened or bool(answered)
+            reported = told if told and revealed and rng.random() < 0.6 else None
+            return [("settle", (answered,), {"opened": opened, "reported": reported})]
+        calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        for step in agent.open_steps:
+            if rng.random() < 0.5:
+                skipped = rng.random() < 0.2
+                calls.append(("skip", (step,), {}) if skipped else ("learn", (float(rng.normal()), step), {}))
+        late = [s.step for s in agent._steps.values() if s.unanswered]
+        if late and rng.random() < 0.3:
+            calls.append(("answer_late", (late[-1],), {}))
+        learned = [s.step for s in agent._steps.values() if s.status == "learned"]
+        if learned and rng.random() < 0.2:
+            calls.append(("correct", (float(rng.normal()), int(rng.choice(learned))), {}))
+        known, told = self.context()
+        sealed = told if told and rng.random() < 0.3 else None
+        about = {"opened": bool(rng.random() < 0.1), "available": bool(rng.random() < 0.9), "reported": sealed}
+        return [*calls, ("propose", (known,), about)]
+
+
+def goes_on_exactly(problem: Any, policy: op.Policy) -> None:
+    """An agent that is saved and read again after every call makes the calls' answers of one that never stops."""
+    steady = op.Agent(problem, policy, horizon=HORIZON, seed=2**63 + 7, stream=2**40)
+    stopped = resumed(steady)
+    script = Script(problem, seed=3)
+    while steady.step < HORIZON:
+        for name, arguments, settings in script.calls(steady):
+            expected = getattr(steady, name)(*arguments, **settings)
+            assert getattr(stopped, name)(*arguments, **settings) == expected
+            stopped = resumed(stopped)
+    assert stopped.to_dict() == steady.to_dict()
+    assert any(s.status == "learned" for s in steady._steps.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES[::3], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    "problem",
+    [
+        op.synthetic_worlds(1, seed=1)[0].informed_problem(),
+        mixed_problem(known=True).replace(largest_gap=2.0),
+        mixed_problem(known=False).replace(largest_gap=2.0),
+        moment_problem(reported=False),
+        moment_problem(reported=True),
+    ],
+    ids=["all sensed", "mixed", "mixed, p unknown", "moments", "moments, reported"],
+)
+def test_an_agent_resumed_after_every_call_goes_on_as_if_it_had_never_stopped(problem: Any, policy: op.Policy) -> None:
+    """Also with open steps, pending steps, an open nudge, a late answer on its way."""
+    goes_on_exactly(problem, policy)
+
+
+@pytest.mark.parametrize("policy", OPTIMISTIC, ids=lambda policy: policy.name)
+def test_optimistic_agents_too(policy: op.Policy) -> None:
+    """The same where an unknown context distribution is met with optimism."""
+    goes_on_exactly(op.synthetic_worlds(1, seed=1, known=False)[0].problem, policy)
+
+
+def test_a_finished_agent_stays_finished() -> None:
+    """Resumed at the end of its horizon, an agent makes no further decision."""
+    agent = op.Agent(moment_problem(reported=False), op.pd2_ucb(1), horizon=1, seed=1, stream=0)
+    agent.propose({"ward": "a", "dose": 0.1, "steps": 1, "place": "out"})
+    with pytest.raises(StateError, match=r"^all 1 decisions are made; the horizon is over$"):
+        resumed(agent).propose({"ward": "a", "dose": 0.1, "steps": 1, "place": "out"})
+
+
+# What is refused.
+
+
+def saved_agent() -> Saved:
+    """Five steps: revealed and learned, pending with a reward, pending, not available, and an open nudge."""
+    policy = op.Policy(revealer=op.Always(), budget=op.Budget(5, hard=True))
+    agent = op.Agent(mixed_problem(known=False), policy, horizon=10, seed=1, stream=0)
+    here = {"hour": "am", "place": 0}
+    agent.propose(here, opened=True, reported={"mood": "a"})
+    agent.settle()
+    agent.learn(0.3)
+    for reported in ({"mood": "b"}, None):
+        agent.propose(here, reported=reported)
+        agent.settle(False)
+    agent.learn(0.7, step=2)
+    agent.propose({**here, "place": None})
+    agent.settle()
+    agent.propose(here)
+    return through_text(agent.to_dict())
+
+
+def saved_moments() -> Saved:
+    """Contexts not finite: a step that was learned from, one pending, one open."""
+    agent = op.Agent(moment_problem(reported=True), op.pd2_ucb(5), horizon=10, seed=1, stream=0)
+    here = {"ward": "a", "dose": 0.5, "steps": 1.5, "place": "out"}
+    agent.propose(here, opened=True, reported={"mood": 0.5, "pain": "no"})
+    agent.settle()
+    agent.learn(0.3)
+    agent.propose(here, coin=0.99)
+    agent.propose(here, coin=0.99)
+    return through_text(agent.to_dict())
+
+
+def saved_cohort() -> Saved:
+    """Two participants who share a budget and a model."""
+    policy = op.Policy(revealer=op.Always(), budget=op.Budget(6, shared=True), pooled=True)
+    cohort = op.Cohort(mixed_problem(known=False), policy, horizon=10, seed=1, participants=3)
+    for name in ("ann", "bob"):
+        cohort.enrol(name).propose({"hour": "am", "place": 0})
+    return through_text(cohort.to_dict())
+
+
+def place_in(saved: Saved, group: str, part: str) -> Any:
+    """Where a part of the state begins in its group's numbers."""
+    agent = op.Agent.from_dict(saved)
+    kind: Any = saving.GROUPS[group]
+    return agent._at.places[GROUPS.index(kind)][kind._fields.index(part)]
+
+
+def put(*keys: Any, value: Any) -> Callable[[Saved], None]:
+    """Put a value where these keys lead."""
+
+    def damage(saved: Saved) -> None:
+        inner = saved
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = value
+
+    return damage
+
+
+def drop(*keys: Any) -> Callable[[Saved], None]:
+    """Take away what these keys lead to."""
+
+    def damage(saved: Saved) -> None:
+        inner = saved
+        for key in keys[:-1]:
+            inner = inner[key]
+        del inner[keys[-1]]
+
+    return damage
+
+
+def number(group: str, part: str, value: Any) -> Callable[[Saved], None]:
+    """Change the first number of a part of the state."""
+
+    def damage(saved: Saved) -> None:
+        saved["state"][group][place_in(saved, group, part)] = value
+
+    return damage
+
+
+def longer(*keys: Any) -> Callable[[Saved], None]:
+    """One number more than there should be."""
+
+    def damage(saved: Saved) -> None:
+        inner = saved
+        for key in keys:
+            inner = inner[key]
+        inner.append(0.0)  # type: ignore[attr-defined]
+
+    return damage
+
+
+def rows(*damaged: tuple[str, Callable[[Saved], Any], str]) -> list[Any]:
+    """A table of (what is damaged, how, what the refusal says)."""
+    return [pytest.param(damage, message, id=name) for name, damage, message in damaged]
+
+
+DAMAGED_AGENTS = rows(
+    # what it is
+    ("format 2", put("format", value=2), "has format 2"),
+    ("a later format", put("format", value=4), "has format 4"),
+    ("format as text", put("format", value="3"), "has format '3'"),
+    ("no kind", drop("kind"), "kind is None; expected 'agent'"),
+    ("a cohort's kind", put("kind", value="cohort"), "kind is 'cohort'; expected 'agent'"),
+    # what is missing
+    *[
+        (f"no {key}", drop(key), f"it lacks '{key}'")
+        for key in ("problem", "policy", "horizon", "seed", "stream", "step", "state", "steps", "order", "proposal")
+    ],
+    ("no late_answer", drop("late_answer"), "it lacks 'late_answer'"),
+    *[(f"no {group}", drop("state", group), f"it lacks '{group}'") for group in saving.GROUPS],
+    *[
+        (f"a step without {key}", drop("steps", 0, key), f"it lacks '{key}'")
+        for key in ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
+    ],
+    ("no coin", drop("proposal", "coin"), "coin"),
+    ("no features", drop("problem", "features"), "it lacks 'features'"),
+    ("no revealer", drop("policy", "revealer"), "it lacks 'revealer'"),
+    # numbers that cannot be
+    ("horizon 0", put("horizon", value=0), "horizon is 0"),
+    ("horizon as text", put("horizon", value="10"), "horizon is '10'"),
+    ("horizon true", put("horizon", value=True), "horizon is True"),
+    ("seed negative", put("seed", value=-1), "seed is -1"),
+    ("seed a fraction", put("seed", value=1.5), "seed is 1.5"),
+    ("stream too large", put("stream", value=2**64), "stream is"),
+    ("step negative", put("step", value=-1), "step is -1"),
+    ("step beyond the horizon", put("step", value=11), "step is 11"),
+    ("step too small", put("step", value=2), "steps are not one for each of 2"),
+    ("fewer steps", drop("steps", 0), "steps are not one for each"),
+    ("steps of another kind", put("steps", value={}), "steps are not one for each"),
+    ("a step of another kind", put("steps", 0, value=7), "cannot be resumed"),
+    # the state's groups
+    *[(f"{group} too long", longer("state", group), f"{group} is ") for group in saving.GROUPS],
+    *[(f"{group} empty", put("state", group, value=[]), f"{group} is 0 numbers") for group in saving.GROUPS],
+    *[(f"{group} has NaN", put("state", group, 0, value=math.nan), "NaN or infinity") for group in saving.GROUPS],
+    *[(f"{group} infinite", put("state", group, 0, value=-math.inf), "NaN or infinity") for group in saving.GROUPS],
+    *[(f"{group} has text", put("state", group, 0, value="0"), "not a number") for group in saving.GROUPS],
+    *[(f"{group} has true", put("state", group, 0, value=True), "not a number") for group in saving.GROUPS],
+    *[(f"{group} has null", put("state", group, 0, value=None), "not a number") for group in saving.GROUPS],
+    *[(f"{group} nested", put("state", group, 0, value=[0.0]), "not a number") for group in saving.GROUPS],
+    ("a number too large", put("state", "model", 0, value=10**400), "cannot be resumed"),
+    ("state a list", put("state", value=[]), "cannot be resumed"),
+    ("negative variance", number("model", "cov", -1.0), "model.cov has a variance that is not positive"),
+    ("frozen variance 0", number("snapshot", "cov", 0.0), "snapshot.cov has a variance that is not positive"),
+    ("negative radius", number("model", "radius", -1.0), "model.radius is negative"),
+    ("negative frozen radius", number("snapshot", "radius", -1.0), "snapshot.radius is negative"),
+    ("negative log_det", number("model", "log_det", -1.0), "model.log_det is negative"),
+    ("an action too large", number("snapshot", "action", 3.0), "an action that is not one of 3"),
+    ("a negative action", number("snapshot", "action", -1.0), "an action that is not one of 3"),
+    ("half an action", number("snapshot", "action", 0.5), "an action that is not one of 3"),
+    ("negative frozen count", number("snapshot", "count", -1.0), "snapshot.count is negative"),
+    ("more frozen than counted", number("snapshot", "count", 9.0), "snapshot.count is more than was counted"),
+    ("another count", number("counts", "count", 7.0), "counts.count is not what its steps add up to"),
+    ("another tally", number("counts", "seen", 7.0), "counts.count is not what its steps add up to"),
+    ("something pending", number("counts", "pending_seen", 1.0), "counts.pending_seen is not 0"),
+    ("a reward pending", number("counts", "pending_count", 1.0), "counts.pending_count is not 0"),
+    ("something held", number("counts", "held_until", 3.0), "counts.held_until is not 0"),
+    ("negative price", number("budget", "price", -0.1), "budget.price is negative"),
+    ("negative spending", number("budget", "spent", -0.1), "budget.spent is -0.1"),
+    ("overspent", number("budget", "spent", 5.1), "budget.spent is 5.1; the budget is 5"),
+    ("negative nudges", number("budget", "nudges", -1.0), "budget.nudges is -1; expected a count"),
+    ("half a nudge", number("budget", "nudges", 0.5), "budget.nudges is 0.5; expected a count"),
+    ("more nudges than decisions", number("budget", "nudges", 8.0), "budget.nudges is 8 after"),
+    # steps
+    ("an action out of range", put("steps", 0, "action", value=3), "action is 3"),
+    ("an action undecided", put("steps", 0, "action", value=-1), "action is -1"),
+    ("an action by name", put("steps", 0, "action", value="rest"), "action is 'rest'"),
+    ("settled as text", put("steps", 0, "settled", value="true"), "settled is 'true'"),
+    ("settled as 1", put("steps", 0, "settled", value=1), "settled is 1"),
+    ("seen as null", put("steps", 0, "seen", value=None), "seen is None"),
+    ("unanswered as text", put("steps", 0, "unanswered", value="no"), "unanswered is 'no'"),
+    ("another status", put("steps", 0, "status", value="lost"), "status is 'lost'"),
+    ("a reward of NaN", put("steps", 0, "reward", value=math.nan), "reward is nan"),
+    ("a reward as text", put("steps", 0, "reward", value="0.3"), "reward is '0.3'"),
+    ("a reward without one", put("steps", 2, "reward", value=0.3), "step 3 has a reward, but is waiting"),
+    ("a level that is none", put("steps", 0, "context", "place", value=7), "place is 7"),
+    ("a variable that is none", put("steps", 0, "context", "plaice", value=7), "'plaice'"),
+    ("a mood that is none", put("steps", 0, "reported", "mood", value="z"), "mood is 'z'"),
+    ("a context by number", put("steps", 0, "context", value=3), "context is 3"),
+    ("a context out of place", put("steps", 0, "context", "hour", value="pm"), "not what its steps add up to"),
+    ("reported as text", put("steps", 0, "reported", value="a"), "reported is 'a'"),
+    ("seen without its values", put("steps", 2, "seen", value=True), "step 3 is seen, but lacks reported values"),
+    ("decided without its values", put("steps", 3, "status", value="waiting"), "step 4 lacks"),
+    ("an open step in the middle", put("steps", 1, "settled", value=False), "step 2 is not settled"),
+    ("the open step is settled", put("steps", -1, "settled", value=True), "action is -1"),
+    ("an order that lacks a step", put("order", value=[]), "order is []"),
+    ("an order with a step twice", put("order", value=[2, 2]), "order is [2, 2]"),
+    ("an order of another step", put("order", value=[1]), "order is [1]"),
+    ("an order as text", put("order", value=["2"]), "order is '2'"),
+    ("late_answer as 0", put("late_answer", value=0), "late_answer is 0"),
+    # the open proposal
+    ("no proposal", put("proposal", value=None), "do not fit together"),
+    ("a proposal as a list", put("proposal", value=[1]), "cannot be resumed"),
+    ("a proposal with more in it", put("proposal", "mood", value=1), "cannot be resumed"),
+    ("a proposal of another step", put("proposal", "step", value=1), "the open proposal is of step 1"),
+    ("a probability of 2", put("proposal", "probability", value=2.0), "probability is 2.0"),
+    ("a coin of 1", put("proposal", "coin", value=1.0), "coin is 1.0"),
+    ("a gap of NaN", put("proposal", "gap", value=math.nan), "gap is nan"),
+    ("no nudge, says the proposal", put("proposal", "nudged", value=False), "not what its coin says"),
+    ("nudged as 1", put("proposal", "nudged", value=1), "nudged is 1"),
+    ("an action that is none", put("proposal", "action", value="run"), "action is 'run'"),
+    ("a fresh action that is none", put("proposal", "fresh_action", value=None), "action is None"),
+    ("a reason while available", put("proposal", "reason", value="asleep"), "reason is 'asleep'"),
+    ("a nudge while away", lambda s: s["proposal"].update(available=False, reason="asleep"), "is not available"),
+    ("another revealer's proposal", put("proposal", "priced", value=True), "of another revealer"),
+    ("an endless budget", put("proposal", "budget_left", value=None), "budget_left is None"),
+    # problem and policy
+    ("features of another shape", put("problem", "features", value=[[1.0]]), "features"),
+    ("probabilities that do not add up", put("problem", "context_probs", value=[0.5] * 12), "context_probs"),
+    ("noise of 0", put("problem", "noise_sd", value=0.0), "noise_sd is 0.0"),
+    ("another number of actions", put("problem", "action_names", value=["rest"]), "action"),
+    ("another visibility", put("problem", "visibility", "mood", value="hidden"), "visibility"),
+    ("a problem as text", put("problem", value="mixed"), "no problem"),
+    ("another revealer", put("policy", "revealer", "kind", value="Oracle"), "kind is 'Oracle'"),
+    ("a setting that is none", put("policy", "revealer", "patience", value=1), "cannot be resumed"),
+    ("a budget of 0", put("policy", "budget", "amount", value=0.0), "budget is 0"),
+    ("a shared budget", put("policy", "budget", "shared", value=True), "expected a Cohort"),
+    ("a budget beyond the horizon", put("policy", "budget", "amount", value=99), "budget is 99"),
+    ("a policy as null", put("policy", value=None), "cannot be resumed"),
+)
+
+DAMAGED_MOMENTS = rows(
+    ("out of bounds", put("steps", 0, "context", "steps", value=2.5), "steps is 2.5"),
+    ("a number as text", put("steps", 0, "context", "steps", value="1.5"), "steps is '1.5'"),
+    ("infinite", put("steps", 0, "context", "dose", value=math.inf), "dose is inf"),
+    ("a public value missing", drop("steps", 0, "context", "dose"), "context lacks 'dose'"),
+    ("a sensed value missing", drop("steps", 0, "context", "steps"), "step 1 lacks"),
+    ("another stratum", put("steps", 0, "context", "ward", value="b"), "not what its steps add up to"),
+    ("reported values missing", put("steps", 0, "reported", value=None), "step 1 is seen, but lacks reported values"),
+    ("another formula", put("problem", "formula", value="1 + action"), "cannot be resumed"),
+    ("no formula", put("problem", "formula", value=3), "formula"),
+    ("bounds the wrong way round", put("problem", "variables", "steps", "low", value=9.0), "Number is from 9 to 2"),
+    ("held steps", number("counts", "held_until", 2.0), "counts.held_until is not 0"),
+)
+
+DAMAGED_COHORTS = rows(
+    ("no model", put("model", value=None), "model is NoneType"),
+    ("no budget", drop("budget"), "it lacks 'budget'"),
+    ("a budget of NaN", put("budget", 0, value=math.nan), "budget holds NaN or infinity"),
+    ("a negative price", put("budget", 0, value=-1.0), "budget.price is negative"),
+    ("a short model", put("model", value=[1.0]), "model is 1 numbers"),
+    ("models of their own", put("policy", "pooled", value=False), "it lacks 'model'"),
+    (
+        "a model that nobody shares",
+        lambda s: (s["policy"].update(pooled=False), s.update(agents={})),
+        "its model is shared, but the policy's is not",
+    ),
+    ("too many participants", put("participants", value=1), "all 1 planned participants are enrolled"),
+    ("participants as text", put("participants", value="3"), "participants is '3'"),
+    ("agents as a list", put("agents", value=[]), "cannot be resumed"),
+    ("two of one stream", put("agents", "bob", "stream", value=0), "'ann' has it already"),
+    ("a participant without steps", drop("agents", "bob", "steps"), "it lacks 'steps'"),
+    ("a participant without a name", lambda s: s["agents"].update({"": s["agents"].pop("ann")}), "name is ''"),
+    ("a participant's own problem damaged", put("agents", "bob", "problem", value=3), "no problem"),
+    ("an agent's kind", put("kind", value="agent"), "kind is 'agent'; expected 'cohort'"),
+    ("format 2", put("format", value=2), "has format 2"),
+)
+
+
+def refused(read: Callable[[Saved], Any], whole: Saved, damage: Callable[[Saved], None], message: str) -> None:
+    """A damaged state with a checksum that fits is refused with this message, and nothing else happens."""
+    read(whole)
+    saved = copy.deepcopy(whole)
+    damage(saved)
+    saved["checksum"] = saving.checksum({key: value for key, value in saved.items() if key != "checksum"})
+    with pytest.raises(StateError) as caught:
+        read(saved)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGED_AGENTS)
+def test_a_damaged_agent_is_refused(damage: Callable[[Saved], None], message: str) -> None:
+    """Even where the checksum fits: what compiled code would take at its word is checked first."""
+    refused(op.Agent.from_dict, saved_agent(), damage, message)
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGED_MOMENTS)
+def test_a_damaged_agent_with_continuous_contexts_is_refused(damage: Callable[[Saved], None], message: str) -> None:
+    """The same for values at the moment of decision."""
+    refused(op.Agent.from_dict, saved_moments(), damage, message)
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGED_COHORTS)
+def test_a_damaged_cohort_is_refused(damage: Callable[[Saved], None], message: str) -> None:
+    """The same for what participants share."""
+    refused(op.Cohort.from_dict, saved_cohort(), damage, message)
+
+
+def test_each_kind_reads_its_own_states_only() -> None:
+    """An agent's state makes no cohort, nor the other way round."""
+    with pytest.raises(StateError, match=r"kind is 'cohort'; expected 'agent', the state of an agent$"):
+        op.Agent.from_dict(saved_cohort())
+    with pytest.raises(StateError, match=r"kind is 'agent'; expected 'cohort', the state of a cohort$"):
+        op.Cohort.from_dict(saved_agent())
+
+
+def test_a_state_of_another_format_says_who_wrote_it() -> None:
+    """With both formats and the version, and what can be done."""
+    saved = saved_agent() | {"format": 2, "version": "0.0.7"}
+    message = (
+        rf"^the state has format 2, written by version '0\.0\.7'; this version \({op.__version__}\) reads format 3: "
+        "go on with the version that wrote it, or begin anew$"
+    )
+    with pytest.raises(StateError, match=message):
+        op.Agent.from_dict(saved)
+
+
+@pytest.mark.parametrize("saved", [{}, {"step": 3}, [1, 2], None, "state"], ids=repr)
+def test_what_is_no_state(saved: Any) -> None:
+    """What is no state is refused as such."""
+    with pytest.raises(StateError, match=r"^this is not the state of an agent: it has no 'format'$"):
+        op.Agent.from_dict(saved)
+    with pytest.raises(StateError, match=r"^this is not the state of a cohort: it has no 'format'$"):
+        op.Cohort.from_dict(saved)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        put("step", value=1),
+        put("seed", value=2),
+        put("proposal", value=None),
+        put("state", "budget", 0, value=0.5),
+        lambda saved: saved["state"]["model"].__setitem__(0, saved["state"]["model"][0] + 1e-16),
+        lambda saved: saved["state"]["model"].pop(),
+        put("policy", "budget", "amount", value=3.0),
+        put("problem", "noise_sd", value=0.2),
+        drop("stream"),
+        drop("checksum"),
+        put("extra", value=1),
+    ],
+)
+def test_a_state_that_was_changed_after_saving_is_refused(tamper: Callable[[Saved], Any]) -> None:
+    """The checksum tells."""
+    saved = saved_agent()
+    op.Agent.from_dict(saved)
+    tamper(saved)
+    message = "^the state's checksum does not fit its contents: it was changed or cut after saving$"
+    with pytest.raises(StateError, match=message):
+        op.Agent.from_dict(saved)
+
+
+def test_a_state_of_odd_values_is_refused() -> None:
+    """What JSON cannot hold never was a state."""
+    with pytest.raises(StateError, match="not made of plain JSON values"):
+        op.Agent.from_dict(saved_agent() | {"step": object()})
