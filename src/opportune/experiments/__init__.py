@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from opportune.experiments.base import Experiment
 
-NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+NAMES = (
+    "table", "regret", "regret-unknown", "recommenders", "reveal", "partial", "opens", "decomposition", "oralytics",
+)  # fmt: skip
 """All of them, in the order a reader meets them: on the command line, in the report and in the documentation."""
 
 
