@@ -39,7 +39,7 @@ from opportune.revealers.primal_dual import primal_dual
 
 VALUES = ("paper", "realised")
 LEAST_LEFT = 1e-9
-RANK_TIE = 1e-9  # shares this close count as equal
+RANK_TIE = 1e-9  # shares of moments this close count as equal, and so do times on the grid
 TIE_WEIGHT = 0.25
 LEAST_RATIO = 3.0  # between two reveals on the geometric grid
 FADE = 2.0 ** (-1.0 / 15.0)  # counts of sensed parts halve every 15 steps
@@ -301,7 +301,7 @@ def chosen(p, moment, fresh_is_greedy, worth, above, tied, share, left):  # type
         since = max(1.0, p.trail.last_reveal[0])
         each = max(left, 0.0) / p.rule.sharers[0]
         ratio = max(LEAST_RATIO, (settings[HORIZON] / since) ** (1.0 / (each + 1.0)))
-        if moment.step >= since * ratio:
+        if moment.step >= since * ratio - RANK_TIE:
             x, cause = 1.0, BY_GRID
     if settings[RANDOMISE] > 0.0:
         x = (1.0 - settings[RANDOMISE]) * x + settings[RANDOMISE] * share
