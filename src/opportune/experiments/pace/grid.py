@@ -5,7 +5,7 @@ import xarray as xr
 from opportune.analysis.metrics import decomposition, realised_regret, regret
 from opportune.experiments.base import Config
 from opportune.experiments.pace.growth import run_growth
-from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, REVEALED, ROTATED, SPLIT, STUDY, UNKNOWN, make
+from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, ROTATED, SPLIT, STUDY, UNKNOWN, make
 from opportune.experiments.pace.settings import SETTINGS, run_setting
 from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
 from opportune.policy import Budget, Policy
@@ -27,7 +27,7 @@ def config(quick: bool) -> Config:
         "budgets": [10, 30] if quick else [10, 20, 30],
         "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 8,
         "growth_instances": 10 if quick else 20, "growth_replications": 1 if quick else 2,
-        "settings": ["study", "persist-0.95", "stop", "response-0.5"] if quick else list(SETTINGS),
+        "settings": ["study", "persist-0.95", "unforeseen", "response-0.5"] if quick else list(SETTINGS),
         "robust_budgets": [30] if quick else [10, 30],
         "robust_instances": 20 if quick else 50, "robust_replications": 1 if quick else 2, "long_instances": 20,
         "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 30,
@@ -87,7 +87,7 @@ def _reduce(data: xr.Dataset) -> xr.Dataset:
     if named:
         parts = decomposition(data.sel(policy=named))["information_reveal_loss"]
         lost.loc[{"policy": named}] = parts.isel(step=-1, drop=True).drop_vars("budget", errors="ignore")
-    reduced = totals.assign(information_reveal_loss=lost, **curves)
+    reduced = totals.assign({"information_reveal_loss": lost, **curves})
     return reduced.drop_vars(["budget", "world_name"], errors="ignore")
 
 
@@ -101,6 +101,3 @@ def _run_brushing(config: Config, study: str, cost: float, seed: int) -> xr.Data
     )  # fmt: skip
     net = data["total_reward"] * brushing_step.CAP / SESSIONS
     return xr.Dataset({"net": net, "spent": data["spent"]}).drop_vars(["budget", "world_name"], errors="ignore")
-
-
-__all__ = ["ALWAYS_SEND", "BRUSHING", "REVEALED", "config", "run_task", "tasks"]

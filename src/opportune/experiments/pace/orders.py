@@ -1,7 +1,8 @@
 """Orders in which contexts may arrive: by chance, as in the paper, and such that time matters.
 
 Each is a course for `DriftingWorld`, made of an instance's own probabilities p and true gaps. Gaps enter by their
-place r_k from -1 (least) to 1 (largest).
+place r_k from -1 (least) to 1 (largest). The agents are told the long run, but for `unforeseen`: there they are told
+what holds at first.
 """
 
 from collections.abc import Callable
@@ -33,13 +34,28 @@ def cycle(world: LinearWorld) -> Floats:
 
 def stop(world: LinearWorld, horizon: int) -> Floats:
     """The best third of all moments comes in the first third of the study, then none of it comes again."""
-    order = np.argsort(-world.gaps, kind="stable")
-    after = np.cumsum(world.context_probs[order])
-    early = np.zeros_like(after)
-    early[order] = np.clip(EARLY - (after - world.context_probs[order]), 0.0, world.context_probs[order])
+    early = _best(world, -world.gaps)
     late = world.context_probs - early
-    rows = np.where(np.arange(horizon)[:, None] < EARLY * horizon, early / early.sum(), late / late.sum())
-    return np.asarray(rows)
+    return _in_two(early, late, horizon)
+
+
+def unforeseen(world: LinearWorld, horizon: int) -> Floats:
+    """For a third of the study contexts come as everybody was told; from then on only the worst third of them."""
+    return _in_two(world.context_probs, _best(world, world.gaps), horizon)
+
+
+def _best(world: LinearWorld, order: Floats) -> Floats:
+    """How much of each context's probability lies in the first third, contexts put in this order."""
+    probs, placed = world.context_probs, np.argsort(order, kind="stable")
+    before = np.cumsum(probs[placed]) - probs[placed]
+    share = np.zeros_like(probs)
+    share[placed] = np.clip(EARLY - before, 0.0, probs[placed])
+    return share
+
+
+def _in_two(early: Floats, late: Floats, horizon: int) -> Floats:
+    first = np.arange(horizon)[:, None] < EARLY * horizon
+    return np.asarray(np.where(first, early / early.sum(), late / late.sum()))
 
 
 def _tilted(world: LinearWorld, x: Floats) -> Floats:
@@ -56,5 +72,8 @@ ORDERS: dict[str, Callable[[LinearWorld, int], DriftingWorld]] = {
     "trend-up": lambda w, horizon: DriftingWorld.drift(w, course=trend(w, horizon, 1.0)),
     "trend-down": lambda w, horizon: DriftingWorld.drift(w, course=trend(w, horizon, -1.0)),
     "stop": lambda w, horizon: DriftingWorld.drift(w, course=stop(w, horizon)),
+    "unforeseen": lambda w, horizon: DriftingWorld(
+        w.problem, theta=w.theta, course=unforeseen(w, horizon), noise_sd=w.noise_sd, name=w.name
+    ),
 }
 """By the names of their tasks."""

@@ -155,9 +155,10 @@ def _order_claims(config: Config, parts: Parts) -> list[Claim]:
         for b in setting_budgets(config, name)
     }
     stopped = {
-        f"B = {b}": parts[setting_task("stop", b)]
-        for b in setting_budgets(config, "stop")
-        if "stop" in config["settings"]
+        f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
+        for name in ("stop", "unforeseen")
+        if name in config["settings"]
+        for b in setting_budgets(config, name)
     }
     return [
         lower_claim(
