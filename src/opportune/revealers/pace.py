@@ -25,7 +25,7 @@ adversarial orders is lost.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from opportune import checks
@@ -51,7 +51,7 @@ WORTH, DEBT, ABOVE, TIED, SHARE, TO_COME, LEFT, CAUSE = range(8)
 BY_RANK, WAITING, BY_GRID, BY_GUARD, SPENT = range(5)
 
 # Settings in numbers.
-RANDOMISE, REALISED, GUARD, HORIZON = range(4)
+RANDOMISE, REALISED, GUARD, HORIZON, INDEBTED = range(5)
 
 
 @inner_function
@@ -259,7 +259,7 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
         write_recent_gains(p, moment)
         gain = budget.gain[row]
     loss, greedy = stale_loss(p, moment, judged.stale_action)
-    if judged.fresh_action != judged.stale_action:
+    if judged.fresh_action != judged.stale_action and settings[INDEBTED] > 0.0:
         trail.debt[0] += loss
     worth = gain + trail.debt[0]
     above, tied, most = rank(p, worth)
@@ -358,6 +358,7 @@ class Pace(Revealer):
     randomise: float | None = None
     value: str = "paper"
     guard: float | None = None
+    _debt: bool = field(default=True, repr=False)  # off only to show what the debt is good for (experiment `pace`)
     label: ClassVar[str] = "PACE"
     kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
@@ -370,10 +371,12 @@ class Pace(Revealer):
             checks.real("randomise", self.randomise, above=0.0, most=1.0)
         if self.guard is not None:
             checks.real("guard", self.guard, above=0.0, most=1.0)
+        checks.yes_no("_debt", self._debt)
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
-        """Eps or 0, whether the value is the realised one, the guard or 0, T."""
-        return (self.randomise or 0.0, float(self.value == "realised"), self.guard or 0.0, float(horizon))
+        """Eps or 0, whether the value is the realised one, the guard or 0, T, whether there is a debt."""
+        realised = float(self.value == "realised")
+        return (self.randomise or 0.0, realised, self.guard or 0.0, float(horizon), float(self._debt))
 
     @staticmethod
     def words(notes: Sequence[float]) -> str:
