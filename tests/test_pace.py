@@ -5,21 +5,15 @@ That PACE keeps to the rules for revealers in general is shown in tests/test_tes
 """
 
 import dataclasses
-import math
-from collections import Counter
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 import opportune as op
-from pace_reference import IDEAS, PacePurse, PaceSettings
 from pace_reference import PaceParticipant as Participant
+from pace_reference import PacePurse, PaceSettings
 from reference import Data
 from runs import AnyRun, Case, cases, continuous_cases, draw_run
-from test_agreement import CLOSE, DifferenceError, Event, at_boundary, compare, lived, simulated
+from test_agreement import DifferenceError, Event, at_boundary, compare, lived, simulated
 
 ROTATING = op.LinUCB(rotate=True)
 KINDS: dict[str, tuple[op.Recommender, op.Revealer]] = {
