@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from opportune.worlds.brushing.world import brushing_world
     from opportune.worlds.continuous import ContinuousWorld
     from opportune.worlds.distributions import Choice, LogNormal, Normal, Resampled, Truncated, Uniform
+    from opportune.worlds.drifting import DriftingWorld
     from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 _HOMES = {
@@ -58,15 +59,16 @@ _HOMES = {
     "worlds.brushing.world": ("brushing_world",),
     "worlds.continuous": ("ContinuousWorld",),
     "worlds.distributions": ("Choice", "LogNormal", "Normal", "Resampled", "Truncated", "Uniform"),
+    "worlds.drifting": ("DriftingWorld",),
     "worlds.linear": ("LinearWorld", "synthetic_worlds"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022  (in the order people meet them)
     "Problem", "Number", "TimeOfDay", "Weekday", "Weekend", "DayOfStudy", "ContinuousProblem",
-    "LinearWorld", "synthetic_worlds", "ContinuousWorld", "Normal", "LogNormal", "Uniform", "Truncated", "Choice",
-    "Resampled", "brushing_world", "Policy", "Budget", "naive_ucb", "pace_ucb", "pd1_ucb", "pd2_ucb",
-    "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
+    "LinearWorld", "synthetic_worlds", "DriftingWorld", "ContinuousWorld", "Normal", "LogNormal", "Uniform",
+    "Truncated", "Choice", "Resampled", "brushing_world", "Policy", "Budget", "naive_ucb", "pace_ucb", "pd1_ucb",
+    "pd2_ucb", "simulate", "regret", "realised_regret", "decomposition", "mean_interval", "plot_regret", "plot_reveals",
     "save", "load", "Agent", "Cohort", "Proposal", "Decision", "LinUCB", "Thompson", "FixedAction", "RandomAction",
     "FixedRate", "PrimalDual", "LearningPrimalDual", "Pace", "Never", "Always", "Periodic",
     "Revealer", "Recommender", "register",

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from opportune.core.budget import growth, next_price
 from opportune.core.compiled import driver_function
+from opportune.core.layout import TIE
 from opportune.errors import InputError
 from opportune.revealers.learning_primal_dual import learning_primal_dual
+from opportune.revealers.pace import LEAST_LEFT, RANK_TIE, TIE_WEIGHT
 from opportune.revealers.primal_dual import primal_dual
 
 Floats = NDArray[np.float64]
@@ -92,6 +94,34 @@ def auxiliary(
     return out.reshape(gap.shape)
 
 
+def paced_auxiliary(ranks: ArrayLike, budget: ArrayLike) -> Floats:
+    """PACE with theta and p known and arrivals unknown (AUX): one online pass over the moments' ranks.
+
+        o_t = min(1, left)   if   rank_t <= rho,   rho = left / decisions to come, this one included.
+
+    With theta known there is no debt, so this is all of the rule: the budget-ratio policy of Arlotto and Gurvich
+    (2019). The rank of a moment, from `pace_ranks`, is the share of moments that are better; 0 is always served.
+    """
+    rank, limit = _sequences(_steps("ranks", ranks), budget)
+    rows = (limit.size, rank.shape[-1])
+    out = np.empty(rows)
+    _run_pace(rank.reshape(rows), limit.reshape(-1), out)
+    return out.reshape(rank.shape)
+
+
+def pace_ranks(gaps: ArrayLike, probabilities: ArrayLike) -> Floats:
+    """How PACE ranks each context: above + tied/4, 0 where none is above, and 2 (never served) without a gain.
+
+    `gaps` and `probabilities` have the contexts on their last axis; above = P(G > g), tied = P(G = g).
+    """
+    gap, weight = _gaps(gaps), _steps("probabilities", probabilities)
+    difference = gap[..., np.newaxis, :] - gap[..., np.newaxis]  # [..., moment, other]
+    above = ((difference > TIE) * weight[..., np.newaxis, :]).sum(axis=-1)
+    tied = ((np.abs(difference) <= TIE) * weight[..., np.newaxis, :]).sum(axis=-1)
+    rank = np.where(above <= RANK_TIE, 0.0, above + TIE_WEIGHT * tied)
+    return np.where(gap > TIE, rank, 2.0)
+
+
 def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Floats:
     """How much of the clairvoyant's gain a revealer got: sum_t o_t gap_t / sum_t o^CLV_t gap_t.
 
@@ -140,6 +170,19 @@ def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: i
             price = next_price(price, o, budget, c)
             spent += o
             out[row, t] = o
+
+
+@driver_function
+def _run_pace(ranks, budgets, out):  # type: ignore[no-untyped-def]
+    """Serve a moment where its rank is at most the share of those to come that the budget can pay for."""
+    steps = ranks.shape[1]
+    for row in range(ranks.shape[0]):
+        left = budgets[row]
+        for t in range(steps):
+            share = min(1.0, left / (steps - t))
+            served = left > LEAST_LEFT and (ranks[row, t] == 0.0 or ranks[row, t] <= share + RANK_TIE)
+            out[row, t] = min(1.0, left) if served else 0.0
+            left -= out[row, t]
 
 
 def _gaps(gaps: ArrayLike) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from opportune.analysis.clairvoyant import auxiliary, clairvoyant
+from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.results import config
 from opportune.errors import InputError
 from opportune.policy import Policy
@@ -70,7 +70,7 @@ def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
 def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
     """AUX's value at every step: the policy's own revealer with theta known and arrivals coming one by one.
 
-    With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's.
+    With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's, and PACE has no debt.
     """
     _needs_trace(data, "the auxiliary problem's value")
     gaps = _by_context(data, "true_gap")
@@ -83,8 +83,11 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
         elif kind in {"PrimalDual", "LearningPrimalDual"}:
             scaled = gaps[i].values / _scale(data, policy)
             chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
+        elif _plain_pace(policy):
+            ranks = _ranks(data, shared=_shared(policy))
+            chosen[i] = _together(paced_auxiliary, ranks[i], budget, shared=_shared(policy))
         else:
-            raise InputError(f"the auxiliary problem is defined for naive, PD1 and PD2; got {kind}")
+            raise InputError(f"the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}")
     return (_by_context(data, "true_blind") + chosen * gaps).rename("auxiliary_value")
 
 
@@ -111,6 +114,24 @@ def _shared(policy: dict[str, Any]) -> bool:
     return policy["budget"] is not None and bool(policy["budget"]["shared"])
 
 
+def _plain_pace(policy: dict[str, Any]) -> bool:
+    """Whether a policy is PACE by the paper's value, without coin and guard."""
+    revealer = policy["revealer"]
+    return (
+        revealer["kind"] == "Pace" and revealer["value"] == "paper" and not (revealer["randomise"] or revealer["guard"])
+    )
+
+
+def _ranks(data: xr.Dataset, *, shared: bool) -> NDArray[np.float64]:
+    """PACE's rank of every moment, by true gaps: among the own ones, or among those of all who share a budget."""
+    gaps, weights = data["true_gap"].values, data["context_probs"].values
+    if shared:
+        ranks = pace_ranks(gaps.ravel(), weights.ravel() / len(gaps)).reshape(gaps.shape)
+    else:
+        ranks = pace_ranks(gaps, weights)
+    return np.asarray(_look_up(data, ranks).values, dtype=np.float64)
+
+
 def _together(
     rule: Callable[[NDArray[np.float64], float], NDArray[np.float64]],
     gaps: NDArray[np.float64],
@@ -128,7 +149,11 @@ def _together(
 
 def _by_context(data: xr.Dataset, name: str) -> xr.DataArray:
     """A property of contexts, looked up for the context of every step."""
-    table: NDArray[Any] = data[name].values
+    return _look_up(data, data[name].values)
+
+
+def _look_up(data: xr.Dataset, table: NDArray[Any]) -> xr.DataArray:
+    """table[world, context] at every step."""
     context = data["context"]
     world = np.arange(context.sizes["world"]).reshape(1, -1, 1, 1)
     return context.copy(data=table[world, context.transpose("policy", "world", "replicate", "step").values])

@@ -100,11 +100,13 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     return figure
 
 
-def plot_scatter(axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str) -> None:
+def plot_scatter(
+    axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, *, color: str = POLICIES["PD2"].color
+) -> None:
     """One dot per instance with the diagonal; dots below it favour the policy on the vertical axis."""
     top = float(max(x.max(), y.max())) * 1.05
     axes.plot([0, top], [0, top], color="0.5", linewidth=1)
-    axes.scatter(x, y, s=18, color=POLICIES["PD2"].color, alpha=0.75, linewidths=0)
+    axes.scatter(x, y, s=18, color=color, alpha=0.75, linewidths=0)
     axes.set(
         xlim=(0, top),
         ylim=(0, top),

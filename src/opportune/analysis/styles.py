@@ -33,6 +33,10 @@ POLICIES = {
     "coin flip": Style(GREY, (0, (1, 1))),
     "always send": Style(BLACK, (0, (8, 2))),
     "informed sender": Style(INDIGO, (0, (3, 1, 1, 1, 1, 1))),
+    "PACE": Style(WINE, "-"),
+    "PACE, kappa 0.5": Style(PINK, "--"),
+    "PACE, guarded": Style(OLIVE, "-."),
+    "PD2 + rotate": Style(INDIGO, "--"),
 }
 """The policies of the experiments, by name."""
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: one file or folder each, its grid as data, its claims as checks."""
+"""The paper's experiments, and one of our own: one file or folder each, its grid as data, its claims as checks."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from opportune.experiments.base import Experiment
 
-NAMES = ("table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics")
+NAMES = (
+    "table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics",
+    "recommenders", "pace",
+)  # fmt: skip
 """All of them, in the order a reader meets them: on the command line, in the report and in the documentation."""
 
 

@@ -25,7 +25,7 @@ adversarial orders is lost.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from opportune import checks
@@ -39,7 +39,7 @@ from opportune.revealers.primal_dual import primal_dual
 
 VALUES = ("paper", "realised")
 LEAST_LEFT = 1e-9
-RANK_TIE = 1e-9  # shares this close count as equal
+RANK_TIE = 1e-9  # shares of moments this close count as equal, and so do times on the grid
 TIE_WEIGHT = 0.25
 LEAST_RATIO = 3.0  # between two reveals on the geometric grid
 FADE = 2.0 ** (-1.0 / 15.0)  # counts of sensed parts halve every 15 steps
@@ -51,7 +51,7 @@ WORTH, DEBT, ABOVE, TIED, SHARE, TO_COME, LEFT, CAUSE = range(8)
 BY_RANK, WAITING, BY_GRID, BY_GUARD, SPENT = range(5)
 
 # Settings in numbers.
-RANDOMISE, REALISED, GUARD, HORIZON = range(4)
+RANDOMISE, REALISED, GUARD, HORIZON, INDEBTED = range(5)
 
 
 @inner_function
@@ -62,6 +62,35 @@ def block_mean(p, block, action):  # type: ignore[no-untyped-def]
     if n.table > 0:
         return p.model.mean[row]
     return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
+
+
+@inner_function
+def write_table_gains(p):  # type: ignore[no-untyped-def]
+    """Bases, gains and probabilities where every mean is kept in the table: p known, contexts finite."""
+    n, mean, actions = p.sizes, p.model.mean, p.sizes.actions
+    base, greedy, gain, odds = p.scratch.base, p.scratch.greedy, p.budget.gain, p.budget.odds
+    blind = n.contexts * actions
+    sensed = blind + n.strata * actions if n.senses > 0 else 0
+    row = int(p.rule.member[0]) * n.ranked
+    realised = p.rule.settings[REALISED] > 0.0
+    for z in range(n.strata):
+        first = blind + z * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        for a in range(actions):
+            if mean[first + a] >= top - TIE:
+                base[z] = top
+                greedy[z] = a
+                break
+    for q in range(n.ranked):
+        first = sensed + q * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        z = int(p.constants.stratum_of_sense[q])
+        gain[row + q] = top - (mean[first + int(greedy[z])] if realised else base[z])
+        odds[row + q] = p.constants.sense_probability[q]
 
 
 @step_function
@@ -220,14 +249,17 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     left = budget_left(p)
     row = int(p.rule.member[0]) * n.ranked
     if n.contexts > 0:
-        write_bases(p)
-        write_gains(p)
+        if n.table > 0 and n.probabilities == KNOWN:
+            write_table_gains(p)
+        else:
+            write_bases(p)
+            write_gains(p)
         gain = budget.gain[row + moment.sense]
     else:
         write_recent_gains(p, moment)
         gain = budget.gain[row]
     loss, greedy = stale_loss(p, moment, judged.stale_action)
-    if judged.fresh_action != judged.stale_action:
+    if judged.fresh_action != judged.stale_action and settings[INDEBTED] > 0.0:
         trail.debt[0] += loss
     worth = gain + trail.debt[0]
     above, tied, most = rank(p, worth)
@@ -269,7 +301,7 @@ def chosen(p, moment, fresh_is_greedy, worth, above, tied, share, left):  # type
         since = max(1.0, p.trail.last_reveal[0])
         each = max(left, 0.0) / p.rule.sharers[0]
         ratio = max(LEAST_RATIO, (settings[HORIZON] / since) ** (1.0 / (each + 1.0)))
-        if moment.step >= since * ratio:
+        if moment.step >= since * ratio - RANK_TIE:
             x, cause = 1.0, BY_GRID
     if settings[RANDOMISE] > 0.0:
         x = (1.0 - settings[RANDOMISE]) * x + settings[RANDOMISE] * share
@@ -326,8 +358,9 @@ class Pace(Revealer):
     randomise: float | None = None
     value: str = "paper"
     guard: float | None = None
+    _debt: bool = field(default=True, repr=False)  # off only to show what the debt is good for (experiment `pace`)
     label: ClassVar[str] = "PACE"
-    kind: ClassVar[str] = "pace"
+    kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
     consult: ClassVar[Any] = staticmethod(consult)
     conclude: ClassVar[Any] = staticmethod(conclude)
@@ -338,10 +371,12 @@ class Pace(Revealer):
             checks.real("randomise", self.randomise, above=0.0, most=1.0)
         if self.guard is not None:
             checks.real("guard", self.guard, above=0.0, most=1.0)
+        checks.yes_no("_debt", self._debt)
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
-        """Eps or 0, whether the value is the realised one, the guard or 0, T."""
-        return (self.randomise or 0.0, float(self.value == "realised"), self.guard or 0.0, float(horizon))
+        """Eps or 0, whether the value is the realised one, the guard or 0, T, whether there is a debt."""
+        realised = float(self.value == "realised")
+        return (self.randomise or 0.0, realised, self.guard or 0.0, float(horizon), float(self._debt))
 
     @staticmethod
     def words(notes: Sequence[float]) -> str:

@@ -96,7 +96,8 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
             raise InputError(f"horizon is {horizon}; expected at most {last}, the last decision point of the schedule")
     form = device_form(worlds, device)
     layouts = [p.layout(horizon=horizon, **form) for p in problems]
-    if len({(w.number, at) for w, at in zip(worlds, layouts, strict=True)}) > 1:
+    numbers = [w.numbers() for w in worlds]
+    if len({(w.number, at, row.size) for w, at, row in zip(worlds, layouts, numbers, strict=True)}) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
             "expected alike ones in one call of simulate"
@@ -117,7 +118,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
     return Batch(
         constants=constants,
-        worlds=np.stack([w.numbers() for w in worlds]),
+        worlds=np.stack(numbers),
         rules=np.array(rules),
         kind=worlds[0].number,
         history=worlds[0].history,

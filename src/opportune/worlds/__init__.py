@@ -13,9 +13,12 @@ from opportune.core.registry import WORLDS
 from opportune.worlds.brushing.world import BrushingWorld
 from opportune.worlds.common import Happenings
 from opportune.worlds.continuous import ContinuousWorld
+from opportune.worlds.drifting import DriftingWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
-__all__ = ["WORLDS", "BrushingWorld", "ContinuousWorld", "LinearWorld", "SimulatedWorld", "synthetic_worlds"]
+__all__ = [
+    "WORLDS", "BrushingWorld", "ContinuousWorld", "DriftingWorld", "LinearWorld", "SimulatedWorld", "synthetic_worlds",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -46,5 +49,5 @@ class SimulatedWorld(Protocol):
         """What metrics need of the truth."""
 
 
-for _world in (LinearWorld, ContinuousWorld, BrushingWorld):
+for _world in (LinearWorld, ContinuousWorld, BrushingWorld, DriftingWorld):
     WORLDS.add(_world)

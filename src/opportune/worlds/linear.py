@@ -97,6 +97,7 @@ class LinearWorld:
 
     number: ClassVar[int]
     history: ClassVar[int] = 0
+    stay: float = 0.0  # how probable it is that the last step's context stays
     start: ClassVar[Any] = staticmethod(start)
     arrive: ClassVar[Any] = staticmethod(arrive)
     respond: ClassVar[Any] = staticmethod(respond)
@@ -148,6 +149,11 @@ class LinearWorld:
         return float(self.gaps[self.context_probs > 0].max())
 
     @cached_property
+    def slot_of(self) -> NDArray[np.int64]:
+        """The slot of each step of the schedule's period: [L]."""
+        return self.problem.slots()[0]
+
+    @cached_property
     def cumulative(self) -> Floats:
         """Cumulative probabilities of the contexts in each slot of the schedule: [slots, K]."""
         slots = self.problem.slots()[1]
@@ -155,12 +161,11 @@ class LinearWorld:
 
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
-        slot_of, slots = self.problem.slots()
         return np.concatenate(
             [
                 self.happenings.head(self.noise_sd),
-                [len(slot_of), len(slots)],
-                slot_of,
+                [len(self.slot_of), len(self.cumulative)],
+                self.slot_of,
                 self.cumulative.ravel(),
                 self.values.ravel(),
                 self.values.max(axis=1),

@@ -1,0 +1,150 @@
+"""Settings that a rule should survive: the paper's study with one thing changed.
+
+A setting says in which worlds and for how long policies run. Where participants share a budget or a model, ten of them
+are a study of their own, and what counts as one observation is such a study.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import xarray as xr
+
+from opportune.experiments import partial
+from opportune.experiments.base import Config
+from opportune.experiments.pace.orders import ORDERS
+from opportune.experiments.pace.policies import ROBUST, make
+from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
+from opportune.policy import Budget, Policy
+from opportune.simulation.run import simulate
+from opportune.worlds.linear import LinearWorld
+
+PARTICIPANTS = 10
+"""Who share a budget or a model."""
+LOOSE = 0.25
+"""What the bound on theta is multiplied by where it is wrong."""
+
+Worlds = Sequence[LinearWorld]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One thing changed.
+
+    Attributes:
+        label: for people.
+        change: the changed worlds, from those of the study and the horizon.
+        horizon: steps, as a multiple of the study's.
+        told: the horizon that the policies are told, as a multiple of the true one.
+        budgets: instead of the experiment's.
+        shared: ten participants have one budget.
+        pooled: ten participants have one model.
+        named: PACE is known to lose to PD2 adaptive here, or to gain little.
+
+    """
+
+    label: str
+    change: Callable[[Worlds, int], Worlds] = field(default=lambda worlds, _: worlds)
+    horizon: int = 1
+    told: int = 1
+    budgets: tuple[int, ...] = ()
+    shared: bool = False
+    pooled: bool = False
+    named: bool = False
+
+
+def _happening(name: str, value: float) -> Callable[[Worlds, int], Worlds]:
+    return lambda worlds, _: [w.replace(**{name: value}) for w in worlds]
+
+
+def _order(name: str) -> Callable[[Worlds, int], Worlds]:
+    return lambda worlds, horizon: [ORDERS[name](w, horizon) for w in worlds]
+
+
+def _noise(sd: float) -> Callable[[Worlds, int], Worlds]:
+    return lambda worlds, _: [w.replace(problem=w.problem.replace(noise_sd=sd), noise_sd=sd) for w in worlds]
+
+
+def _bound(share: float) -> Callable[[Worlds, int], Worlds]:
+    return lambda worlds, _: [
+        w.replace(problem=w.problem.replace(theta_bound=share * w.problem.theta_bound)) for w in worlds
+    ]
+
+
+def _one_problem(worlds: Worlds, _: int) -> Worlds:
+    """The first participant's problem for all, each with a theta of its own."""
+    first = worlds[0]
+    return [first.replace(theta=w.theta, name=w.name) for w in worlds]
+
+
+def _one_truth(worlds: Worlds, _: int) -> Worlds:
+    """The first participant's truth for all."""
+    return [worlds[0] for _ in worlds]
+
+
+SETTINGS = {
+    "study": Setting(label="the paper's study"),
+    "persist-0.8": Setting(label="contexts stay with probability 0.8", change=_order("persist-0.8")),
+    "persist-0.95": Setting(label="contexts stay with probability 0.95", change=_order("persist-0.95")),
+    "cycle": Setting(label="weekly cycle", change=_order("cycle")),
+    "trend-up": Setting(label="gaps grow over time", change=_order("trend-up")),
+    "trend-down": Setting(label="gaps shrink over time", change=_order("trend-down")),
+    "stop": Setting(label="good moments stop after a third", change=_order("stop"), named=True),
+    "unforeseen": Setting(label="the same, and nobody knew", change=_order("unforeseen"), named=True),
+    "told-twice": Setting(label="told twice the true horizon", told=2, named=True),
+    "open-0.1": Setting(label="open rate 0.1", change=_happening("open_rate", 0.1)),
+    "open-0.5": Setting(label="open rate 0.5", change=_happening("open_rate", 0.5)),
+    "response-0.8": Setting(label="response rate 0.8", change=_happening("response_rate", 0.8)),
+    "response-0.5": Setting(label="response rate 0.5", change=_happening("response_rate", 0.5)),
+    "noise-1": Setting(label="noise sd 1", change=_noise(1.0)),
+    "bound": Setting(label="bound on theta four times too low", change=_bound(LOOSE)),
+    "long": Setting(label="ten times as long, B = 55", horizon=10, budgets=(55,)),
+    "shared": Setting(label="one budget for ten", shared=True),
+    "pooled-alike": Setting(label="one model for ten who are alike", change=_one_truth, pooled=True),
+    "pooled-differ": Setting(label="one model for ten who differ", change=_one_problem, pooled=True, named=True),
+    "reported-1": Setting(label="1 of 3 variables reported"),
+    "reported-2": Setting(label="2 of 3 variables reported"),
+    "reported-3": Setting(label="3 of 3 variables reported"),
+}
+"""By the names of their tasks."""
+
+
+def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset:
+    """Totals of every run, or of every study of ten, at one budget."""
+    setting = SETTINGS[name]
+    horizon = config["horizon"] * setting.horizon
+    if setting.shared or setting.pooled:
+        return _run_together(config, setting, budget, seed)
+    if name.startswith("reported-"):
+        instances = {"instances": config["robust_instances"], "actions": 5}
+        worlds: Worlds = partial.worlds(instances, int(name.split("-")[1]), seed)
+    else:
+        instances_made = config["robust_instances"] if setting.horizon == 1 else config["long_instances"]
+        worlds = setting.change(study_worlds(instances_made, seed), horizon)
+    return run_study(
+        worlds, [make(policy, budget) for policy in ROBUST], horizon=horizon * setting.told,
+        replicates=config["robust_replications"], seed=seed, reduce=lambda data: _first(data, horizon),
+    )  # fmt: skip
+
+
+def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
+    """Totals of the first steps: the rest is what policies were told and never came."""
+    return reduce_to_totals(data.isel(step=slice(0, horizon)))
+
+
+def _run_together(config: Config, setting: Setting, budget: int, seed: int) -> xr.Dataset:
+    """Studies of ten participants each; one observation per study, totals per participant."""
+    everyone = study_worlds(config["robust_instances"], seed)
+    studies = []
+    for first in range(0, len(everyone) - PARTICIPANTS + 1, PARTICIPANTS):
+        worlds = setting.change(everyone[first : first + PARTICIPANTS], config["horizon"])
+        data = simulate(
+            list(worlds), _together(setting, budget), horizon=config["horizon"],
+            replicates=config["robust_replications"], seed=(seed + first) % 2**64, progress=False,
+        )  # fmt: skip
+        studies.append(reduce_to_totals(data).mean("world"))
+    return xr.concat(studies, dim="world").transpose("policy", "world", "replicate", ...)
+
+
+def _together(setting: Setting, budget: int) -> list[Policy]:
+    amount = Budget(budget * PARTICIPANTS, shared=True) if setting.shared else Budget(budget)
+    return [make(policy, amount, pooled=setting.pooled) for policy in ROBUST]

@@ -1,0 +1,204 @@
+"""What is claimed of PACE, and what came of it."""
+
+import numpy as np
+import xarray as xr
+
+from opportune.experiments.base import Config
+from opportune.experiments.claims import Claim, Estimate, claim, measure, without_exception
+from opportune.experiments.pace.grid import brushing_task, setting_budgets, setting_task
+from opportune.experiments.pace.growth import PRICE
+from opportune.experiments.pace.numbers import Parts, ahead
+from opportune.experiments.pace.orders import ORDERS
+from opportune.experiments.pace.policies import ADAPTIVE, GUARDED, PACE, PRINTED, REVEALED, ROTATED
+from opportune.experiments.pace.settings import SETTINGS
+from opportune.experiments.pace.tables import STUDIES
+from opportune.experiments.studies import advantage, instance_means, lower_claim
+
+SHARE = 0.35
+NEAR = 1.25
+BOUNDED = 0.5
+DEAR = 60
+"""The cost of a message at which PACE was seen to lose to PD2."""
+
+
+def all_claims(config: Config, parts: Parts) -> list[Claim]:
+    """The study, growth, robustness and brushing."""
+    known = {f"B = {b}": parts[f"known-B{b}"] for b in config["budgets"]}
+    unknown = {f"p unknown, B = {b}": parts[f"unknown-B{b}"] for b in config["budgets"]}
+    both = known | unknown
+    return [
+        _share_claim(both),
+        *(_instance_claim(both, other) for other in (PRINTED, ADAPTIVE)),
+        _floor_claim(both),
+        *_part_claims(known),
+        _bounded_claim(config, parts),
+        _robust_claim(config, parts),
+        _named_claim(config, parts),
+        *_order_claims(config, parts),
+        *_brushing_claims(config, parts),
+    ]
+
+
+def _share_claim(parts: Parts) -> Claim:
+    found = []
+    for label, data in parts.items():
+        means = instance_means(data)
+        margin = (SHARE * means.sel(policy=PRINTED) - means.sel(policy=PACE)).values
+        found.append(measure(label, margin, above=0.0))
+    shares = "; ".join(f"{label}: {_ratio(data, PACE, PRINTED):.2f}" for label, data in parts.items())
+    return claim(
+        f"PACE has at most {SHARE} of the regret of PD2 as printed (scale range), at every budget.",
+        f"{SHARE} times PD2's regret less PACE's",
+        found,
+        note=f"Shares: {shares}.",
+    )
+
+
+def _ratio(data: xr.Dataset, first: str, second: str) -> float:
+    means = instance_means(data)
+    return float(means.sel(policy=first).mean() / means.sel(policy=second).mean())
+
+
+def _instance_claim(parts: Parts, other: str) -> Claim:
+    lower = {label: advantage(data, PACE, other) for label, data in parts.items()}
+    exceptions = sum(int((difference <= 0).sum()) for difference in lower.values())
+    least = min((float(difference.min()), label) for label, difference in lower.items())
+    return without_exception(
+        f"PACE has lower regret than {other} on every instance, at every budget, with p known and unknown.",
+        exceptions,
+        f"Of {sum(d.size for d in lower.values())} comparisons {exceptions} are exceptions; the least margin is "
+        f"{least[0]:.1f} ({least[1]}).",
+    )
+
+
+def _floor_claim(parts: Parts) -> Claim:
+    found = []
+    for label, data in parts.items():
+        means = instance_means(data, "final_realised")
+        found.append(measure(label, (NEAR * means.sel(policy=REVEALED) - means.sel(policy=PACE)).values, above=0.0))
+    shares = "; ".join(
+        f"{label}: {float(m.sel(policy=PACE).mean() / m.sel(policy=REVEALED).mean()):.2f}"
+        for label, m in ((label, instance_means(data, "final_realised")) for label, data in parts.items())
+    )
+    return claim(
+        f"What patients really lose under PACE is at most {NEAR} times what they lose if every step is revealed.",
+        f"{NEAR} times the floor less PACE's realised regret",
+        found,
+        note=f"Ratios: {shares}.",
+    )
+
+
+def _part_claims(known: Parts) -> list[Claim]:
+    """Each idea is useful alone: PACE without it is worse."""
+    ideas = {
+        "rotation": "PACE without rotation", "debt": "PACE without debt", "pace": ROTATED,
+    }  # fmt: skip
+    return [
+        lower_claim(f"Without {idea} regret is higher, at every budget.", known, PACE, without)
+        for idea, without in ideas.items()
+    ]
+
+
+def _bounded_claim(config: Config, parts: Parts) -> Claim:
+    first, last = config["horizons"][0], config["horizons"][-1]
+    lost = {t: parts[f"T{t}"]["lost"] for t in config["horizons"]}
+    growth = (lost[last] - lost[first]).sel(rule=PACE).values
+    shown = {
+        rule: ", ".join(f"{float(lost[t].sel(rule=rule).mean()):.3g}" for t in config["horizons"])
+        for rule in (PACE, PRICE)
+    }
+    return claim(
+        f"PACE's information reveal loss is bounded: at T = {last:,} and B = T/10 it exceeds that at T = {first} by "
+        f"less than {BOUNDED}.",
+        "Growth of the loss",
+        [measure(f"from T = {first} to {last:,}", growth, below=BOUNDED)],
+        digits=2,
+        note=f"Losses at T = {', '.join(f'{t:,}' for t in config['horizons'])}: PACE {shown[PACE]}; PD1 and PD2 "
+        f"{shown[PRICE]}.",
+    )
+
+
+def _margins(config: Config, parts: Parts, *, named: bool) -> list[Estimate]:
+    return [
+        measure(
+            f"{SETTINGS[name].label}, B = {b}", advantage(parts[setting_task(name, b)], PACE, ADAPTIVE), above=0.0
+        )
+        for name in config["settings"]
+        if SETTINGS[name].named == named
+        for b in setting_budgets(config, name)
+    ]  # fmt: skip
+
+
+def _robust_claim(config: Config, parts: Parts) -> Claim:
+    return claim(
+        "PACE has lower regret than PD2 adaptive in every setting of the list but those named beforehand.",
+        "PACE lower than PD2 adaptive by",
+        _margins(config, parts, named=False),
+    )
+
+
+def _named_claim(config: Config, parts: Parts) -> Claim:
+    return claim(
+        "Also in the settings named beforehand, in which PACE was seen to lose or to gain little, it has lower regret "
+        "than PD2 adaptive.",
+        "PACE lower than PD2 adaptive by",
+        _margins(config, parts, named=True),
+    )
+
+
+def _order_claims(config: Config, parts: Parts) -> list[Claim]:
+    """Orders in which time matters: what patients feel, and what the guard is for."""
+    tasks = {
+        f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
+        for name in config["settings"]
+        if name in ORDERS
+        for b in setting_budgets(config, name)
+    }
+    stopped = {
+        f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
+        for name in ("stop", "unforeseen")
+        if name in config["settings"]
+        for b in setting_budgets(config, name)
+    }
+    return [
+        lower_claim(
+            "In every order of arrivals patients really lose less under PACE than under PD2 adaptive.",
+            tasks, PACE, ADAPTIVE, name="final_realised",
+        ),
+        lower_claim("Where good moments stop, the guard lowers PACE's regret.", stopped, GUARDED, PACE),
+        lower_claim(
+            "Where good moments stop, PACE with the guard has lower regret than PD2 adaptive.",
+            stopped, GUARDED, ADAPTIVE,
+        ),
+    ]  # fmt: skip
+
+
+def _brushing_claims(config: Config, parts: Parts) -> list[Claim]:
+    def seconds(costs: list[int], other: str) -> list[Estimate]:
+        return [
+            measure(f"{STUDIES[study]}, cost {c} s", ahead(parts[brushing_task(study, c)], PACE, other), above=0.0)
+            for study in config["studies"]
+            for c in costs
+        ]
+
+    cheap = [c for c in config["costs"] if c < DEAR]
+    dear = [c for c in config["costs"] if c >= DEAR]
+    means = "; ".join(
+        f"{STUDIES[study]}, {c} s: {float(np.mean(ahead(parts[brushing_task(study, c)], PACE, PRINTED))):+.1f}"
+        for study in config["studies"]
+        for c in config["costs"]
+    )
+    return [
+        claim(
+            f"In brushing PACE brings more than PD2 adaptive at every cost below {DEAR} s per message.",
+            "PACE ahead, in seconds per session",
+            seconds(cheap, ADAPTIVE),
+            note=f"Ahead of PD2 range: {means}.",
+        ),
+        claim(
+            f"In brushing PACE brings more than PD2 adaptive also where a message costs {DEAR} s.",
+            "PACE ahead, in seconds per session",
+            seconds(dear, ADAPTIVE),
+            note="Named beforehand as a setting in which it may lose.",
+        ),
+    ]

@@ -1,0 +1,116 @@
+"""Drifting worlds: contexts whose probabilities change over the course of a study, or that stay for a while.
+
+One table says how probable each context is at each step; one number says how probable it is that the last step's
+context stays instead. That covers weekly cycles (a table of seven rows, which comes round), trends and good moments
+that stop coming (a row for each step), and contexts that persist.
+"""
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.core.compiled import inner_function
+from opportune.core.protocol import Moment
+from opportune.errors import InputError
+from opportune.problems.finite import Problem
+from opportune.worlds.linear import PERIOD, SLOT_OF, Floats, LinearWorld, find_context, values_at
+
+CONTEXT = 0  # the world's own past: the last step's context, -1 before the first
+
+
+@inner_function
+def start(world, history):  # type: ignore[no-untyped-def]
+    """No context yet."""
+    history[CONTEXT] = -1.0
+
+
+@inner_function
+def arrive(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
+    """The last context where `arrival` < stay; else one by the step's row, what is left of the uniform choosing it."""
+    n = p.sizes
+    period = int(world[PERIOD])
+    stay = world[values_at(world, n) + n.contexts * (n.actions + 1) + n.strata * n.actions]
+    context = int(history[CONTEXT])
+    if context < 0 or arrival >= stay:
+        u = arrival if context < 0 else (arrival - stay) / (1.0 - stay)
+        row = (step - 1) % period
+        context = find_context(world, SLOT_OF + period + row * n.contexts, n.contexts, u)
+        history[CONTEXT] = context
+    stratum = int(p.constants.stratum_of[context]) if n.strata > 1 else 0
+    sense = int(p.constants.sense_of[context]) if n.senses > 0 else context
+    return Moment(step, stratum, sense, context)
+
+
+class DriftingWorld(LinearWorld):
+    """A linear world in which how probable contexts are depends on the step, and in which they may persist.
+
+    Args:
+        problem: what the agents know.
+        theta: the true parameter.
+        course: how probable each context is, one row per step [n, K]; after the last row the first comes again.
+        stay: how probable it is that the context of the last step stays, whatever the row says; less than 1.
+        settings: noise_sd, name and happenings, as for LinearWorld.
+
+    Metrics compare with the long run, `context_probs`, the mean of the rows; `drift` tells it to the agents too.
+
+    """
+
+    history: ClassVar[int] = 1
+    start: ClassVar[Any] = staticmethod(start)
+    arrive: ClassVar[Any] = staticmethod(arrive)
+
+    def __init__(self, problem: Problem, *, theta: Any, course: Any, stay: float = 0.0, **settings: Any) -> None:
+        if not isinstance(problem, Problem):
+            raise InputError(f"problem is {type(problem).__name__}; expected a Problem")
+        if problem.schedule.variables:
+            raise InputError("the problem has a schedule; expected none, the course says what arrives when")
+        self.course = _rows(course, problem.contexts)
+        self.stay = checks.real("stay", stay, least=0.0, below=1.0)
+        super().__init__(problem, theta=theta, context_probs=self.course.mean(axis=0), **settings)
+
+    @classmethod
+    def drift(cls, world: LinearWorld, *, course: Any, stay: float = 0.0) -> "DriftingWorld":
+        """The same world with contexts that drift; the agents know the long run if they knew the probabilities."""
+        problem = world.problem
+        if problem.context_probs is not None:
+            problem = problem.replace(context_probs=_rows(course, problem.contexts).mean(axis=0))
+        return cls(
+            problem, theta=world.theta, course=course, stay=stay, noise_sd=world.noise_sd, name=world.name,
+            **world.happenings.settings(),
+        )  # fmt: skip
+
+    @cached_property
+    def slot_of(self) -> NDArray[np.int64]:
+        """Every step of the course has a row of its own."""
+        return np.arange(len(self.course))
+
+    @cached_property
+    def cumulative(self) -> Floats:
+        """Cumulative probabilities of the contexts at each step of the course: [n, K]."""
+        return np.cumsum(self.course, axis=1)
+
+    def numbers(self) -> Floats:
+        """The world as the flat array that the compiled step functions take."""
+        return np.append(super().numbers(), self.stay)
+
+    def replace(self, **changes: Any) -> "DriftingWorld":
+        """The same world with some settings changed."""
+        settings: dict[str, Any] = {
+            "theta": self.theta, "course": self.course, "stay": self.stay, "noise_sd": self.noise_sd,
+            **self.happenings.settings(), "name": self.name, **changes,
+        }  # fmt: skip
+        return DriftingWorld(settings.pop("problem", self.problem), **settings)
+
+    def __repr__(self) -> str:
+        return f"DriftingWorld({self.name or 'unnamed'}, {self.problem!r})"
+
+
+def _rows(course: Any, contexts: int) -> Floats:
+    """The course, checked: a probability vector for each step."""
+    rows = checks.array("course", course, ("steps", contexts))
+    if len(rows) == 0:
+        raise InputError("course has no rows; expected the probabilities of the contexts for each step")
+    return np.stack([checks.probabilities(f"course at step {t}", row, contexts) for t, row in enumerate(rows, 1)])
