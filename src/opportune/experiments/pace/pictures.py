@@ -193,7 +193,9 @@ def _at(numbers: Numbers, name: str, budget: int, budgets: Sequence[int]) -> Num
 
 
 def _named(name: str) -> str:
-    return SETTINGS[name].label + (" *" if SETTINGS[name].named else "")
+    setting = SETTINGS[name]
+    own = "".join(f", B = {b}" for b in setting.budgets)
+    return setting.label + own + (" *" if setting.named else "")
 
 
 def _brushing(config: Config, parts: Parts) -> Picture:

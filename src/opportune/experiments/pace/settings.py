@@ -97,7 +97,7 @@ SETTINGS = {
     "response-0.5": Setting(label="response rate 0.5", change=_happening("response_rate", 0.5)),
     "noise-1": Setting(label="noise sd 1", change=_noise(1.0)),
     "bound": Setting(label="bound on theta four times too low", change=_bound(LOOSE)),
-    "long": Setting(label="ten times as long, B = 55", horizon=10, budgets=(55,)),
+    "long": Setting(label="ten times as long", horizon=10, budgets=(55,)),
     "shared": Setting(label="one budget for ten", shared=True),
     "pooled-alike": Setting(label="one model for ten who are alike", change=_one_truth, pooled=True),
     "pooled-differ": Setting(label="one model for ten who differ", change=_one_problem, pooled=True, named=True),
