@@ -18,7 +18,7 @@ def base(*, known: bool = True) -> op.LinearWorld:
     return op.synthetic_worlds(1, seed=3, known=known)[0]
 
 
-def run(worlds: Any, policy: op.Policy | None = None, **changes: Any) -> xr.Dataset:
+def run(worlds: Any, policy: op.Policy | list[op.Policy] | None = None, **changes: Any) -> xr.Dataset:
     settings: dict[str, Any] = {"horizon": 60, "replicates": 200, "seed": 1, "progress": False} | changes
     return op.simulate(worlds, policy or op.pace_ucb(10), **settings)
 

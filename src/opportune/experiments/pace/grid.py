@@ -37,7 +37,7 @@ def config(quick: bool) -> Config:
 
 
 def tasks(config: Config) -> list[str]:
-    """The study with p known and unknown, the floor on more instances, horizons, settings, and brushing at each cost."""
+    """The study with p known and unknown, the floor on more instances, horizons, settings, brushing at each cost."""
     return [
         *(f"{kind}-B{b}" for kind in ("known", "unknown") for b in config["budgets"]),
         *(f"floor-B{b}" for b in config["budgets"]),

@@ -111,8 +111,8 @@ def _growth_claims(config: Config, parts: Parts) -> list[Claim]:
     label = f"from T = {first} to {last:,}"
     return [
         claim(
-            f"PACE's information reveal loss is bounded: at T = {last:,} and B = T/10 it exceeds that at T = {first} by "
-            f"less than {BOUNDED}.",
+            f"PACE's information reveal loss is bounded: at T = {last:,} and B = T/10 it exceeds that at T = {first} "
+            f"by less than {BOUNDED}.",
             "Growth of the loss",
             [measure(label, most - least, below=BOUNDED)],
             digits=2,
