@@ -10,11 +10,13 @@ import pytest
 import xarray as xr
 
 import opportune as op
+from opportune.core.registry import REVEALERS
 from opportune.experiments import find, pace
 from opportune.experiments.base import Config, Findings
 from opportune.experiments.pace import grid, orders, policies, verdicts
 from opportune.experiments.pace.growth import run_growth
 from opportune.experiments.pace.settings import SETTINGS, run_setting
+from opportune.study.kinds import kinds
 
 SMALL: Config = {
     "instances": 3, "replications": 2, "horizon": 40, "budgets": [4, 8], "horizons": [40, 80], "sequences": 2,
@@ -73,9 +75,6 @@ def test_every_idea_can_be_left_out(parts: dict[str, xr.Dataset]) -> None:
 
 def test_debt_is_no_setting_for_people() -> None:
     """Nobody meets the switch for the ablation: not in a policy's text, not in the table of study files."""
-    from opportune.core.registry import REVEALERS  # noqa: PLC0415
-    from opportune.study.kinds import kinds  # noqa: PLC0415
-
     assert "debt" not in repr(op.Pace())
     assert all("_debt" not in kind.settings for kind in kinds(REVEALERS))
     policy = policies.make(policies.NO_DEBT, 4)
