@@ -66,3 +66,4 @@ def test_intervals_in_tables() -> None:
     """A table shows the mean and half the interval, and the mean alone where there is none."""
     assert str(Interval(12.34, 0.56)) == "12.3 ± 0.6"
     assert str(interval([7.0])) == "7.0"
+    assert Interval(12.3456, 0.5678).text(3) == "12.346 ± 0.568"

@@ -11,6 +11,7 @@ from opportune.analysis.metrics import (
     auxiliary_value,
     clairvoyant_value,
     decomposition,
+    mean_outcome,
     realised_regret,
     regret,
     spend,
@@ -183,6 +184,14 @@ def test_spend_is_cumulative_probability() -> None:
     result = spend(data)
     np.testing.assert_allclose(result.values, np.cumsum(data["probability"].values, axis=-1))
     np.testing.assert_allclose(result.isel(step=-1).values, data["spent"].values)
+
+
+def test_mean_outcome_is_what_patients_got() -> None:
+    """At every step the mean so far, and without a trace that of the whole run."""
+    data = run(mixed_worlds(), naive_ucb(3))
+    so_far = mean_outcome(data)
+    np.testing.assert_allclose(so_far.sel(step=2), data["outcome"].isel(step=slice(0, 2)).mean("step"))
+    np.testing.assert_allclose(so_far.isel(step=-1), mean_outcome(run(mixed_worlds(), naive_ucb(3), trace=False)))
 
 
 def test_what_metrics_need() -> None:

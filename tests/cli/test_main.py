@@ -281,6 +281,23 @@ def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert rows["never"][-1] == "-"
 
 
+def test_studies_with_numbers_show_outcomes(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the paper's regret is not defined, table and figure show realised regret and outcome instead."""
+    numbers = 'range = [1, 3]\ndistribution = { kind = "uniform" }'
+    (in_folder / "tiny.toml").write_text(STUDY.replace("range = [1, 3]", numbers), encoding="utf-8")
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    shown = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
+    assert "Less regret and more outcome are better." in shown
+    data = load(in_folder / "out" / "tiny.nc")
+    for policy in ("naive", "PD2", "never"):
+        here = data.sel(policy=policy)
+        assert rows[policy][1] == f"{float((here['total_best'] - here['total_outcome']).mean()):.1f}"
+        assert rows[policy][4] == f"{float(here['total_outcome'].mean()) / 20:.3f}"
+    names = [f"out/tiny-{name}.{kind}" for name in ("outcomes", "reveals") for kind in ("png", "svg")]
+    assert shown.splitlines()[-4:] == names
+
+
 def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is left of a hard budget is a number of nudges."""
     hard = STUDY.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')

@@ -30,38 +30,42 @@ CONTINUOUS: dict[str, Any] = {
     "factors": 3, "code": 40, "depth": 2,
 }  # fmt: skip
 
-# Layouts, and what the dimensions come to that are not sizes themselves.
+# Layouts, and what those dimensions come to that are not sizes themselves; others are 0.
 CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "known": (
         FINITE,
-        {"blocks": 8, "listed": 0, "parts": 6, "means": 2, "distances": 2, "moment": 0, "averaged": 0, "tallied": 0,
-         "pending": 0, "standing": 2, "sampled": 0, "code": 0, "atom_room": 0, "searched": 0, "search_rows": 12},
+        {"blocks": 8, "parts": 6, "means": 2, "distances": 2, "standing": 2},
     ),
     "reported": (
         {**FINITE, "senses": 4, "reported": True, "table": False, "simd": 1, "support": 1},
-        {"blocks": 12, "listed": 12, "parts": 4, "means": 6, "distances": 2, "moment": 0, "averaged": 1, "tallied": 0,
-         "pending": 6, "standing": 2, "sampled": 0, "code": 0, "atom_room": 0, "searched": 0, "search_rows": 12},
+        {"blocks": 12, "listed": 12, "parts": 4, "means": 6, "distances": 2, "averaged": 1, "pending": 6,
+         "standing": 2},
     ),
     "unknown": (
         {**FINITE, "senses": 4, "reported": True, "probabilities": PLUGIN, "sampled": True},
-        {"blocks": 6, "listed": 0, "parts": 4, "means": 6, "distances": 0, "moment": 0, "averaged": 1, "tallied": 6,
-         "pending": 6, "standing": 2, "sampled": 3, "code": 0, "atom_room": 0, "searched": 0, "search_rows": 12},
+        {"blocks": 6, "parts": 4, "means": 6, "averaged": 1, "tallied": 6, "pending": 6, "standing": 2, "sampled": 3},
     ),
     "optimistic": (
         {**FINITE, "strata": 1, "probabilities": OPTIMISTIC},
-        {"blocks": 6, "listed": 0, "parts": 6, "means": 1, "distances": 0, "moment": 0, "averaged": 1, "tallied": 6,
-         "pending": 0, "standing": 1, "sampled": 0, "code": 0, "atom_room": 0, "searched": 6,
+        {"blocks": 6, "parts": 6, "means": 1, "averaged": 1, "tallied": 6, "standing": 1, "searched": 6,
          "search_rows": SEARCH_ROWS + 12},
+    ),
+    "paced": (
+        {**FINITE, "senses": 4, "reported": True, "probabilities": PLUGIN, "paced": True, "sharers": 3, "delay": 2},
+        {"blocks": 6, "parts": 4, "means": 6, "averaged": 1, "tallied": 6, "pending": 6, "standing": 2,
+         "tallied_parts": 4, "ranked_strata": 2},
     ),
     "continuous": (
         {**CONTINUOUS, "probabilities": PLUGIN, "reported": True, "memory": 9, "sampled": True},
-        {"blocks": 0, "listed": 0, "parts": 0, "means": 4, "distances": 0, "moment": 1, "averaged": 1, "tallied": 0,
-         "pending": 0, "standing": 0, "sampled": 5, "code": 40, "atom_room": 9, "searched": 0, "search_rows": 12},
+        {"means": 4, "moment": 1, "averaged": 1, "sampled": 5, "code": 40, "atom_room": 9},
+    ),
+    "continuous, paced": (
+        {**CONTINUOUS, "paced": True, "recent": 20},
+        {"means": 4, "moment": 1, "averaged": 1, "ranked_strata": 4, "recent": 20, "code": 40, "atom_room": 9},
     ),
     "continuous, known": (
         {**CONTINUOUS, "simd": 1},
-        {"blocks": 0, "listed": 0, "parts": 0, "means": 4, "distances": 0, "moment": 1, "averaged": 1, "tallied": 0,
-         "pending": 0, "standing": 0, "sampled": 0, "code": 40, "atom_room": 9, "searched": 0, "search_rows": 12},
+        {"means": 4, "moment": 1, "averaged": 1, "code": 40, "atom_room": 9},
     ),
 }  # fmt: skip
 cases = pytest.mark.parametrize("name", CASES)
@@ -85,7 +89,7 @@ def test_sizes_are_products_of_the_declared_dimensions(name: str) -> None:
     extents = {**at.sizes._asdict(), **derived}
     for group, part, begin, end in parts_of(at):
         dims = dimensions(group)[part]
-        size = math.prod(dim if isinstance(dim, int) else extents[dim] for dim in dims)
+        size = math.prod(dim if isinstance(dim, int) else extents.get(dim, 0) for dim in dims)
         assert size <= end - begin < size + simd, f"{group.__name__}.{part}: {dims}"
         assert begin % simd == end % simd == 0
 
@@ -101,9 +105,11 @@ def test_sizes_are_those_of_the_problem(name: str) -> None:
             assert getattr(sizes, field) == value
     assert sizes.block == sizes.actions * sizes.d
     assert sizes.d <= sizes.stride < sizes.d + simd
-    rows = derived["blocks"] * sizes.actions if table else 0
+    rows = derived.get("blocks", 0) * sizes.actions if table else 0
     assert rows <= sizes.table < rows + 2 * simd
     assert sizes.table % (2 * simd) == 0
+    ranked = {"paced": 4, "continuous, paced": 21}  # sensed parts; recent moments and the present one
+    assert sizes.ranked == ranked.get(name, 0)
     assert sizes.counted == (0 if settings.get("probabilities", 0) == 0 else derived["means"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from opportune.core.layout import Budget, Constants, Counts, Model, Rule, Scratch, Snapshot
+from opportune.core.layout import GROUPS, Constants, Model
 from opportune.core.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.core.pointers import aligned
 from opportune.core.scores import score_block
@@ -56,7 +56,7 @@ def score_row(handle, row):  # type: ignore[no-untyped-def]
 @njit
 def best_in_block(handle, block):  # type: ignore[no-untyped-def]
     p = participant_at(handle)
-    score_block(p, block)
+    score_block(p, block, p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)
 
 
@@ -79,12 +79,12 @@ class Learner:
         self.problem = problem
         self.sizes = at.sizes
         constants = problem.constants(at, 300)
-        state = [aligned(at.length(group)) for group in (Rule, Model, Counts, Snapshot, Budget, Scratch)]
-        for array in state:
+        state = {group: aligned(at.length(group)) for group in GROUPS if group is not Constants}
+        for array in state.values():
             array[:] = np.nan
-        self._arrays = (np.array(at.at), constants, *state)
+        self._arrays = (np.array(at.at), constants, *state.values())
         self.handle: Ints = handle_of(*self._arrays)
-        self.model: Any = at.views(Model, state[1])
+        self.model: Any = at.views(Model, state[Model])
         blocks = len(problem.features) + (problem.strata if problem.context_probs is not None else 0)
         rows: Floats = at.views(Constants, constants).rows[: blocks * problem.actions * problem.d]
         self.rows = rows.reshape(-1, problem.d)

@@ -13,7 +13,18 @@ import xarray as xr
 from matplotlib.text import Text
 
 import opportune as op
-from opportune.experiments import NAMES, decomposition, opens, partial, regret, regret_unknown, reveal, runner, table
+from opportune.experiments import (
+    NAMES,
+    decomposition,
+    opens,
+    partial,
+    recommenders,
+    regret,
+    regret_unknown,
+    reveal,
+    runner,
+    table,
+)
 from opportune.experiments.base import Config
 
 SMALL: dict[Any, Config] = {
@@ -24,6 +35,7 @@ SMALL: dict[Any, Config] = {
         "instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "known": False, "optimistic_instances": 2,
         "optimistic_replications": 2,
     },
+    recommenders: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "inflations": [1, 3]},
     reveal: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4]},
     partial: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "actions": 5, "reported": [0, 3]},
     opens: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "open_rates": [0.0, 0.5]},

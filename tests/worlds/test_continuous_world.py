@@ -127,7 +127,7 @@ def test_a_day_of_study_counts_and_ends() -> None:
         run(world, NOTHING, horizon=11)
 
 
-ROWS = {"sleep": [5.0, 6.0, 7.5, 9.0, 12.0], "mood": ["low", "high", "high", "fair", "low"]}
+ROWS: dict[str, list[Any]] = {"sleep": [5.0, 6.0, 7.5, 9.0, 12.0], "mood": ["low", "high", "high", "fair", "low"]}
 
 
 def test_rows_of_a_table_are_drawn_jointly(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ class Snapshot(NamedTuple):
     count: Annotated[Numbers, "counted"]
     action: Annotated[Numbers, "standing"]  # the blind action in each stratum, where it cannot change until a reveal
     root: Annotated[Numbers, "sampled", "stride"]  # a triangular root of cov, for those who draw from it
+    mean: Annotated[Numbers, "kept"]  # <bar(z, a), theta> of every blind row, where the table keeps scores
+    width2: Annotated[Numbers, "kept"]  # bar' cov bar, likewise
 
 
 class Trail(NamedTuple):
@@ -303,6 +305,7 @@ def layout(
         "pending": contexts if senses else 0,
         "standing": strata if finite else 0,
         "sampled": d if sampled else 0,
+        "kept": strata * actions if known and finite and table else 0,
         "code": code,
         "atom_room": atoms + depth,
         "searched": searched,

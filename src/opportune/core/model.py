@@ -149,14 +149,19 @@ def adjust(n, constants, model, w, support, source, lists, place, difference):  
 
 @step_function
 def shrink(n, cov, w, support, source, lists, place):  # type: ignore[no-untyped-def]
-    """V += x x' for the vector x at source[place], without a reward: cov -= w w' / (1 + x'w) with w = cov x."""
+    """V += x x' for the vector x at source[place], without a reward: cov += less w w', less = -1 / (1 + x'w).
+
+    Leaves w = cov x, and gives `less`.
+    """
     x = _u(place)
     multiply(n, cov, w, support, source, lists, x)
     q = 0.0
     for p in range(nonzeros(n, support)):
         i, xi = nonzero(support, source, lists, x, p)
         q += xi * w[i]
-    deflate(n, cov, w, -1.0 / (1.0 + q))
+    less = -1.0 / (1.0 + q)
+    deflate(n, cov, w, less)
+    return less
 
 
 @inner_function

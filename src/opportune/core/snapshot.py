@@ -4,6 +4,8 @@ Recommenders ask here for the features that they may act by: `blind_features` an
 lie, as (numbers, place): action a's vector is numbers[place + a * d] and on.
 """
 
+import math
+
 from opportune.core.compiled import inner_function, step_function
 from opportune.core.layout import KNOWN
 from opportune.core.model import shrink
@@ -20,7 +22,7 @@ def take_over(p):  # type: ignore[no-untyped-def]
 
 @step_function
 def copy_knowledge(n, model, counts, snapshot):  # type: ignore[no-untyped-def]
-    """Estimates and running means, number by number."""
+    """Estimates, running means and the kept scores of blind rows, number by number."""
     snapshot.radius[0] = model.radius[0]
     for i in range(n.stride):
         snapshot.theta[i] = model.theta[i]
@@ -30,31 +32,55 @@ def copy_knowledge(n, model, counts, snapshot):  # type: ignore[no-untyped-def]
         snapshot.count[i] = counts.count[i]
     for i in range(n.counted * n.block):
         snapshot.total[i] = counts.total[i]
+    if n.table > 0 and n.probabilities == KNOWN:
+        first = n.contexts * n.actions
+        for j in range(n.strata * n.actions):
+            snapshot.mean[j] = model.mean[first + j]
+            snapshot.width2[j] = model.width2[first + j]
 
 
 @inner_function
 def score_frozen(p, stratum, radius):  # type: ignore[no-untyped-def]
-    """<bar(z, a), theta> + radius ||bar(z, a)|| by what was frozen; where blind features are not rows, they are left
-    in scratch.blind.
+    """<bar(z, a), theta> + radius ||bar(z, a)|| by what was frozen.
+
+    Where blind features are not rows, they are left in scratch.blind.
     """
-    n = p.sizes
+    n, frozen, ucb = p.sizes, p.snapshot, p.scratch.ucb
     if n.contexts > 0 and n.probabilities == KNOWN:
-        score_rows(n, p.constants, p.snapshot, p.scratch, (n.contexts + stratum) * n.actions, radius)
+        first = stratum * n.actions
+        if n.table > 0:
+            for a in range(n.actions):
+                ucb[a] = frozen.mean[first + a] + radius * math.sqrt(max(frozen.width2[first + a], 0.0))
+        else:
+            score_rows(n, p.constants, frozen, p.scratch, n.contexts * n.actions + first, radius)
     else:
-        write_means(n, p.constants, p.snapshot, p.scratch, stratum)
-        score_vectors(n, p.snapshot, p.scratch, p.scratch.blind, radius)
+        write_means(n, p.constants, frozen, p.scratch, stratum)
+        score_vectors(n, frozen, p.scratch, p.scratch.blind, radius)
+
+
+@step_function
+def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
+    """V_h += bar bar' for the blind features of an action, of which it is known that it was taken."""
+    n, frozen, w = p.sizes, p.snapshot, p.scratch.w
+    if n.contexts > 0 and n.probabilities == KNOWN:
+        place = ((n.contexts + stratum) * n.actions + action) * n.d
+        less = shrink(n, frozen.cov, w, n.support, p.constants.rows, p.constants.lists, place)
+        if n.table > 0:
+            shrink_kept(n, p.constants, frozen, w, less)
+    else:
+        write_means(n, p.constants, frozen, p.scratch, stratum)
+        shrink(n, frozen.cov, w, 0, p.scratch.blind, p.scratch.blind, action * n.d)
 
 
 @inner_function
-def shrink_frozen(p, stratum, action):  # type: ignore[no-untyped-def]
-    """V_h += bar bar' for the blind features of an action, of which it is known that it was taken."""
-    n = p.sizes
-    if n.contexts > 0 and n.probabilities == KNOWN:
-        place = ((n.contexts + stratum) * n.actions + action) * n.d
-        shrink(n, p.snapshot.cov, p.scratch.w, n.support, p.constants.rows, p.constants.lists, place)
-    else:
-        write_means(n, p.constants, p.snapshot, p.scratch, stratum)
-        shrink(n, p.snapshot.cov, p.scratch.w, 0, p.scratch.blind, p.scratch.blind, action * n.d)
+def shrink_kept(n, constants, frozen, w, less):  # type: ignore[no-untyped-def]
+    """The kept widths of the blind rows after the same step: with c_j = x_j'w, width2_j += less c_j^2."""
+    first, rows, table, d = n.contexts * n.actions, n.strata * n.actions, n.table, n.d
+    for j in range(rows):
+        c = 0.0
+        for i in range(d):
+            c += w[i] * constants.columns[i * table + first + j]
+        frozen.width2[j] += less * c * c
 
 
 @inner_function

@@ -152,8 +152,8 @@ def handle_of(at: Any, *arrays: Any) -> Any:
 
     Whoever keeps the handle must keep the arrays too.
     """
-    everything = (at, *arrays)
-    return np.array([[a.ctypes.data, a.size] for a in everything], dtype=np.int64).ravel()
+    groups = [array for array, _ in zip(arrays, GROUPS, strict=True)]  # one per group, or compiled code reads beyond
+    return np.array([[a.ctypes.data, a.size] for a in (at, *groups)], dtype=np.int64).ravel()
 
 
 @inner_function

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,41 +16,13 @@ from opportune.core.views import handle_of
 from opportune.errors import InputError, StateError
 from opportune.live import steps
 from opportune.live.decision import Decision, Proposal
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step, new_step, plain, with_reported
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 
 MOST_SEED = 2**64 - 1
-UNKNOWN = -1  # a context that nobody has seen yet
-UNDECIDED = -1  # the action of a step that is not settled
-
-# What has become of a step's reward.
-WAITING = "waiting"
-LEARNED = "learned"
-SKIPPED = "skipped"
-NOTHING = "nothing"  # the participant was not available: nothing is learned from the step
-
-
-@dataclass(slots=True)
-class Step:
-    """A decision point, for as long as its agent lives."""
-
-    step: int
-    given: Any  # the context, as given
-    reported: dict[str, Any] | None  # likewise, also where no reveal has uncovered it yet
-    place: Located  # what the algorithm makes of both
-    action: int = UNDECIDED
-    settled: bool = False
-    seen: bool = True  # its context is known to the revealer
-    unanswered: bool = False  # it made a nudge that went unanswered
-    status: str = WAITING
-    reward: float = 0.0
-
-    @property
-    def where(self) -> tuple[int, int, int, int]:
-        """Step, stratum, sensed part and context, as compiled code takes them."""
-        return self.step, self.place.stratum, self.place.sense, self.place.context
 
 
 class Agent:
@@ -183,7 +154,7 @@ class Agent:
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
         number = self.step + 1
-        step = self._new_step(number, context, reported)
+        step = new_step(self.problem, self._reported_names, number, context, reported)
         tossed = draw(*self._key, number, COIN) if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
         if step.place.missing:
@@ -247,7 +218,9 @@ class Agent:
         if (reported is not None or earlier is not None) and not revealed:
             raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
         entry = self._steps[made.step]
-        told = {} if reported is None else {entry.step: self._with_reported(entry, reported)}
+        told = (
+            {} if reported is None else {entry.step: with_reported(self.problem, self._reported_names, entry, reported)}
+        )
         told.update(self._uncovered(earlier))
         for number, known in told.items():
             self._steps[number].reported, self._steps[number].place = known
@@ -266,7 +239,7 @@ class Agent:
         entry.unanswered = made.nudged and not revealed
         self._proposal = None
         return Decision(
-            step=made.step, context=_plain(entry.given), reported=_plain(entry.reported) if revealed else None,
+            step=made.step, context=plain(entry.given), reported=plain(entry.reported) if revealed else None,
             available=made.available, reason=made.reason, probability=made.probability, nudged=made.nudged,
             opened=opened, answered=answered, revealed=revealed, action=self.problem.action_names[entry.action],
             fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
@@ -285,7 +258,7 @@ class Agent:
         if not entry.unanswered:
             raise StateError(f"step {step} has no unanswered nudge")
         if reported is not None:
-            known = self._with_reported(entry, reported)
+            known = with_reported(self.problem, self._reported_names, entry, reported)
             if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
                 entry.reported, entry.place = known
         entry.unanswered = False
@@ -356,67 +329,9 @@ class Agent:
         Where all public variables follow the schedule it is a list in order; otherwise the present action in each
         public stratum. With the version and when it was made (now, in UTC, unless given).
         """
-        moment = datetime.datetime.now(datetime.UTC) if made is None else made
-        head = {"version": __version__, "made": moment.isoformat(), "stream": self.stream, "after_step": self.step}
-        copied = self._groups["snapshot"].copy()
-        handle = self._make_handle(**{**self._groups, "snapshot": copied})
-        last = min(self.horizon, self.problem.schedule.last_step or self.horizon)
-        coming = range(self.step + 1, last + 1)
-        if self._unscheduled():
-            return {**head, "strata": [self._listed(handle, coming[0], c) for c in self._strata()] if coming else []}
-        return {**head, "actions": [{"step": t, **self._listed(handle, t, {}, acted=True)} for t in coming]}
+        from opportune.live.bundle import bundle_of  # noqa: PLC0415  (which looks into agents)
 
-    def _unscheduled(self) -> list[str]:
-        """The public variables that the schedule does not tell."""
-        scheduled = self.problem.schedule.variables
-        return [name for name, seen in self.problem.visibility.items() if seen == "public" and name not in scheduled]
-
-    def _strata(self) -> list[dict[str, Any]]:
-        """The public part of a context in each stratum; numbers as they were at the latest decision point."""
-        strata = self.problem.public_levels()
-        if isinstance(self.problem, Problem):
-            return strata
-        latest = self._steps[self.step].given if self.step else self.problem.middle_values()
-        numbers = {name: latest[name] for name in self._unscheduled() if name not in strata[0]}
-        return [{**levels, **numbers} for levels in strata]
-
-    def _listed(self, handle: Any, number: int, public: dict[str, Any], *, acted: bool = False) -> dict[str, Any]:
-        """The public part of a decision point to come, with the action that stands there if nothing is revealed."""
-        place = self.problem.locate(public, number)
-        if self._continuous:
-            steps.write_values(handle, place.values)
-        where = (number, place.stratum, place.sense, UNKNOWN)
-        action = int(steps.stand_live(handle, *self._key, *where, acted))
-        return {**self.problem.schedule.values(number), **public, "action": self.problem.action_names[action]}
-
-    def _new_step(self, number: int, context: Any, reported: Any) -> Step:
-        """A step as it was given, checked."""
-        given = _plain(context)
-        if self._reported_names:
-            if not isinstance(given, dict):
-                raise InputError(f"context is {given!r}; expected {{variable: value}}, as some variables are reported")
-            for name in given:
-                if name in self._reported_names:
-                    raise InputError(f"{name!r} is reported; expected it in reported={{...}}, not in context")
-        if reported is None:
-            return Step(number, given, None, self.problem.locate(given, number))
-        sealed = self._told(reported)
-        return Step(number, given, sealed, self.problem.locate({**given, **sealed}, number))
-
-    def _told(self, reported: Any) -> dict[str, Any]:
-        """Reported values, checked as far as names go."""
-        if not isinstance(reported, Mapping):
-            raise InputError(f"reported is {reported!r}; expected {{variable: value}}")
-        if not self._reported_names:
-            raise InputError(f"reported is {dict(reported)!r}; expected none, as no variable is reported")
-        for name in reported:
-            checks.choice("reported variable", name, self._reported_names)
-        return dict(_plain(reported))
-
-    def _with_reported(self, entry: Step, reported: Any) -> tuple[dict[str, Any], Located]:
-        """All that was reported of a step by now, and its place with that filled in."""
-        told = {**(entry.reported or {}), **self._told(reported)}
-        return told, self.problem.locate({**entry.given, **told}, entry.step)
+        return bundle_of(self, datetime.datetime.now(datetime.UTC) if made is None else made)
 
     def _uncovered(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
         """Earlier steps whose reported values are told now, checked."""
@@ -429,7 +344,7 @@ class Agent:
             entry = self._known_step(number)
             if entry.seen:
                 raise StateError(f"step {number} is not pending; expected a step that no reveal has uncovered")
-            found[entry.step] = self._with_reported(entry, reported)
+            found[entry.step] = with_reported(self.problem, self._reported_names, entry, reported)
         return found
 
     def _uncover(self) -> None:
@@ -482,10 +397,3 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({self.policy.name}, step {self.step} of {self.horizon}, budget left {self.budget_left:g})"
-
-
-def _plain(given: Any) -> Any:
-    """A copy of what was given, in values that can be written as JSON."""
-    if isinstance(given, Mapping):
-        return {name: _plain(value) for name, value in given.items()}
-    return given.item() if isinstance(given, np.generic) else given

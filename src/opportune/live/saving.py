@@ -18,8 +18,9 @@ from opportune import checks
 from opportune._version import __version__
 from opportune.core.layout import NOTES, Budget, Counts, Model, Snapshot, Trail
 from opportune.errors import OpportuneError, StateError
-from opportune.live.agent import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Agent, Step
+from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Step, new_step
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -245,7 +246,7 @@ def _describe_step(s: Step) -> dict[str, Any]:
 
 def _restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     settled = checks.yes_no("settled", saved["settled"])
-    step = agent._new_step(number, saved["context"], saved["reported"])
+    step = new_step(agent.problem, agent._reported_names, number, saved["context"], saved["reported"])
     step.action = checks.whole(
         "action", saved["action"], least=0 if settled else UNDECIDED, most=agent.problem.actions - 1
     )

@@ -40,11 +40,12 @@ def freeze(p):  # type: ignore[no-untyped-def]
 def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
     """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
     n = p.sizes
-    if n.contexts > 0 and p.rule.options[0] == 0.0:
+    rotates = p.rule.options[0] > 0.0
+    if n.contexts > 0 and not rotates:
         return int(p.snapshot.action[moment.stratum])
     kap = p.rule.kappa[0]
     told = p.trail.last_reveal[0] > 0.0 and p.trail.opened[0] == 0.0
-    if p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
+    if rotates and p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
         kap = 0.0
     score_frozen(p, moment.stratum, kap * p.snapshot.radius[0])
     return best(n, p.scratch.ucb)[1]

@@ -39,7 +39,7 @@ from opportune.revealers.primal_dual import primal_dual
 
 VALUES = ("paper", "realised")
 LEAST_LEFT = 1e-9
-RANK_TIE = 1e-9  # shares this close count as equal
+RANK_TIE = 1e-9  # shares of moments this close count as equal, and so do times on the grid
 TIE_WEIGHT = 0.25
 LEAST_RATIO = 3.0  # between two reveals on the geometric grid
 FADE = 2.0 ** (-1.0 / 15.0)  # counts of sensed parts halve every 15 steps
@@ -62,6 +62,35 @@ def block_mean(p, block, action):  # type: ignore[no-untyped-def]
     if n.table > 0:
         return p.model.mean[row]
     return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
+
+
+@inner_function
+def write_table_gains(p):  # type: ignore[no-untyped-def]
+    """Bases, gains and probabilities where every mean is kept in the table: p known, contexts finite."""
+    n, mean, actions = p.sizes, p.model.mean, p.sizes.actions
+    base, greedy, gain, odds = p.scratch.base, p.scratch.greedy, p.budget.gain, p.budget.odds
+    blind = n.contexts * actions
+    sensed = blind + n.strata * actions if n.senses > 0 else 0
+    row = int(p.rule.member[0]) * n.ranked
+    realised = p.rule.settings[REALISED] > 0.0
+    for z in range(n.strata):
+        first = blind + z * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        for a in range(actions):
+            if mean[first + a] >= top - TIE:
+                base[z] = top
+                greedy[z] = a
+                break
+    for q in range(n.ranked):
+        first = sensed + q * actions
+        top = mean[first]
+        for a in range(1, actions):
+            top = max(top, mean[first + a])
+        z = int(p.constants.stratum_of_sense[q])
+        gain[row + q] = top - (mean[first + int(greedy[z])] if realised else base[z])
+        odds[row + q] = p.constants.sense_probability[q]
 
 
 @step_function
@@ -220,8 +249,11 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     left = budget_left(p)
     row = int(p.rule.member[0]) * n.ranked
     if n.contexts > 0:
-        write_bases(p)
-        write_gains(p)
+        if n.table > 0 and n.probabilities == KNOWN:
+            write_table_gains(p)
+        else:
+            write_bases(p)
+            write_gains(p)
         gain = budget.gain[row + moment.sense]
     else:
         write_recent_gains(p, moment)
@@ -269,7 +301,7 @@ def chosen(p, moment, fresh_is_greedy, worth, above, tied, share, left):  # type
         since = max(1.0, p.trail.last_reveal[0])
         each = max(left, 0.0) / p.rule.sharers[0]
         ratio = max(LEAST_RATIO, (settings[HORIZON] / since) ** (1.0 / (each + 1.0)))
-        if moment.step >= since * ratio:
+        if moment.step >= since * ratio - RANK_TIE:
             x, cause = 1.0, BY_GRID
     if settings[RANDOMISE] > 0.0:
         x = (1.0 - settings[RANDOMISE]) * x + settings[RANDOMISE] * share
@@ -328,7 +360,7 @@ class Pace(Revealer):
     guard: float | None = None
     _debt: bool = field(default=True, repr=False)  # off only to show what the debt is good for (experiment `pace`)
     label: ClassVar[str] = "PACE"
-    kind: ClassVar[str] = "pace"
+    kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
     consult: ClassVar[Any] = staticmethod(consult)
     conclude: ClassVar[Any] = staticmethod(conclude)

@@ -15,7 +15,7 @@ __all__ = ["EXPERIMENT", "config", "findings", "run_task", "tasks"]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Figure 3 with its claims, what a cost and openings change, pooled budgets, and what our choices do."""
+    """Figure 3 with its claims, what a cost and openings change, shared budgets and models, and what our choices do."""
     numbers = all_numbers(parts)
     return Findings(
         numbers=numbers,
@@ -30,7 +30,7 @@ EXPERIMENT = Experiment(
     title="Tooth brushing (Oralytics)",
     about="Ten users fitted to the ROBAS 3 data brush, or do not, twice a day for 70 days; a message "
     "beforehand may help. The paper's three policies, each with 30 reveals per user, stand beside plain "
-    "references, then meet messages that cost, users who open the app unasked, and one budget for all.",
+    "references, then meet messages that cost, users who open the app unasked, and one budget or one model for all.",
     config=config,
     tasks=tasks,
     run_task=run_task,

@@ -1,7 +1,7 @@
 """What the brushing experiment runs: its readings, variants and policies, and what is kept of each run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xarray as xr
@@ -29,6 +29,12 @@ BUDGETS = {
     "300 shared, hard": {"shared": True, "hard": True},
 }
 """The kinds of budget that are compared: for each user or for all, in expectation or hard."""
+
+MODELS = {
+    "models": "users as fitted",
+    "models-alike": "every user with the same effects",
+}
+"""The tasks in which every user learns a model of one's own, or all learn one together, by who the users are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +72,9 @@ def config(quick: bool) -> Config:
 
 
 def tasks(config: Config) -> list[str]:
-    """The paper's experiment and every choice, one task for each cost and open rate, and the pooled budget."""
+    """The paper's experiment and every choice, one for each cost and open rate, shared budgets, and pooled models."""
     variants = [f"cost-{c}" for c in config["costs"]] + [f"open-{r}" for r in config["open_rates"]]
-    return [*CHOICES, *variants, "pooled"]
+    return [*CHOICES, *variants, "pooled", *MODELS]
 
 
 def open_tasks(config: Config) -> dict[float, str]:
@@ -96,6 +102,8 @@ def _worlds(config: Config, task: str) -> list[BrushingWorld]:
         settings["message_cost"] = float(task.removeprefix("cost-"))
     elif task.startswith("open-"):
         settings["open_rate"] = float(task.removeprefix("open-"))
+    elif task == "models-alike":
+        settings["effects"] = "population"
     return brushing_world(settings.pop("study", "robas3"), **settings)
 
 
@@ -107,6 +115,13 @@ def _policies(config: Config, task: str) -> list[Policy]:
             amount = budget * users if kind["shared"] else budget
             made += _three(Budget(amount, **kind), tail=f" {name}")
         return made
+    if task in MODELS:
+        each = [*_three(Budget(budget)), Policy(revealer=Always(), name=REVEALED)]
+        return [
+            replace(policy, pooled=pooled, name=f"{policy.name} {model}")
+            for model, pooled in (("own", False), ("pooled", True))
+            for policy in each
+        ]
     three = _three(Budget(budget), scale=CHOICES[task].scale if task in CHOICES else "range")
     return three if task.startswith("open-") else three + _references()
 

@@ -46,6 +46,14 @@ def lead(data: xr.Dataset, first: str, second: str) -> Floats:
     return observations(values.sel(policy=first, drop=True) - values.sel(policy=second, drop=True))
 
 
+def lead_by_trial(data: xr.Dataset, first: str, second: str) -> Floats:
+    """The same trial by trial, averaged over users: what counts where users learn together, and err together."""
+    values = whole_course(data)
+    difference = values.sel(policy=first, drop=True) - values.sel(policy=second, drop=True)
+    by_trial: Floats = difference.mean("world").values
+    return by_trial
+
+
 def _task_numbers(data: xr.Dataset) -> Numbers:
     net, brushed = whole_course(data), whole_course(data, "outcome").values
     totals = {name: data[name].values for name in ("sent", "sent_late", "spent", "reveals", "early_reveals")}

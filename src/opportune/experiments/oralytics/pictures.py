@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from opportune.analysis.intervals import interval
 from opportune.analysis.plots import legend_outside, new_figure
 from opportune.analysis.styles import POLICIES
 from opportune.experiments.base import Config, Picture
-from opportune.experiments.oralytics.grid import CHOICES, REFERENCES, THREE, open_tasks
+from opportune.experiments.oralytics.grid import CHOICES, MODELS, REFERENCES, THREE, open_tasks
 from opportune.experiments.oralytics.informed import INFORMED
 from opportune.experiments.oralytics.numbers import Floats, Numbers, lead
 from opportune.experiments.oralytics.tables import by_cost
@@ -21,12 +20,12 @@ PER_SESSION = "seconds per session"
 
 
 def all_pictures(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbers) -> list[Picture]:
-    """Figure 3, then what costs, openings, shared budgets and our choices change."""
+    """Figure 3, then what costs, openings, shared budgets and models and our choices change."""
     return [
         _curves(config, numbers["curves"]),
         _costs(config, numbers),
         _opens(config, parts),
-        _pooled(parts["pooled"]),
+        _shared(parts),
         _choices(parts),
     ]
 
@@ -90,18 +89,18 @@ def _draw_differences(
     )  # fmt: skip
 
 
-def _differences_figure(
-    title: str, xlabel: str, columns: Sequence[str], series: Mapping[str, tuple[str, Mapping[str, Floats]]]
-) -> Figure:
-    """A figure of differences: one column per name, one kind of dot per series (its policy and its values)."""
-    figure, (axes,) = new_figure(height=4.0)
+Series = Mapping[str, tuple[str, Mapping[str, Floats]]]
+"""Differences by label: the policy whose dot stands for them, and the values in each column."""
+
+
+def _fill_differences(axes: Axes, title: str, xlabel: str, columns: Sequence[str], series: Series) -> None:
+    """A panel of differences: one column per name, one kind of dot per series."""
     axes.axhline(0.0, color="0.4", linewidth=1)
     for i, (label, (policy, found)) in enumerate(series.items()):
         places = [column + 0.16 * (i - (len(series) - 1) / 2) for column in range(len(columns))]
         _draw_differences(axes, found, places, policy, label)
     axes.set(title=title, xlabel=xlabel, ylabel=PER_SESSION, xticks=range(len(columns)), xticklabels=columns)
-    legend_outside(axes)
-    return figure
+    axes.set_xlim(-0.5, len(columns) - 0.5)
 
 
 def _opens(config: Config, parts: Mapping[str, xr.Dataset]) -> Picture:
@@ -110,28 +109,38 @@ def _opens(config: Config, parts: Mapping[str, xr.Dataset]) -> Picture:
         f"PD2 minus {other}": (other, {rate: lead(data, "PD2", other) for rate, data in rates.items()})
         for other in THREE[1:]
     }
+    figure, (axes,) = new_figure(height=4.0)
+    _fill_differences(axes, "PD2's lead", "probability that a user opens the app on a day", list(rates), series)
+    legend_outside(axes)
     return Picture(
         name="oralytics-open",
-        figure=_differences_figure("PD2's lead", "probability that a user opens the app on a day", list(rates), series),
+        figure=figure,
         caption="How far PD2 is ahead of PD1 and naive against how often users open the app unasked, with 95% "
         "intervals over users. Openings reveal free of charge: the closer to 0, the less the revealer matters.",
         alt="PD2's lead over PD1 and naive at each open rate, with intervals.",
     )
 
 
-def _pooled(data: xr.Dataset) -> Picture:
-    tails = {"in expectation": "", "hard": ", hard"}
-    series = {
-        p: (p, {name: lead(data, f"{p} 300 shared{tail}", f"{p} 30 each{tail}") for name, tail in tails.items()})
-        for p in THREE
-    }
+def _shared(parts: Mapping[str, xr.Dataset]) -> Picture:
+    figure, (left, right) = new_figure(1, 2, width=9.6, height=4.0)
+    budgets = {"in expectation": "", "hard": ", hard"}
+    _fill_differences(
+        left, "What sharing the budget brings", "kind of budget", list(budgets),
+        {p: (p, {name: lead(parts["pooled"], f"{p} 300 shared{tail}", f"{p} 30 each{tail}")
+                 for name, tail in budgets.items()}) for p in THREE},
+    )  # fmt: skip
+    _fill_differences(
+        right, "What sharing the model brings", "users", ["as fitted", "all with the same effects"],
+        {p: (p, {task: lead(parts[task], f"{p} pooled", f"{p} own") for task in MODELS}) for p in THREE},
+    )  # fmt: skip
+    legend_outside(left)
     return Picture(
         name="oralytics-pooled",
-        figure=_differences_figure("What sharing the budget brings", "kind of budget", list(tails), series),
-        caption="Three hundred reveals for ten users together less thirty for each of them, budgets kept in "
-        "expectation and hard ones: differences in mean brushing with 95% intervals over users. Above the line, "
-        "sharing helps.",
-        alt="Difference between shared and own budgets for PD2, PD1 and naive, with intervals.",
+        figure=figure,
+        caption="Left: three hundred reveals for ten users together less thirty for each of them, budgets kept in "
+        "expectation and hard ones. Right: one model that all learn together less one for each, budgets of 30 each. "
+        "Differences in mean brushing with 95% intervals over users; above the line, sharing helps.",
+        alt="Differences between shared and own budgets, and pooled and own models, for PD2, PD1 and naive.",
     )
 
 

@@ -4,17 +4,22 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from opportune.analysis.intervals import Interval
+from opportune.analysis.intervals import Interval, interval
 from opportune.experiments.base import Config
-from opportune.experiments.oralytics.grid import BUDGETS, REFERENCES, REVEALED, THREE, UNREVEALED
+from opportune.experiments.oralytics.grid import BUDGETS, MODELS, REFERENCES, REVEALED, THREE, UNREVEALED
 from opportune.experiments.oralytics.informed import INFORMED
-from opportune.experiments.oralytics.numbers import Numbers, summarise, whole_course
+from opportune.experiments.oralytics.numbers import Numbers, lead, lead_by_trial, summarise, whole_course
 from opportune.experiments.record import Cell, Table
 
 
 def all_tables(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbers) -> list[Table]:
-    """Both studies at the end, costs, and own and shared budgets."""
-    return [_end(numbers["base"], numbers["robas2"]), _costs(config, numbers), _pooled(parts["pooled"])]
+    """Both studies at the end, costs, own and shared budgets, and own and pooled models."""
+    return [
+        _end(numbers["base"], numbers["robas2"]),
+        _costs(config, numbers),
+        _pooled(parts["pooled"]),
+        _models(parts, numbers),
+    ]
 
 
 def by_cost(config: Config, numbers: Numbers, policy: str) -> Numbers:
@@ -76,5 +81,33 @@ def _pooled(data: xr.Dataset) -> Table:
         "of all users together, the most nudges in any trial, and the mean number of reveals of the user with "
         "fewest and with most",
         columns=["policy and budget", "brushing", "expected nudges", "most nudges", "fewest reveals", "most reveals"],
+        rows=rows,
+    )
+
+
+def _models(parts: Mapping[str, xr.Dataset], numbers: Numbers) -> Table:
+    """One model for each user, and one for all."""
+    rows: list[list[Cell]] = []
+    for task, users in MODELS.items():
+        for policy in (*THREE, REVEALED):
+            own, pooled = f"{policy} own", f"{policy} pooled"
+            over_users = interval(lead(parts[task], pooled, own))
+            over_trials = interval(lead_by_trial(parts[task], pooled, own))
+            rows.append(
+                [
+                    f"{policy}, {users}",
+                    f"{numbers[task][own]['mean']:.1f}",
+                    f"{numbers[task][pooled]['mean']:.1f}",
+                    str(over_users),
+                    str(over_trials),
+                    f"{100 * numbers[task][own]['sent']:.0f}%",
+                    f"{100 * numbers[task][pooled]['sent']:.0f}%",
+                ]
+            )
+    return Table(
+        caption="A model for each user, and one that all ten learn together: brushing (seconds per session), the "
+        "difference on the same draws, ± 95% interval over users and over trials, and the share of sessions with a "
+        "message",
+        columns=["policy", "own", "pooled", "pooled ahead, by user", "by trial", "sent, own", "sent, pooled"],
         rows=rows,
     )

@@ -12,6 +12,7 @@ from opportune.experiments.oralytics.grid import (
     BUDGETS,
     CHOICES,
     LATE,
+    MODELS,
     REFERENCES,
     REVEALED,
     THREE,
@@ -19,7 +20,7 @@ from opportune.experiments.oralytics.grid import (
     open_tasks,
 )
 from opportune.experiments.oralytics.informed import INFORMED
-from opportune.experiments.oralytics.numbers import Floats, Numbers, lead, whole_course
+from opportune.experiments.oralytics.numbers import Floats, Numbers, lead, lead_by_trial, whole_course
 
 Parts = Mapping[str, xr.Dataset]
 CHEAP = 20
@@ -30,7 +31,7 @@ ROUNDING = 1e-9
 
 
 def all_claims(config: Config, parts: Parts, numbers: Numbers) -> list[Claim]:
-    """Figure 3's claims, then those about costs, openings and shared budgets."""
+    """Figure 3's claims, then those about costs, openings, shared budgets and pooled models."""
     return [
         _order_claim("PD2's mean brushing is above PD1's and naive's at the end (ROBAS 3).", parts["base"]),
         _overlap_claim(numbers["base"]),
@@ -43,6 +44,7 @@ def all_claims(config: Config, parts: Parts, numbers: Numbers) -> list[Claim]:
         _opens_claim(config, parts),
         _budget_claim(config, parts["pooled"]),
         _pooled_claim(parts["pooled"]),
+        *(_model_claim(users, parts[task], numbers[task]) for task, users in MODELS.items()),
     ]
 
 
@@ -193,4 +195,23 @@ def _pooled_claim(data: xr.Dataset) -> Claim:
         "Shared ahead of own, in seconds per session",
         [ahead("PD2", data, "PD2 300 shared", "PD2 30 each")],
         note=f"Under the others: {others}.",
+    )
+
+
+def _model_claim(users: str, data: xr.Dataset, numbers: Numbers) -> Claim:
+    """Users who learn together err together: the difference must be clear over users and over trials."""
+    others = ", ".join(
+        f"{p} {float(np.mean(lead(data, f'{p} pooled', f'{p} own'))):+.1f}" for p in (*THREE[1:], REVEALED)
+    )
+    own, pooled = numbers["PD2 own"], numbers["PD2 pooled"]
+    return claim(
+        f"One model that all ten users learn together does better under PD2 than one for each ({users}).",
+        "Pooled ahead of own, in seconds per session",
+        [
+            ahead("over users", data, "PD2 pooled", "PD2 own"),
+            measure("over trials", lead_by_trial(data, "PD2 pooled", "PD2 own"), above=0.0),
+        ],
+        note=f"Under the others: {others}. PD2 revealed {own['reveals']:.1f} times per user with own models and "
+        f"{pooled['reveals']:.1f} times with one, and sent at none of the last {LATE} sessions in "
+        f"{100 * own['late_never']:.0f}% and {100 * pooled['late_never']:.0f}% of courses.",
     )

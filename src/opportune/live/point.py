@@ -1,0 +1,80 @@
+"""A decision point of a live agent: what was given and reported of it, and what has become of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.problems.settings import Located
+
+UNKNOWN = -1  # a context that nobody has seen yet
+UNDECIDED = -1  # the action of a step that is not settled
+
+# What has become of a step's reward.
+WAITING = "waiting"
+LEARNED = "learned"
+SKIPPED = "skipped"
+NOTHING = "nothing"  # the participant was not available: nothing is learned from the step
+
+
+@dataclass(slots=True)
+class Step:
+    """A decision point, for as long as its agent lives."""
+
+    step: int
+    given: Any  # the context, as given
+    reported: dict[str, Any] | None  # likewise, also where no reveal has uncovered it yet
+    place: Located  # what the algorithm makes of both
+    action: int = UNDECIDED
+    settled: bool = False
+    seen: bool = True  # its context is known to the revealer
+    unanswered: bool = False  # it made a nudge that went unanswered
+    status: str = WAITING
+    reward: float = 0.0
+
+    @property
+    def where(self) -> tuple[int, int, int, int]:
+        """Step, stratum, sensed part and context, as compiled code takes them."""
+        return self.step, self.place.stratum, self.place.sense, self.place.context
+
+
+def new_step(problem: Any, reported_names: Sequence[str], number: int, context: Any, reported: Any) -> Step:
+    """A step as it was given, checked."""
+    given = plain(context)
+    if reported_names:
+        if not isinstance(given, dict):
+            raise InputError(f"context is {given!r}; expected {{variable: value}}, as some variables are reported")
+        for name in given:
+            if name in reported_names:
+                raise InputError(f"{name!r} is reported; expected it in reported={{...}}, not in context")
+    if reported is None:
+        return Step(number, given, None, problem.locate(given, number))
+    sealed = check_reported(reported, reported_names)
+    return Step(number, given, sealed, problem.locate({**given, **sealed}, number))
+
+
+def with_reported(problem: Any, reported_names: Sequence[str], step: Step, reported: Any) -> tuple[Any, Located]:
+    """All that was reported of a step by now, and its place with that filled in."""
+    told = {**(step.reported or {}), **check_reported(reported, reported_names)}
+    return told, problem.locate({**step.given, **told}, step.step)
+
+
+def check_reported(reported: Any, reported_names: Sequence[str]) -> dict[str, Any]:
+    """Reported values, checked as far as names go."""
+    if not isinstance(reported, Mapping):
+        raise InputError(f"reported is {reported!r}; expected {{variable: value}}")
+    if not reported_names:
+        raise InputError(f"reported is {dict(reported)!r}; expected none, as no variable is reported")
+    for name in reported:
+        checks.choice("reported variable", name, reported_names)
+    return dict(plain(reported))
+
+
+def plain(given: Any) -> Any:
+    """A copy of what was given, in values that can be written as JSON."""
+    if isinstance(given, Mapping):
+        return {name: plain(value) for name, value in given.items()}
+    return given.item() if isinstance(given, np.generic) else given

@@ -1,0 +1,101 @@
+"""Compiled code and rules from outside the package: what is kept is theirs as they are now."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from opportune.recommenders import RECOMMENDERS
+from opportune.revealers import REVEALERS
+from opportune.worlds import WORLDS
+
+RULE = '''
+"""A revealer that a user might write: with the same probability at every so-many-th step, within the budget."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from opportune.core.budget import spent_so_far
+from opportune.core.compiled import driver_function, inner_function
+from opportune.core.protocol import Judged, Moment
+from opportune.core.registry import consult
+from opportune.core.views import participant_at
+from opportune.extensions import register
+from opportune.revealers.base import Revealer
+
+
+@inner_function
+def weigh(p, moment, judged):
+    if moment.step % int(p.rule.settings[0]) != 0:
+        return 0.0, 0.0
+    return min(p.rule.settings[1], p.rule.amount[0] - spent_so_far(p)), 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NowAndThen(Revealer):
+    """Reveal with a given probability at every so-many-th step."""
+
+    every: int
+    probability: float
+    label: ClassVar[str] = "now and then"
+    kind: ClassVar[str] = "now and then"
+    consult: ClassVar[Any] = staticmethod(weigh)
+
+    def numbers(self, problem: Any, **about: Any) -> tuple[float, ...]:
+        return float(self.every), self.probability
+
+
+register(NowAndThen)
+
+
+@driver_function
+def ask(handle, kind, step):
+    """The rule with this number, asked directly."""
+    return consult(kind, participant_at(handle), Moment(step, 0, 0, 0), Judged(0.5, 0.0, 0, 0))[0]
+'''
+
+ASKED = """
+import json
+import opportune as op
+import rule
+
+policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=2)
+agent = op.Agent.__new__(op.Agent)
+agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
+answer = rule.ask(agent._handle, rule.NowAndThen.number, 1)
+print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
+"""
+
+
+def run(script: str, folder: Path) -> Any:
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": paths, "OPPORTUNE_CACHE_DIR": str(folder / "cache")},
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
+    """Code is kept for a rule from outside too, until its file changes or another comes before it."""
+    rule = tmp_path / "rule.py"
+    rule.write_text(RULE, encoding="utf-8")
+    assert run(ASKED, tmp_path) == [0.75, 0]
+    assert run(ASKED, tmp_path) == [0.75, 1]
+    rule.write_text(RULE.replace("min(p.rule.settings[1],", "min(0.5 * p.rule.settings[1],"), encoding="utf-8")
+    assert run(ASKED, tmp_path) == [0.375, 0]
+    second = "@dataclass(frozen=True, kw_only=True)\nclass Other(NowAndThen):\n    kind: ClassVar[str] = 'other'\n\n"
+    added = RULE.replace("register(NowAndThen)", second + "register(Other)\nregister(NowAndThen)")
+    rule.write_text(added, encoding="utf-8")
+    assert run(ASKED, tmp_path) == [0.75, 0]
+
+
+def test_numbers_are_given_in_order() -> None:
+    """A class's number is its place in its registry."""
+    for registry in (REVEALERS, RECOMMENDERS, WORLDS):
+        assert [entry.number for entry in registry] == list(range(len(registry.entries)))
+        assert list(registry.named().values()) == registry.entries

@@ -1,0 +1,142 @@
+"""PACE, simulated and live, against the slow second reading of SPEC section 10 (tests/pace_reference.py).
+
+Runs are drawn, written down and compared as in tests/test_agreement.py; only the policy and the reference are others.
+That PACE keeps to the rules for revealers in general is shown in tests/test_testing.py.
+"""
+
+import dataclasses
+
+import pytest
+
+import opportune as op
+from pace_reference import PaceParticipant as Participant
+from pace_reference import PacePurse, PaceSettings
+from reference import Data
+from runs import AnyRun, Case, cases, continuous_cases, draw_run
+from test_agreement import DifferenceError, Event, at_boundary, compare, lived, simulated
+
+ROTATING = op.LinUCB(rotate=True)
+KINDS: dict[str, tuple[op.Recommender, op.Revealer]] = {
+    "PACE": (ROTATING, op.Pace()),
+    "less exploration": (op.LinUCB(rotate=True, kappa=0.5), op.Pace()),
+    "no rotation": (op.LinUCB(kappa=0.7), op.Pace()),
+    "Thompson": (op.Thompson(), op.Pace()),
+    "randomise": (ROTATING, op.Pace(randomise=0.2)),
+    "realised": (ROTATING, op.Pace(value="realised")),
+    "guard": (ROTATING, op.Pace(guard=0.2)),
+    "everything": (op.LinUCB(rotate=True, kappa=2.0), op.Pace(randomise=0.1, value="realised", guard=0.4)),
+    "PD2, rotating": (op.LinUCB(rotate=True, kappa=0.5), op.LearningPrimalDual()),
+}
+DRAWN_AS = ("PD1 range", "PD1 gap", "PD1 adaptive", "PD2 range", "PD2 gap", "PD2 adaptive")  # each shares differently
+
+
+def drawn(kind: str, case: Case, seed: int, *, longer: int = 1) -> AnyRun:
+    """A run as the case asks, under a policy of this kind."""
+    recommender, revealer = KINDS[kind]
+    run = draw_run(dataclasses.replace(case, sampled=isinstance(recommender, op.Thompson)), seed)
+    policy = dataclasses.replace(run.policy, recommender=recommender, revealer=revealer, name=kind)
+    return dataclasses.replace(run, policy=policy, horizon=longer * run.horizon)
+
+
+def all_cases(kind: str, *, finite: bool) -> list[Case]:
+    name = DRAWN_AS[list(KINDS).index(kind) % len(DRAWN_AS)]
+    return cases(name) if finite else continuous_cases(name)
+
+
+def references_of(run: AnyRun, *, without: str = "") -> list[Participant]:
+    """The slow reading of the same problem and policy, one per participant; an idea may be left out of it."""
+    problem, policy = run.problem, run.policy
+    revealer, recommender = policy.revealer, policy.recommender
+    assert policy.budget is not None
+    scale: str | float = "adaptive"
+    if isinstance(revealer, op.Pace) and problem.value_range is not None:  # it does not go by gaps
+        scale = problem.value_range[1] - problem.value_range[0]
+    settings = PaceSettings(
+        noise_sd=problem.noise_sd,
+        theta_bound=problem.theta_bound,
+        regularisation=problem.regularisation,
+        delta=problem.delta,
+        rule="pace" if isinstance(revealer, op.Pace) else "learning_primal_dual",
+        budget=policy.budget.amount,
+        hard=policy.budget.hard,
+        scale=scale,
+        decisions=run.horizon * (run.participants if policy.shared else 1),
+        inflation=getattr(recommender, "inflation", None),
+        rotate=getattr(recommender, "rotate", False),
+        kappa=getattr(recommender, "kappa", 1.0),
+        randomise=getattr(revealer, "randomise", None) or 0.0,
+        realised=getattr(revealer, "value", "paper") == "realised",
+        guard=getattr(revealer, "guard", None) or 0.0,
+        horizon=run.horizon,
+        sharers=run.participants if policy.shared else 1,
+        without=without,
+    )
+    data, purse = (Data() if policy.pooled else None), (PacePurse() if policy.shared else None)
+    contexts = run.contexts()
+    return [
+        Participant(contexts, settings, d=problem.d, data=data, purse=purse, number=number)
+        for number in range(run.participants)
+    ]
+
+
+def agrees(run: AnyRun, events: list[Event], *, without: str = "") -> bool:
+    """Whether the reference decides as the driver did; False if it stood at a boundary where they part."""
+    participants, near = references_of(run, without=without), False
+    for event in events:
+        expected = getattr(participants[event.who], event.call)(**event.arguments)
+        near = near or (expected is not None and at_boundary(expected))
+        if event.got is None:
+            continue
+        try:
+            compare(event.got, expected)
+        except DifferenceError as difference:
+            if near:
+                return False
+            step = len(participants[event.who].steps)
+            raise DifferenceError(f"participant {event.who}, step {step}, {event.call}: {difference}") from None
+    return True
+
+
+def hold(kind: str, cases_: list[Case], *, seeds: int, live: bool, longer: int = 1) -> None:
+    """Compare runs of every case; one that ended at a boundary is drawn anew, which must stay rare."""
+    drawn_anew = 0
+    for case in cases_:
+        for first in range(seeds):
+            for seed in range(first, first + 4 * seeds, seeds):
+                run = drawn(kind, case, seed, longer=longer)
+                try:
+                    if agrees(run, lived(run) if live else simulated(run)):
+                        break
+                except DifferenceError as difference:
+                    pytest.fail(f"{kind}, {case}, seed {seed}, {difference}")
+                drawn_anew += 1
+            else:
+                pytest.fail(f"{kind}, {case}: every run drawn ended at a boundary")
+    assert drawn_anew <= 2
+
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+def test_simulate_agrees_with_the_reference(kind: str) -> None:
+    """`simulate` decides as section 10 reads, whatever is visible, known, shared and budgeted."""
+    hold(kind, all_cases(kind, finite=True), seeds=1, live=False)
+
+
+@kinds
+def test_live_agents_agree_with_the_reference(kind: str) -> None:
+    """`Agent` and `Cohort` do, whenever values, answers, rewards and corrections come."""
+    hold(kind, all_cases(kind, finite=True), seeds=1, live=True)
+
+
+@kinds
+def test_simulate_agrees_where_contexts_are_not_finite(kind: str) -> None:
+    """`simulate` ranks the moment among recent ones, by what is known of them now."""
+    hold(kind, all_cases(kind, finite=False), seeds=1, live=False)
+
+
+@kinds
+def test_live_agents_agree_where_contexts_are_not_finite(kind: str) -> None:
+    """The same for `Agent` and `Cohort`."""
+    hold(kind, all_cases(kind, finite=False), seeds=1, live=True)
