@@ -89,7 +89,7 @@ SETTINGS = {
     "trend-up": Setting(label="gaps grow over time", change=_order("trend-up")),
     "trend-down": Setting(label="gaps shrink over time", change=_order("trend-down")),
     "stop": Setting(label="good moments stop after a third", change=_order("stop"), named=True),
-    "unforeseen": Setting(label="the same, and nobody knew", change=_order("unforeseen"), named=True),
+    "unforeseen": Setting(label="good moments stop, unforeseen", change=_order("unforeseen"), named=True),
     "told-twice": Setting(label="told twice the true horizon", told=2, named=True),
     "open-0.1": Setting(label="open rate 0.1", change=_happening("open_rate", 0.1)),
     "open-0.5": Setting(label="open rate 0.5", change=_happening("open_rate", 0.5)),

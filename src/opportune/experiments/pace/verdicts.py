@@ -164,20 +164,15 @@ def _order_claims(config: Config, parts: Parts) -> list[Claim]:
         if name in ORDERS
         for b in setting_budgets(config, name)
     }
-    stopped = {
-        f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
-        for name in ("stop", "unforeseen")
-        if name in config["settings"]
-        for b in setting_budgets(config, name)
-    }
+    stopped = {f"B = {b}": parts[setting_task("unforeseen", b)] for b in setting_budgets(config, "unforeseen")}
     return [
         lower_claim(
             "In every order of arrivals patients really lose less under PACE than under PD2 adaptive.",
             tasks, PACE, ADAPTIVE, name="final_realised",
         ),
-        lower_claim("Where good moments stop, the guard lowers PACE's regret.", stopped, GUARDED, PACE),
+        lower_claim("Where good moments stop unforeseen, the guard lowers PACE's regret.", stopped, GUARDED, PACE),
         lower_claim(
-            "Where good moments stop, PACE with the guard has lower regret than PD2 adaptive.",
+            "Where good moments stop unforeseen, PACE with the guard has lower regret than PD2 adaptive.",
             stopped, GUARDED, ADAPTIVE,
         ),
     ]  # fmt: skip
