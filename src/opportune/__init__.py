@@ -3,7 +3,7 @@
     import opportune as op
 
     world = op.synthetic_worlds(1, seed=1)[0]
-    data = op.simulate(world, [op.pd2_ucb(10), op.naive_ucb(10)], horizon=300, replicates=50, seed=1)
+    data = op.simulate(world, [op.pace_ucb(10), op.pd2_ucb(10)], horizon=300, replicates=50, seed=1)
     op.plot_regret(data)
 
 Names are loaded when first used, so that importing the package is quick.

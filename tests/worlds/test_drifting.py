@@ -18,7 +18,7 @@ def base(*, known: bool = True) -> op.LinearWorld:
     return op.synthetic_worlds(1, seed=3, known=known)[0]
 
 
-def run(worlds: Any, policy: op.Policy | None = None, **changes: Any) -> xr.Dataset:
+def run(worlds: Any, policy: op.Policy | list[op.Policy] | None = None, **changes: Any) -> xr.Dataset:
     settings: dict[str, Any] = {"horizon": 60, "replicates": 200, "seed": 1, "progress": False} | changes
     return op.simulate(worlds, policy or op.pace_ucb(10), **settings)
 
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused() -> None:
     world = base()
     with pytest.raises(op.InputError, match=r"^course at step 2 sums to 2; expected 1"):
         op.DriftingWorld.drift(world, course=[EVEN, 2 * EVEN])
-    with pytest.raises(op.InputError, match=r"^course has no rows"):
+    with pytest.raises(op.InputError, match=r"^course is empty on axis 0"):
         op.DriftingWorld.drift(world, course=np.empty((0, 10)))
     with pytest.raises(op.InputError, match=r"^stay is 1; expected a finite number >= 0 and < 1$"):
         op.DriftingWorld.drift(world, course=[EVEN], stay=1)

@@ -29,13 +29,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.budget import budget_left, next_price
+from opportune.core.budget import budget_left
 from opportune.core.compiled import inner_function, step_function
 from opportune.core.layout import KNOWN, TIE
 from opportune.core.model import mean_of
 from opportune.core.scores import cover, write_means
 from opportune.revealers.base import Revealer
-from opportune.revealers.primal_dual import primal_dual
+from opportune.revealers.guard import guarded
 
 VALUES = ("paper", "realised")
 LEAST_LEFT = 1e-9
@@ -267,7 +267,7 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     to_come = max(1.0, (1.0 - opened) * (p.rule.decisions[0] - budget.points[0]))
     share = min(1.0, max(left, 0.0) / to_come)
     x, cause = chosen(p, moment, judged.fresh_action == greedy, worth, above, tied, share, left)
-    if settings[GUARD] > 0.0 and guarded(p, gain, most) and left > LEAST_LEFT:
+    if settings[GUARD] > 0.0 and guarded(p, gain, most, settings[GUARD]) and left > LEAST_LEFT:
         x, cause = 1.0, BY_GUARD
     if trail.wait[0] > 0.0:
         trail.wait[0] -= 1.0
@@ -306,20 +306,6 @@ def chosen(p, moment, fresh_is_greedy, worth, above, tied, share, left):  # type
     if settings[RANDOMISE] > 0.0:
         x = (1.0 - settings[RANDOMISE]) * x + settings[RANDOMISE] * share
     return x, cause
-
-
-@inner_function
-def guarded(p, gain, most):  # type: ignore[no-untyped-def]
-    """Whether the virtual PD1 beside has got ahead by the guard's share of the budget."""
-    budget, amount = p.budget, p.rule.amount[0]
-    gap = max(0.0, gain) / most if most > TIE else 0.0
-    price, spent = budget.guard_price[0], budget.guard_spent[0]
-    o = primal_dual(gap, price, spent, amount)[0]
-    if price < 1.0 and gap > price:
-        budget.guard_price[0] = next_price(price, o, amount, p.rule.growth[0])
-        budget.guard_spent[0] = spent + o
-        return budget.guard_spent[0] - budget.spent[0] >= p.rule.settings[GUARD] * amount
-    return False
 
 
 @step_function

@@ -111,6 +111,4 @@ class DriftingWorld(LinearWorld):
 def _rows(course: Any, contexts: int) -> Floats:
     """The course, checked: a probability vector for each step."""
     rows = checks.array("course", course, ("steps", contexts))
-    if len(rows) == 0:
-        raise InputError("course has no rows; expected the probabilities of the contexts for each step")
     return np.stack([checks.probabilities(f"course at step {t}", row, contexts) for t, row in enumerate(rows, 1)])

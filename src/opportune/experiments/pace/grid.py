@@ -5,7 +5,7 @@ import xarray as xr
 from opportune.analysis.metrics import decomposition, realised_regret, regret
 from opportune.experiments.base import Config
 from opportune.experiments.pace.growth import run_growth
-from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, ROTATED, SPLIT, STUDY, UNKNOWN, make
+from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, REVEALED, ROTATED, SPLIT, STUDY, UNKNOWN, make
 from opportune.experiments.pace.settings import SETTINGS, run_setting
 from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
 from opportune.policy import Budget, Policy
@@ -23,22 +23,24 @@ BRUSHERS, SESSIONS, REVEALS = 10, 140, 30
 def config(quick: bool) -> Config:
     """The paper's study at three budgets, horizons up to 10,000, one thing changed at a time, and brushing."""
     return {
-        "instances": 50, "replications": 2 if quick else 12, "horizon": 300,
+        "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30],
-        "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 8,
+        "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 16,
+        "floor_instances": 50 if quick else 200, "floor_replications": 1 if quick else 3,
         "growth_instances": 10 if quick else 20, "growth_replications": 1 if quick else 2,
         "settings": ["study", "persist-0.95", "unforeseen", "response-0.5"] if quick else list(SETTINGS),
         "robust_budgets": [30] if quick else [10, 30],
         "robust_instances": 20 if quick else 50, "robust_replications": 1 if quick else 2, "long_instances": 20,
-        "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 30,
+        "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 20,
         "studies": ["robas3"] if quick else ["robas3", "robas2"],
     }  # fmt: skip
 
 
 def tasks(config: Config) -> list[str]:
-    """The study with p known and unknown, horizons, settings, and brushing at each cost."""
+    """The study with p known and unknown, the floor on more instances, horizons, settings, brushing at each cost."""
     return [
         *(f"{kind}-B{b}" for kind in ("known", "unknown") for b in config["budgets"]),
+        *(f"floor-B{b}" for b in config["budgets"]),
         *(f"T{t}" for t in config["horizons"]),
         *(setting_task(name, b) for name in config["settings"] for b in setting_budgets(config, name)),
         *(brushing_task(study, cost) for study in config["studies"] for cost in config["costs"]),
@@ -70,6 +72,11 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     kind, budget = task.rsplit("-B", 1)
     if kind in SETTINGS:
         return run_setting(config, kind, int(budget), seed)
+    if kind == "floor":
+        return run_study(
+            study_worlds(config["floor_instances"], seed), [make(name, int(budget)) for name in (PACE, REVEALED)],
+            horizon=config["horizon"], replicates=config["floor_replications"], seed=seed, reduce=reduce_to_totals,
+        )  # fmt: skip
     names = STUDY if kind == "known" else UNKNOWN
     return run_study(
         study_worlds(config["instances"], seed, known=kind == "known"), [make(name, int(budget)) for name in names],

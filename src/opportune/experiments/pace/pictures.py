@@ -108,7 +108,7 @@ def _parts(config: Config, numbers: Numbers) -> Picture:
         left.bar(at, whole - lost, 0.92 * width, bottom=lost, color=colour, alpha=0.35)
     left.set(title="Arrivals (solid) and rewards (pale)", ylabel="regret at the end", xlabel="budget B")
     left.set_xticks(range(len(budgets)), [str(b) for b in budgets])
-    left.legend(frameon=False, fontsize="small")
+    legend_outside(left)
     colours = dict.fromkeys(LEFT_OUT, GREY) | {PACE: WINE, ADAPTIVE: BLUE}
     places = -np.arange(len(LEFT_OUT))
     for j, b in enumerate(budgets):
@@ -193,7 +193,9 @@ def _at(numbers: Numbers, name: str, budget: int, budgets: Sequence[int]) -> Num
 
 
 def _named(name: str) -> str:
-    return SETTINGS[name].label + (" *" if SETTINGS[name].named else "")
+    setting = SETTINGS[name]
+    own = "".join(f", B = {b}" for b in setting.budgets)
+    return setting.label + own + (" *" if setting.named else "")
 
 
 def _brushing(config: Config, parts: Parts) -> Picture:
