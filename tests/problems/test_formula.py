@@ -413,7 +413,7 @@ def test_finite_problems_run_no_code_either(text: str) -> None:
 
 def test_a_program_that_differs_from_the_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the library compute anything else than the program, the formula is refused."""
-    monkeypatch.setitem(formula_module._FUNCTIONS, "log1p", np.log)
+    monkeypatch.setitem(formula_module.CALLABLES, "log1p", np.log)
     with pytest.raises(InputError, match="cannot be used: its features could not be computed reliably; "):
         program("log1p(day + 2)", NUMBERS, ("no", "yes"))
 
