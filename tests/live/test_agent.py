@@ -11,7 +11,7 @@ import pytest
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
-from opportune.core.layout import Model
+from opportune.core.layout import Budget, Model
 from opportune.core.rng import COIN, draw
 from opportune.errors import InputError, OpportuneError, StateError
 
@@ -41,8 +41,10 @@ def silent(problem: Any = None, **settings: Any) -> op.Agent:
 
 
 def knowledge(agent: op.Agent) -> dict[str, Any]:
-    """All that an agent has learned, frozen and spent."""
-    return {name: numbers.tolist() for name, numbers in agent._groups.items()}
+    """All that an agent has learned, frozen and spent; decision points that pass are counted all the same."""
+    known = {name: numbers.tolist() for name, numbers in agent._groups.items() if name != "budget"}
+    spent = agent._at.views(Budget, agent._groups["budget"])
+    return {**known, "price": spent.price.tolist(), "spent": spent.spent.tolist(), "nudges": spent.nudges.tolist()}
 
 
 MOOD = {"hour": "am", "place": 1}  # of the mixed problem, whose mood is reported

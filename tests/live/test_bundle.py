@@ -11,7 +11,13 @@ from live_examples import brushing_worlds, mixed_problem, moment_problem, schedu
 import opportune as op
 
 HORIZON = 24
-RECOMMENDERS = [op.LinUCB(), op.Thompson(inflation=30.0), op.RandomAction(), op.FixedAction(action=1)]
+RECOMMENDERS = [
+    op.LinUCB(),
+    op.LinUCB(rotate=True),
+    op.Thompson(inflation=30.0),
+    op.RandomAction(),
+    op.FixedAction(action=1),
+]
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 
 SCHEDULED: dict[str, Any] = {  # all public variables follow the schedule
@@ -33,7 +39,9 @@ STRATIFIED: dict[str, Any] = {
     "brushing": lambda: brushing_worlds()[0].problem,
 }
 
-recommenders = pytest.mark.parametrize("recommender", RECOMMENDERS, ids=lambda r: type(r).__name__)
+recommenders = pytest.mark.parametrize(
+    "recommender", RECOMMENDERS, ids=lambda r: "rotating" if getattr(r, "rotate", False) else type(r).__name__
+)
 
 
 def experienced(problem: Any, recommender: Any, steps: int = 10) -> op.Agent:

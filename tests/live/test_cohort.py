@@ -75,6 +75,7 @@ def together(sharing: str) -> list[op.Policy]:
         op.Policy(revealer=op.PrimalDual(scale="range"), budget=budget(6, hard=True), pooled=pooled, name="PD1 hard"),
         op.Policy(revealer=op.FixedRate(), budget=budget(9), pooled=pooled, name="naive"),
         op.Policy(recommender=op.Thompson(), budget=budget(9), pooled=pooled, name="Thompson"),
+        op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Pace(), budget=budget(9), pooled=pooled, name="PACE"),
     ]
 
 
@@ -123,7 +124,11 @@ def resumed(cohort: op.Cohort) -> op.Cohort:
 def test_a_cohort_resumed_in_the_middle_goes_on_exactly(kind: str, sharing: str) -> None:
     """Saved after any step and read again, also between two participants' turns, it decides on as `simulate` does."""
     worlds = WORLDS[kind](**HAPPENINGS)
-    policy = together(sharing)[0]
+    for policy in (together(sharing)[0], together(sharing)[-1]):
+        goes_on_exactly(worlds, policy)
+
+
+def goes_on_exactly(worlds: Sequence[Any], policy: op.Policy) -> None:
     data = simulated(worlds, policy).isel(policy=0)
     cohort = cohort_of(worlds, policy)
     participants = [
@@ -171,6 +176,23 @@ def test_a_shared_budget_is_spent_by_whoever_asks_first() -> None:
             assert cohort.budget_left == ann.budget_left == bob.budget_left
     assert nudged == [True, True, True, False]
     assert cohort.budget_left == 0.0
+
+
+def test_who_withdraws_leaves_the_budget_to_the_others() -> None:
+    """No more decisions are made for them, nor expected; the rest goes on, also after a stop."""
+    problem = mixed_problem(known=True)
+    policy = op.pace_ucb(op.Budget(4, shared=True))
+    cohort = op.Cohort(problem, policy, horizon=10, seed=1, participants=2)
+    for name in ("ann", "bob"):
+        cohort.enrol(name).propose({"hour": "am", "place": 0})
+    cohort.withdraw("ann")
+    for again in (cohort, resumed(cohort)):
+        with pytest.raises(StateError, match=r"^the participant has withdrawn; no more decisions are made$"):
+            again["ann"].propose({"hour": "am", "place": 0})
+        with pytest.raises(StateError, match=r"^the participant has withdrawn already$"):
+            again.withdraw("ann")
+        assert list(again["ann"].open_steps) == [1]
+        again["bob"].propose({"hour": "pm", "place": 1})
 
 
 def test_participants_who_share_nothing_do_not_touch_each_other() -> None:

@@ -92,7 +92,11 @@ def goes_on_exactly(problem: Any, policy: op.Policy) -> None:
     assert any(s.status == "learned" for s in steady._steps.values())
 
 
-@pytest.mark.parametrize("policy", POLICIES[::3], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    "policy",
+    [*POLICIES[::3], *(policy for policy in POLICIES if "PACE" in policy.name)],
+    ids=lambda policy: policy.name,
+)
 @pytest.mark.parametrize(
     "problem",
     [
@@ -287,6 +291,12 @@ DAMAGED_AGENTS = rows(
     ("overspent", number("budget", "spent", 5.1), "budget.spent is 5.1; the budget is 5"),
     ("negative nudges", number("budget", "nudges", -1.0), "budget.nudges is -1; expected a count"),
     ("half a nudge", number("budget", "nudges", 0.5), "budget.nudges is 0.5; expected a count"),
+    ("more decision points than were", number("budget", "points", 9.0), "budget.points is 9; expected 5"),
+    ("fewer decision points than were", number("budget", "points", 1.0), "budget.points is 1; expected 5"),
+    ("more openings than decisions", number("budget", "opened", 6.0), "budget.opened is 6 after 5 decisions"),
+    ("a reveal to come", number("trail", "last_reveal", 9.0), "trail.last_reveal is 9 after 5 decisions"),
+    ("a negative wait", number("trail", "wait", -1.0), "trail.wait is -1"),
+    ("half an opening", number("trail", "opened", 0.5), "trail.opened is 0.5"),
     ("more nudges than decisions", number("budget", "nudges", 8.0), "budget.nudges is 8 after"),
     # steps
     ("an action out of range", put("steps", 0, "action", value=3), "action is 3"),
@@ -314,6 +324,8 @@ DAMAGED_AGENTS = rows(
     ("an order with a step twice", put("order", value=[2, 2]), "order is [2, 2]"),
     ("an order of another step", put("order", value=[1]), "order is [1]"),
     ("an order as text", put("order", value=["2"]), "order is '2'"),
+    ("withdrawn as text", put("withdrawn", value="no"), "withdrawn is 'no'"),
+    ("withdrawn with steps to come", put("withdrawn", value=True), "budget.points is 5; expected 10"),
     ("late_answer as 0", put("late_answer", value=0), "late_answer is 0"),
     # the open proposal
     ("no proposal", put("proposal", value=None), "do not fit together"),

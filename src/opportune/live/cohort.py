@@ -136,9 +136,10 @@ class Cohort:
                 agent = cohort.enrol(name, problem=own_problem, stream=about["stream"])
                 saving.restore_participant(agent, about, cohort._own())
             made = sum(agent.step for agent in cohort._agents.values())
+            passed = sum(saving.passed(agent) for agent in cohort._agents.values())
             for group, array in (("model", cohort._model), ("budget", cohort._budget)):
                 if array is not None:
-                    saving.restore_group(cohort._common, group, content[group], decisions=made)
+                    saving.restore_group(cohort._common, group, content[group], decisions=made, points=passed)
                 elif content[group] is not None:
                     raise StateError(f"the state cannot be resumed: its {group} is shared, but the policy's is not")
         return cohort

@@ -126,11 +126,16 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
     unsettled = [s.step for s in entries if not s.settled]
     _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
     for name in own:
-        restore_group(agent, name, saved["state"][name], decisions=agent.step)
+        restore_group(agent, name, saved["state"][name], decisions=agent.step, points=passed(agent))
     _check_counts(agent)
 
 
-def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int) -> None:
+def passed(agent: Agent) -> int:
+    """The decision points that are no longer to come: those of a participant who has withdrawn never will."""
+    return agent.horizon if agent.withdrawn else agent.step
+
+
+def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points: int) -> None:
     """Check a group of an agent's state against its layout and the decisions made so far, and take it over."""
     into = agent._groups[name]
     numbers = _numbers(name, saved, into.size)
@@ -153,11 +158,11 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int) -> Non
     if name == "trail":
         _check_trail(parts, agent, decisions)
     if name == "budget":
-        _check_budget(parts, agent._amount, agent._hard, decisions)
+        _check_budget(parts, agent._amount, agent._hard, decisions, points)
     into[:] = numbers
 
 
-def _check_budget(parts: Any, amount: float, hard: bool, decisions: int) -> None:
+def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed: int) -> None:
     """What was spent must be possible: by the budget, and by the decisions made so far."""
     spent, nudges = float(parts.spent[0]), float(parts.nudges[0])
     _must(parts.price[0] >= 0.0, "budget.price is negative")
@@ -166,8 +171,8 @@ def _check_budget(parts: Any, amount: float, hard: bool, decisions: int) -> None
     _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
     _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
     points, opened = float(parts.points[0]), float(parts.opened[0])
-    _must(points >= decisions and points.is_integer(), f"budget.points is {points:g} after {decisions} decisions")
-    _must(0.0 <= opened <= points, f"budget.opened is {opened:g} of {points:g} decision points")
+    _must(points == passed, f"budget.points is {points:g}; expected {passed}, the decision points that have passed")
+    _must(0.0 <= opened <= decisions, f"budget.opened is {opened:g} after {decisions} decisions")
     _must(parts.guard_price[0] >= 0.0 and parts.guard_spent[0] >= 0.0, "budget.guard is negative")
     _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")
     _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
