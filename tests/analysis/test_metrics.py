@@ -17,7 +17,7 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.errors import InputError
-from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
+from opportune.policy import Budget, Policy, naive_ucb, pace_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
 from opportune.recommenders import FixedAction, RandomAction
 from opportune.revealers import Always, Never, Periodic
@@ -209,8 +209,32 @@ def test_what_metrics_need() -> None:
         brushing = run(brushing_world(users=1), pd2_ucb(3), trace=trace)
         with pytest.raises(InputError, match=r"^realised regret needs to know the best action's value; these worlds "):
             realised_regret(brushing)
-    with pytest.raises(InputError, match=r"^the auxiliary problem is defined for naive, PD1 and PD2; got Always$"):
-        decomposition(run(tiny_world(), Policy(revealer=Always(), budget=Budget(3))))
+    for policy, kind in (
+        (Policy(revealer=Always(), budget=Budget(3)), "Always"),
+        (pace_ucb(3, guard=0.5), "Pace"),
+        (pace_ucb(3, randomise=0.1), "Pace"),
+        (pace_ucb(3, value="realised"), "Pace"),
+    ):
+        message = f"^the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}$"
+        with pytest.raises(InputError, match=message):
+            decomposition(run(tiny_world(), policy))
     renamed = run(tiny_world(), pd2_ucb(3)).assign_coords(policy=["other"])
     with pytest.raises(InputError, match=r"^policy 'other' is not one the Dataset was made with; expected some of"):
         decomposition(renamed)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_parts_of_pace_s_regret(shared: bool) -> None:
+    """Its two parts add up to the regret, and a revealer that knows rewards and ranks moments loses little to arrivals.
+
+    With a shared budget moments are ranked among those of all participants, and served in turn.
+    """
+    worlds = synthetic_worlds(3, seed=2)
+    budget = Budget(30 if shared else 10, shared=shared)
+    parts = decomposition(run(worlds, [pace_ucb(budget), pd2_ucb(budget)], horizon=100, replicates=5))
+    total = parts["information_reveal_loss"] + parts["bandit_learning_loss"]
+    np.testing.assert_allclose(total, parts["regret"], atol=1e-9)
+    lost = parts["information_reveal_loss"].isel(step=-1)
+    lost = lost.sum("world") if shared else lost
+    assert (lost >= -1e-9).all()
+    assert float(lost.sel(policy="PACE").mean()) < 0.3 * float(lost.sel(policy="PD2").mean())

@@ -205,7 +205,8 @@ def owed(problem: op.Problem, policy: op.Policy, happening: Sequence[Move]) -> I
 
 def estimate(agent: op.Agent) -> Floats:
     """The revealer's theta as of the next proposal; it learns from a reward once the generator goes on."""
-    return agent._at.views(Model, agent._groups["model"]).theta[: agent.problem.d]  # a view: it will be up to date
+    theta: Floats = agent._at.views(Model, agent._groups["model"]).theta
+    return theta[: agent.problem.d]  # a view: it will be up to date
 
 
 @everything
