@@ -8,15 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune._version import __version__
 from opportune.core.layout import NOTES, Budget, Counts, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
 from opportune.core.views import handle_of
 from opportune.errors import InputError, StateError
 from opportune.live import steps
-from opportune.live.decision import Decision, Proposal
-from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step, new_step, plain, with_reported
+from opportune.live.decision import Decision, Proposal, settled
+from opportune.live.point import (
+    LEARNED,
+    NOTHING,
+    SKIPPED,
+    UNKNOWN,
+    WAITING,
+    Step,
+    new_step,
+    plain,
+    standing_action,
+    with_reported,
+)
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -192,6 +202,7 @@ class Agent:
         opened: bool = False,
         reported: Mapping[str, Any] | None = None,
         earlier: Mapping[int, Mapping[str, Any]] | None = None,
+        shown: str | None = None,
     ) -> Decision:
         """Say what became of the proposal; the settled action is the step's treatment.
 
@@ -200,6 +211,7 @@ class Agent:
             opened: the patient has opened the app unasked since the proposal; what was charged stays charged.
             reported: values of reported variables, now that the patient has told them.
             earlier: {step: values of reported variables} of earlier steps that the patient tells with this reveal.
+            shown: the action that the phone showed from its bundle while it was offline: it stands as the step's.
 
         """
         made = self._proposal
@@ -217,6 +229,7 @@ class Agent:
         revealed = bool(opened or answered)
         if (reported is not None or earlier is not None) and not revealed:
             raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
+        standing = standing_action(self.problem.action_names, made.action, shown, revealed)
         entry = self._steps[made.step]
         told = (
             {} if reported is None else {entry.step: with_reported(self.problem, self._reported_names, entry, reported)}
@@ -227,25 +240,23 @@ class Agent:
         if revealed and self._reported:
             self._uncover()
         if made.available:
+            self._out[steps.STANDING] = standing
             if self._continuous:
                 steps.write_values(self._handle, entry.place.values)
             where = entry.where if revealed or not self._reported else (*entry.where[:3], UNKNOWN)
             entry.action = int(steps.settle_live(self._handle, *self._key, *where, self._out, revealed))
             entry.seen = where[3] != UNKNOWN
         else:
-            entry.action = self.problem.action_names.index(made.action)
+            entry.action = standing
             entry.status = NOTHING
         entry.settled = True
         entry.unanswered = made.nudged and not revealed
         self._proposal = None
-        return Decision(
-            step=made.step, context=plain(entry.given), reported=plain(entry.reported) if revealed else None,
-            available=made.available, reason=made.reason, probability=made.probability, nudged=made.nudged,
-            opened=opened, answered=answered, revealed=revealed, action=self.problem.action_names[entry.action],
-            fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
-            disagreement=made.disagreement, tolerance=made.tolerance, budget_left=self.budget_left, coin=made.coin,
-            priced=made.priced, rule=made.rule, notes=made.notes, seed=self.seed, stream=self.stream,
-            version=__version__,
+        return settled(
+            made, context=plain(entry.given), reported=plain(entry.reported) if revealed else None, opened=opened,
+            answered=answered, revealed=revealed, offline=shown is not None,
+            action=self.problem.action_names[entry.action], budget_left=self.budget_left, seed=self.seed,
+            stream=self.stream,
         )  # fmt: skip
 
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:

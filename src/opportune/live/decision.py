@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from opportune._version import __version__
 from opportune.core.registry import REVEALERS
 
 
@@ -57,6 +58,7 @@ class Decision(NamedTuple):
     opened: bool
     answered: bool | None
     revealed: bool
+    offline: bool  # the phone showed the action from its bundle
     action: str
     fresh_action: str
     stale_action: str
@@ -83,6 +85,16 @@ class Decision(NamedTuple):
         if self.answered:
             return f"{explain(self)} The patient answered; advice for this moment: {self.action}."
         return f"{explain(self)} It went unanswered, so the old advice stands: {self.action}."
+
+
+def settled(made: Proposal, **known: Any) -> Decision:
+    """The decision that a proposal has become, with what is known of it now."""
+    return Decision(
+        step=made.step, available=made.available, reason=made.reason, probability=made.probability,
+        nudged=made.nudged, fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
+        disagreement=made.disagreement, tolerance=made.tolerance, coin=made.coin, priced=made.priced, rule=made.rule,
+        notes=made.notes, version=__version__, **known,
+    )  # fmt: skip
 
 
 def explain(made: Proposal | Decision) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from opportune import checks
-from opportune.errors import InputError
+from opportune.errors import InputError, StateError
 from opportune.problems.settings import Located
 
 UNKNOWN = -1  # a context that nobody has seen yet
@@ -78,3 +78,13 @@ def plain(given: Any) -> Any:
     if isinstance(given, Mapping):
         return {name: plain(value) for name, value in given.items()}
     return given.item() if isinstance(given, np.generic) else given
+
+
+def standing_action(names: tuple[str, ...], proposed: str, shown: str | None, revealed: bool) -> int:
+    """The number of the action that stands without a reveal: what the phone showed offline, or what was proposed."""
+    if shown is None:
+        return names.index(proposed)
+    checks.choice("shown", shown, names)
+    if revealed:
+        raise StateError("an action was shown offline, but something was revealed; expected one of the two")
+    return names.index(shown)

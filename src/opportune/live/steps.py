@@ -30,6 +30,7 @@ from opportune.core.scores import write_moment
 from opportune.core.views import participant_at
 
 OUT = (*Proposed._fields, "nudged")
+STANDING = OUT.index("stale_action")
 
 
 @driver_function
