@@ -38,11 +38,11 @@ def synthetic(*, known: bool = True, noise_sd: float = 0.1, **happenings: float)
 
 def by_instance(
     worlds: Sequence[Any], policies: Sequence[op.Policy], *, horizon: int = 300, replicates: int = REPLICATES,
-    trace: bool = False,
+    trace: bool = False, seed: int = 1,
 ) -> xr.Dataset:  # fmt: skip
     """Regret, realised regret and spending at the end: means over replicates, dims policy and world."""
     data = op.simulate(
-        worlds, policies, horizon=horizon, replicates=replicates, seed=1, trace=trace, progress=False
+        worlds, policies, horizon=horizon, replicates=replicates, seed=seed, trace=trace, progress=False
     )  # fmt: skip
     measures = {"regret": regret(data), "realised": realised_regret(data)}
     last = {name: m.isel(step=-1, drop=True) if "step" in m.dims else m for name, m in measures.items()}
@@ -99,11 +99,11 @@ ROWS = {
 }  # fmt: skip
 
 
-def fits(observed: Floats, stated: float, drift: float) -> bool:
-    """Whether a mean is the stated one, by its standard error over instances."""
+def fits(observed: Floats, stated: float, drift: float, stated_error: float | None = None) -> bool:
+    """Whether a mean is the stated one, by standard errors over instances; the stated mean's is ours unless told."""
     error = float(observed.std(ddof=1)) / math.sqrt(observed.size)
-    print(f"measured {observed.mean():.1f} ({error:.1f}), stated {stated:g}")  # shown if it does not fit
-    return abs(float(observed.mean()) - stated) <= 4.0 * math.sqrt(2.0) * error + drift
+    print(f"measured {observed.mean():.2f} ({error:.2f}), stated {stated:g}")  # shown if it does not fit
+    return abs(float(observed.mean()) - stated) <= 4.0 * math.hypot(error, stated_error or error) + drift
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -117,11 +117,15 @@ def test_reference_figures(name: str) -> None:
 
 @pytest.mark.parametrize(("guard", "costs"), [(1 / 2, (0.4, 0.6, 0.2)), (1 / 3, (1.6, 2.6, 1.5))])
 def test_what_the_guard_costs(guard: float, costs: tuple[float, ...]) -> None:
-    """The guard's price for independent contexts, instance by instance."""
+    """The guard's price for independent contexts, instance by instance.
+
+    Ours is a difference of runs with the same arrivals and noise; the stated one need not be, and has an error of its
+    own: with 50 runs of each instance, whose regret has a standard deviation of about 7, some 0.2.
+    """
     with_guard = by_instance(synthetic(), paces(ALL, guard=guard))["regret"]
     difference = with_guard - by_instance(synthetic(), paces(ALL))["regret"]
     for observed, stated in zip(difference.transpose("policy", "world").values, costs, strict=True):
-        assert fits(observed, stated, 0.0)
+        assert fits(observed, stated, 0.0, stated_error=0.2)
 
 
 def test_a_budget_shared_by_ten() -> None:
@@ -129,8 +133,8 @@ def test_a_budget_shared_by_ten() -> None:
     policy = op.pace_ucb(op.Budget(100, shared=True))
     worlds = op.synthetic_worlds(120, seed=1)
     studies = [
-        float(by_instance(worlds[first : first + 10], [policy], replicates=5, trace=True)["regret"].mean())
-        for first in range(0, len(worlds), 10)
+        float(by_instance(worlds[10 * i : 10 * i + 10], [policy], replicates=5, trace=True, seed=i)["regret"].mean())
+        for i in range(12)  # each with draws of its own
     ]
     assert fits(np.array(studies), 28.5, DRIFT)
 
@@ -140,8 +144,8 @@ def test_one_model_for_all(participants: int, stated: float, instances: int) -> 
     """Participants who are alike and learn one model together lose far less each; an instance is a study of them."""
     policy = dataclasses.replace(op.pace_ucb(10), pooled=True)
     studies = [
-        float(by_instance([world] * participants, [policy], replicates=2)["regret"].mean())
-        for world in synthetic()[:instances]
+        float(by_instance([world] * participants, [policy], replicates=2, seed=i)["regret"].mean())
+        for i, world in enumerate(synthetic()[:instances])  # each with draws of its own
     ]
     assert fits(np.array(studies), stated, DRIFT)
 
