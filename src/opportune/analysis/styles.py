@@ -34,10 +34,10 @@ POLICIES = {
     "coin flip": Style(GREY, (0, (1, 1))),
     "always send": Style(BLACK, (0, (8, 2))),
     "informed sender": Style(INDIGO, (0, (3, 1, 1, 1, 1, 1))),
-    "PACE": Style(WINE, "-"),
-    "PACE, kappa 0.5": Style(PURPLE, "--"),
-    "PACE, guarded": Style(OLIVE, "-."),
-    "PD2 + rotate": Style(BROWN, "--"),
+    "PACE": Style(WINE, (0, (12, 1))),
+    "PACE, kappa 0.5": Style(PURPLE, (0, (2, 2))),
+    "PACE, guarded": Style(OLIVE, (0, (6, 2, 1, 2))),
+    "PD2 + rotate": Style(BROWN, (0, (4, 2))),
 }
 """The policies of the experiments, by name."""
 
