@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev,cluster,gpu
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint install bench clean
+.PHONY: run test test-bounds lint install bench clean
 
 run: install
 	$(BIN)/opportune reproduce all --out out
 
 test: install
 	$(BIN)/python -m pytest
+
+# The debug build: every access to an array is checked. What starts other processes or takes the time is left out.
+test-bounds: install
+	OPPORTUNE_CHECK_BOUNDS=1 $(BIN)/python -m pytest -m "not browser and not cluster and not slow"
 
 lint: install
 	$(BIN)/ruff check .

@@ -59,6 +59,7 @@ class PacePurse(Purse):
     """What was spent, and what those who share a budget know of each other."""
 
     points: int = 0
+    foregone: int = 0
     opened: int = 0
     guard_price: float = 0.0
     guard_spent: float = 0.0
@@ -170,7 +171,7 @@ class PaceParticipant(Participant):
         """Rho: for which share of the decisions to come the budget reaches."""
         purse = self.purse
         h = purse.opened / purse.points if purse.points and self._keeps("openings") else 0.0
-        to_come = self.settings.decisions - purse.points
+        to_come = self.settings.decisions - purse.points - purse.foregone
         return min(1.0, max(self._remaining(), 0.0) / max(1.0, (1.0 - h) * to_come))
 
     def _pace(self, told: Estimate, sensed: Any, fresh: int, stale: int) -> SimpleNamespace:
@@ -303,6 +304,10 @@ class PaceParticipant(Participant):
             self.unanswered += 1
             self.peace = self.unanswered
         return found
+
+    def withdraw(self) -> None:
+        """The participant leaves: its decisions are no longer to come."""
+        self.purse.foregone += self.settings.horizon - len(self.steps)
 
 
 def apart(difference: float) -> float:

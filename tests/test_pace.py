@@ -5,15 +5,17 @@ That PACE keeps to the rules for revealers in general is shown in tests/test_tes
 """
 
 import dataclasses
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 import opportune as op
+from pace_reference import IDEAS, PacePurse, PaceSettings
 from pace_reference import PaceParticipant as Participant
-from pace_reference import PacePurse, PaceSettings
 from reference import Data
 from runs import AnyRun, Case, cases, continuous_cases, draw_run
-from test_agreement import DifferenceError, Event, at_boundary, compare, lived, simulated
+from test_agreement import DifferenceError, Event, at_boundary, compare, lived, numbered, simulated
 
 ROTATING = op.LinUCB(rotate=True)
 KINDS: dict[str, tuple[op.Recommender, op.Revealer]] = {
@@ -39,8 +41,11 @@ def drawn(kind: str, case: Case, seed: int, *, longer: int = 1) -> AnyRun:
 
 
 def all_cases(kind: str, *, finite: bool) -> list[Case]:
-    name = DRAWN_AS[list(KINDS).index(kind) % len(DRAWN_AS)]
-    return cases(name) if finite else continuous_cases(name)
+    """All cases for PACE as it is, every other one for each of its options."""
+    number = list(KINDS).index(kind)
+    name = DRAWN_AS[number % len(DRAWN_AS)]
+    found = cases(name) if finite else continuous_cases(name)
+    return found[number % 2 :: 2] if number else found
 
 
 def references_of(run: AnyRun, *, without: str = "") -> list[Participant]:
@@ -140,3 +145,66 @@ def test_simulate_agrees_where_contexts_are_not_finite(kind: str) -> None:
 def test_live_agents_agree_where_contexts_are_not_finite(kind: str) -> None:
     """The same for `Agent` and `Cohort`."""
     hold(kind, all_cases(kind, finite=False), seeds=1, live=True)
+
+
+@pytest.mark.parametrize("visible", ["sensed", "public, sensed, reported"])
+def test_only_so_many_recent_moments_count(visible: str) -> None:
+    """Where contexts are not finite, the oldest of more than 64 moments makes room for the latest."""
+    case = Case("PD2 adaptive", False, False, visible, False, "nothing", False, finite=False)
+    run = dataclasses.replace(drawn("PACE", case, 3), horizon=90)
+    assert agrees(run, simulated(run))
+
+
+def test_counts_fade_in_long_runs() -> None:
+    """Where p is not known, contexts of long ago count less and less, also in runs of several half-lives."""
+    unknown = [case for case in all_cases("PACE", finite=True) if not case.known and case.sharing == "nothing"]
+    for kind in ("PACE", "randomise"):  # a coin shows the least difference in odds
+        hold(kind, unknown, seeds=1, live=True, longer=3)
+
+
+@pytest.mark.parametrize("idea", IDEAS)
+def test_every_idea_is_needed_to_agree(idea: str) -> None:
+    """A reading that leaves out one idea parts from the compiled code: the runs compared above would show it."""
+    kind = {"guard": "guard", "fading": "randomise"}.get(idea, "PACE")  # a coin shows the least difference in odds
+    for seed, case in enumerate(all_cases("PACE", finite=True)):
+        run = drawn(kind, case, seed)
+        try:
+            agrees(run, lived(run), without=idea)
+        except DifferenceError:
+            return
+    pytest.fail(f"no run shows that {idea!r} was left out")
+
+
+def test_a_participant_who_leaves_is_not_expected_any_more() -> None:
+    """Those who stay share the budget over their own decisions to come; how often people open unasked stays as seen."""
+    case = Case("PD2 adaptive", False, True, "public, sensed", False, "budget", False)
+    for seed in range(6):
+        run = drawn("PACE", case, seed)
+        events = list(leaving(run))
+        assert agrees(run, events)
+        assert any(event.got.opened for event in events if event.call == "propose")
+
+
+def leaving(run: AnyRun) -> Iterator[Event]:
+    """A cohort of which the first participant leaves halfway, and opens the app now and then before."""
+    cohort = op.Cohort(run.problem, run.policy, horizon=run.horizon, seed=run.seed, participants=run.participants)
+    names = [f"P{who}" for who in range(run.participants)]
+    agents = [cohort.enrol(name) for name in names]
+    for step in range(1, run.horizon + 1):
+        for who, agent in enumerate(agents):
+            if who == 0 and step == run.horizon // 2:
+                cohort.withdraw(names[0])
+                yield Event(0, "withdraw", {})
+            if agent.withdrawn:
+                continue
+            context, opened = run.any_context(step), who == 0 and step % 2 == 0
+            proposal = agent.propose(run.levels(context), opened=opened)
+            given = {"sensed": run.sensed(context), "coin": proposal.coin, "opened": opened}
+            yield Event(who, "propose", given, numbered(proposal, run.problem.action_names))
+            revealed = opened or proposal.nudged
+            decision = agent.settle(True if proposal.nudged else None)
+            action = run.problem.action_names.index(decision.action)
+            yield Event(who, "settle", {"revealed": revealed, "context": context}, SimpleNamespace(action=action))
+            reward = float(run.rng.normal())
+            agent.learn(reward)
+            yield Event(who, "learn", {"reward": reward, "step": step})

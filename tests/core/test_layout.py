@@ -34,7 +34,7 @@ CONTINUOUS: dict[str, Any] = {
 CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "known": (
         FINITE,
-        {"blocks": 8, "parts": 6, "means": 2, "distances": 2, "standing": 2},
+        {"blocks": 8, "parts": 6, "means": 2, "distances": 2, "standing": 2, "kept": 4},
     ),
     "reported": (
         {**FINITE, "senses": 4, "reported": True, "table": False, "simd": 1, "support": 1},

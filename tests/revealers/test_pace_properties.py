@@ -204,8 +204,9 @@ def owed(problem: op.Problem, policy: op.Policy, happening: Sequence[Move]) -> I
 
 
 def estimate(agent: op.Agent) -> Floats:
-    """The revealer's theta as of the next proposal; it learns from a reward once the generator goes on."""
-    return agent._at.views(Model, agent._groups["model"]).theta[: agent.problem.d]  # a view: it will be up to date
+    """The revealer's theta, as it will be at the next proposal, when the reward has been learned from."""
+    theta: Floats = agent._at.views(Model, agent._groups["model"]).theta[: agent.problem.d]
+    return theta  # a view, which will be up to date by then
 
 
 @everything
@@ -325,11 +326,11 @@ def informed(problem: op.Problem, policy: op.Policy, steps: int) -> op.Agent:
     rows = agent._at.views(Constants, agent._constants).rows
     model = agent._at.views(Model, agent._groups["model"])
     frozen = agent._at.views(Snapshot, agent._groups["snapshot"])
-    model.mean[: rows.size] = rows[: model.mean.size]
-    model.width2[:] = 0.0
-    for known in (model, frozen):
+    for known, first in ((model, 0), (frozen, 2 * problem.contexts)):  # with d = 1 and two actions
         known.theta[0] = 1.0
         known.cov[:] = 0.0
+        known.mean[: rows[first:].size] = rows[first:][: known.mean.size]
+        known.width2[:] = 0.0
     return agent
 
 

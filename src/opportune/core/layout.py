@@ -178,6 +178,7 @@ class Budget(NamedTuple):
     nudges: Annotated[Numbers, 1]
     points: Annotated[Numbers, 1]  # decision points there have been
     opened: Annotated[Numbers, 1]  # those at which the app was opened unasked
+    foregone: Annotated[Numbers, 1]  # decision points that will not come, as their participants have left
     guard_price: Annotated[Numbers, 1]  # of a virtual primal-dual rule beside
     guard_spent: Annotated[Numbers, 1]
     gain: Annotated[Numbers, "sharers", "ranked"]  # what a reveal would gain in each moment to expect

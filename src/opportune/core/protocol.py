@@ -76,6 +76,7 @@ def begin_budget(p):  # type: ignore[no-untyped-def]
     budget.spent[0] = 0.0
     budget.nudges[0] = 0.0
     budget.points[0] = 0.0
+    budget.foregone[0] = 0.0
     budget.opened[0] = 0.0
     budget.guard_price[0] = 0.0
     budget.guard_spent[0] = 0.0

@@ -320,7 +320,7 @@ class Agent:
             raise StateError("the participant has withdrawn already")
         if self._proposal is not None:
             self.settle(answered=False if self._proposal.nudged else None)
-        self._spent.points[0] += self.horizon - self.step
+        self._spent.foregone[0] += self.horizon - self.step
         self.withdrawn = True
 
     def bundle(self, made: datetime.datetime | None = None) -> dict[str, Any]:

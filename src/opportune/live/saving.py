@@ -171,7 +171,10 @@ def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed:
     _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
     _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
     points, opened = float(parts.points[0]), float(parts.opened[0])
-    _must(points == passed, f"budget.points is {points:g}; expected {passed}, the decision points that have passed")
+    foregone = float(parts.foregone[0])
+    _must(points == decisions, f"budget.points is {points:g} after {decisions} decisions")
+    expected = passed - decisions
+    _must(foregone == expected, f"budget.foregone is {foregone:g}; expected {expected}, by those who have withdrawn")
     _must(0.0 <= opened <= decisions, f"budget.opened is {opened:g} after {decisions} decisions")
     _must(parts.guard_price[0] >= 0.0 and parts.guard_spent[0] >= 0.0, "budget.guard is negative")
     _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")

@@ -264,8 +264,8 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     worth = gain + trail.debt[0]
     above, tied, most = rank(p, worth)
     opened = budget.opened[0] / budget.points[0] if budget.points[0] > 0.0 else 0.0
-    to_come = max(1.0, (1.0 - opened) * (p.rule.decisions[0] - budget.points[0]))
-    share = min(1.0, max(left, 0.0) / to_come)
+    to_come = p.rule.decisions[0] - budget.points[0] - budget.foregone[0]
+    share = min(1.0, max(left, 0.0) / max(1.0, (1.0 - opened) * to_come))
     x, cause = chosen(p, moment, judged.fresh_action == greedy, worth, above, tied, share, left)
     if settings[GUARD] > 0.0 and guarded(p, gain, most, settings[GUARD]) and left > LEAST_LEFT:
         x, cause = 1.0, BY_GUARD
@@ -279,7 +279,7 @@ def consult(p, moment, judged):  # type: ignore[no-untyped-def]
     notes[ABOVE] = above
     notes[TIED] = tied
     notes[SHARE] = share
-    notes[TO_COME] = p.rule.decisions[0] - budget.points[0]
+    notes[TO_COME] = to_come
     notes[LEFT] = left
     notes[CAUSE] = cause
     return max(0.0, min(x, left)), 0.0
