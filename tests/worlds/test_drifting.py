@@ -106,8 +106,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(op.InputError, match=r"^problem is str; expected a Problem$"):
         op.DriftingWorld("problem", theta=world.theta, course=[EVEN])  # type: ignore[arg-type]
     variables = {"when": op.TimeOfDay(["am", "pm"]), "mood": range(5)}
+    problem = world.problem.replace(variables=variables, visibility=None, decisions_per_day=2)
     with pytest.raises(op.InputError, match=r"^the problem has a schedule"):
-        op.DriftingWorld(world.problem.replace(variables=variables), theta=world.theta, course=[EVEN])
+        op.DriftingWorld(problem, theta=world.theta, course=[EVEN])
     pair = [op.DriftingWorld.drift(world, course=[EVEN] * n) for n in (1, 2)]
     with pytest.raises(op.InputError, match=r"^worlds differ in kind, sizes"):
         run(pair, replicates=1)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart, and three darker ones of Paul Tol's.
+# Okabe and Ito's palette, which colour-blind readers can tell apart, four of Paul Tol's, and a brown.
 BLUE, VERMILION, GREEN, ORANGE, SKY, PINK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 BLACK, GREY, INDIGO, WINE, OLIVE = "#000000", "#999999", "#332288", "#882255", "#999933"
+PURPLE, BROWN = "#AA4499", "#7F4F24"
 
-COLOURS = (WINE, INDIGO, OLIVE, BLACK, PINK, ORANGE, SKY, GREY, GREEN, VERMILION, BLUE)
+COLOURS = (WINE, INDIGO, OLIVE, BLACK, PINK, ORANGE, SKY, GREY, PURPLE, BROWN, GREEN, VERMILION, BLUE)
 """All of them, those of the paper's policies last."""
 
 Dash = str | tuple[int, tuple[int, ...]]
@@ -33,10 +34,10 @@ POLICIES = {
     "coin flip": Style(GREY, (0, (1, 1))),
     "always send": Style(BLACK, (0, (8, 2))),
     "informed sender": Style(INDIGO, (0, (3, 1, 1, 1, 1, 1))),
-    "PACE": Style(WINE, "-"),
-    "PACE, kappa 0.5": Style(PINK, "--"),
-    "PACE, guarded": Style(OLIVE, "-."),
-    "PD2 + rotate": Style(INDIGO, "--"),
+    "PACE": Style(WINE, (0, (12, 1))),
+    "PACE, kappa 0.5": Style(PURPLE, (0, (2, 2))),
+    "PACE, guarded": Style(OLIVE, (0, (6, 2, 1, 2))),
+    "PD2 + rotate": Style(BROWN, (0, (4, 2))),
 }
 """The policies of the experiments, by name."""
 

@@ -128,7 +128,9 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
 
 def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
     """Totals of the first steps: the rest is what policies were told and never came."""
-    return reduce_to_totals(data.isel(step=slice(0, horizon)))
+    first = data.isel(step=slice(0, horizon))
+    seen = {"spent": first["probability"].sum("step"), "reveals": first["revealed"].sum("step")}
+    return reduce_to_totals(first.assign(seen))
 
 
 def _run_together(config: Config, setting: Setting, budget: int, seed: int) -> xr.Dataset:
