@@ -163,3 +163,22 @@ def test_a_bundle_in_the_middle_of_a_step_disturbs_nothing(recommender: Any) -> 
     for agent in agents:
         agent.learn(1.0)
     assert agents[0].to_dict() == agents[1].to_dict()
+
+
+@pytest.mark.parametrize("policy", [op.pace_ucb(5), op.pd2_ucb(5)])
+def test_what_the_phone_showed_offline_stands(policy: op.Policy) -> None:
+    """An action shown from an old bundle is the step's action, marked as such; the reward is learned for it."""
+    problem = op.synthetic_worlds(1, seed=1)[0].problem
+    agent = op.Agent(problem, policy, horizon=9, seed=1, stream=1)
+    for _ in range(3):
+        proposal = agent.propose(4)
+        other = next(name for name in problem.action_names if name != proposal.action)
+        decision = agent.settle(answered=False if proposal.nudged else None, shown=other)
+        assert (decision.action, decision.stale_action, decision.offline) == (other, proposal.action, True)
+        assert agent._steps[decision.step].action == problem.action_names.index(other)
+        agent.learn(0.5)
+    agent.propose(4, opened=True)
+    with pytest.raises(op.StateError, match=r"^an action was shown offline, but something was revealed"):
+        agent.settle(shown=problem.action_names[0])
+    with pytest.raises(op.InputError, match=r"^shown is 'nothing'; expected one of"):
+        agent.settle(shown="nothing")

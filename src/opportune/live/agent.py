@@ -13,20 +13,9 @@ from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
 from opportune.core.views import handle_of
 from opportune.errors import InputError, StateError
-from opportune.live import steps
+from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled
-from opportune.live.point import (
-    LEARNED,
-    NOTHING,
-    SKIPPED,
-    UNKNOWN,
-    WAITING,
-    Step,
-    new_step,
-    plain,
-    standing_action,
-    with_reported,
-)
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -164,7 +153,7 @@ class Agent:
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
         number = self.step + 1
-        step = new_step(self.problem, self._reported_names, number, context, reported)
+        step = point.new_step(self.problem, self._reported_names, number, context, reported)
         tossed = draw(*self._key, number, COIN) if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
         if step.place.missing:
@@ -229,10 +218,12 @@ class Agent:
         revealed = bool(opened or answered)
         if (reported is not None or earlier is not None) and not revealed:
             raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
-        standing = standing_action(self.problem.action_names, made.action, shown, revealed)
+        standing = point.standing_action(self.problem.action_names, made.action, shown, revealed)
         entry = self._steps[made.step]
         told = (
-            {} if reported is None else {entry.step: with_reported(self.problem, self._reported_names, entry, reported)}
+            {}
+            if reported is None
+            else {entry.step: point.with_reported(self.problem, self._reported_names, entry, reported)}
         )
         told.update(self._uncovered(earlier))
         for number, known in told.items():
@@ -253,8 +244,8 @@ class Agent:
         entry.unanswered = made.nudged and not revealed
         self._proposal = None
         return settled(
-            made, context=plain(entry.given), reported=plain(entry.reported) if revealed else None, opened=opened,
-            answered=answered, revealed=revealed, offline=shown is not None,
+            made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
+            opened=opened, answered=answered, revealed=revealed, offline=shown is not None,
             action=self.problem.action_names[entry.action], budget_left=self.budget_left, seed=self.seed,
             stream=self.stream,
         )  # fmt: skip
@@ -269,7 +260,7 @@ class Agent:
         if not entry.unanswered:
             raise StateError(f"step {step} has no unanswered nudge")
         if reported is not None:
-            known = with_reported(self.problem, self._reported_names, entry, reported)
+            known = point.with_reported(self.problem, self._reported_names, entry, reported)
             if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
                 entry.reported, entry.place = known
         entry.unanswered = False
@@ -346,16 +337,14 @@ class Agent:
 
     def _uncovered(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
         """Earlier steps whose reported values are told now, checked."""
-        if earlier is None:
-            return {}
-        if not isinstance(earlier, Mapping):
+        if not isinstance(earlier, Mapping | None):
             raise InputError(f"earlier is {earlier!r}; expected {{step: {{variable: value}}}}")
         found = {}
-        for number, reported in earlier.items():
+        for number, reported in (earlier or {}).items():
             entry = self._known_step(number)
             if entry.seen:
                 raise StateError(f"step {number} is not pending; expected a step that no reveal has uncovered")
-            found[entry.step] = with_reported(self.problem, self._reported_names, entry, reported)
+            found[entry.step] = point.with_reported(self.problem, self._reported_names, entry, reported)
         return found
 
     def _uncover(self) -> None:
