@@ -252,7 +252,7 @@ def test_example_can_be_run(in_folder: Path, capsys: pytest.CaptureFixture[str])
     (in_folder / "my.toml").write_text(text, encoding="utf-8")
     assert cli.run(["simulate", "my.toml", "--out", "results"]) == 0
     shown = capsys.readouterr().out
-    for label in ("naive B=10", "PD1 B=20", "PD2 B=20", "periodic", "never", "always", "±", "instances"):
+    for label in ("PACE B=10", "naive B=10", "PD1 B=20", "PD2 B=20", "periodic", "never", "always", "±", "instances"):
         assert label in shown
     assert max(map(len, shown.splitlines())) <= 80
     stem = Path("results") / "stress-messages"
