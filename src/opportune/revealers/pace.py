@@ -33,7 +33,7 @@ from opportune.core.budget import budget_left
 from opportune.core.compiled import inner_function, step_function
 from opportune.core.layout import KNOWN, TIE
 from opportune.core.model import mean_of
-from opportune.core.scores import cover, write_means
+from opportune.core.scores import cover
 from opportune.revealers.base import Revealer
 from opportune.revealers.guard import guarded
 
@@ -62,6 +62,16 @@ def block_mean(p, block, action):  # type: ignore[no-untyped-def]
     if n.table > 0:
         return p.model.mean[row]
     return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
+
+
+@inner_function
+def running_mean(p, part, action):  # type: ignore[no-untyped-def]
+    """m(x) of an action in a stratum or a sensed part whose features are running means; contexts finite."""
+    n, total, start = p.sizes, p.counts.total, p.constants.start
+    place = (part * n.actions + action) * n.d
+    if p.counts.count[part] > 0.0:
+        return mean_of(n, p.model.theta, 0, total, total, place) / p.counts.count[part]
+    return mean_of(n, p.model.theta, 0, start, start, place)
 
 
 @inner_function
@@ -99,14 +109,9 @@ def write_bases(p):  # type: ignore[no-untyped-def]
     n, scratch = p.sizes, p.scratch
     known = n.probabilities == KNOWN
     for z in range(n.strata):
-        if not known:
-            write_means(n, p.constants, p.counts, scratch, z)
         top = -math.inf
         for a in range(n.actions):
-            if known:
-                scratch.ucb[a] = block_mean(p, n.contexts + z, a)
-            else:
-                scratch.ucb[a] = mean_of(n, p.model.theta, 0, scratch.blind, scratch.blind, a * n.d)
+            scratch.ucb[a] = block_mean(p, n.contexts + z, a) if known else running_mean(p, z, a)
             top = max(top, scratch.ucb[a])
         for a in range(n.actions):
             if scratch.ucb[a] >= top - TIE:
@@ -128,17 +133,12 @@ def write_gains(p):  # type: ignore[no-untyped-def]
             total += trail.tally[q]
     for q in range(n.ranked):
         averaged = n.senses > 0 and not known
-        if averaged:
-            write_means(n, p.constants, p.counts, scratch, n.strata + q)
         block = n.contexts + n.strata + q if n.senses > 0 else q
         z = int(p.constants.stratum_of_sense[q])
         base = scratch.base[z]
         top = -math.inf
         for a in range(n.actions):
-            if averaged:
-                value = mean_of(n, p.model.theta, 0, scratch.blind, scratch.blind, a * n.d)
-            else:
-                value = block_mean(p, block, a)
+            value = running_mean(p, n.strata + q, a) if averaged else block_mean(p, block, a)
             top = max(top, value)
             if realised and a == int(scratch.greedy[z]):
                 base = value
@@ -203,11 +203,8 @@ def stale_loss(p, moment, stale):  # type: ignore[no-untyped-def]
     n, scratch = p.sizes, p.scratch
     if n.contexts > 0:
         z = moment.stratum
-        if n.probabilities == KNOWN:
-            value = block_mean(p, n.contexts + z, stale)
-        else:
-            write_means(n, p.constants, p.counts, scratch, z)
-            value = mean_of(n, p.model.theta, 0, scratch.blind, scratch.blind, stale * n.d)
+        known = n.probabilities == KNOWN
+        value = block_mean(p, n.contexts + z, stale) if known else running_mean(p, z, stale)
         return scratch.base[z] - value, int(scratch.greedy[z])
     top = -math.inf  # the blind features of the moment itself were written last
     for a in range(n.actions):
