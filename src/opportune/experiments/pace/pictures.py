@@ -180,7 +180,7 @@ def _robustness(config: Config, numbers: Numbers) -> Picture:
         name="pace-robustness",
         figure=figure,
         caption="One thing changed at a time: regret at the end, mean with 95% interval over instances, on a log "
-        "scale. A star marks settings that were named beforehand as those in which PACE loses or gains little.",
+        "scale. A star marks the exceptions, settings in which PACE was seen to lose or to gain little.",
         alt="Dots for five policies in each of the settings; PACE is leftmost in almost all of them.",
     )
 

@@ -115,7 +115,7 @@ def _settings(config: Config, numbers: Numbers) -> Table:
             rows.append([SETTINGS[name].label, b, *(plus_minus(found["regret"][p]) for p in ROBUST), *realised, named])
     return Table(
         caption="One thing changed at a time: mean cumulative regret at the end, ± 95% interval over instances, "
-        "realised regret of two, and whether the setting was named beforehand as one where PACE loses or gains little",
+        "realised regret of two, and whether the setting is named as one where PACE loses or gains little",
         columns=["setting", "B", *ROBUST, "realised, PD2 adaptive", "realised, PACE", "named"],
         rows=rows,
     )

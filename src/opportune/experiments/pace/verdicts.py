@@ -141,7 +141,7 @@ def _margins(config: Config, parts: Parts, *, named: bool) -> list[Estimate]:
 
 def _robust_claim(config: Config, parts: Parts) -> Claim:
     return claim(
-        "PACE has lower regret than PD2 adaptive in every setting of the list but those named beforehand.",
+        "PACE has lower regret than PD2 adaptive in every setting of the list but those named as exceptions.",
         "PACE lower than PD2 adaptive by",
         _margins(config, parts, named=False),
     )
@@ -149,8 +149,8 @@ def _robust_claim(config: Config, parts: Parts) -> Claim:
 
 def _named_claim(config: Config, parts: Parts) -> Claim:
     return claim(
-        "Also in the settings named beforehand, in which PACE was seen to lose or to gain little, it has lower regret "
-        "than PD2 adaptive.",
+        "Also in the settings named as exceptions, in which PACE was seen to lose or to gain little, it has lower "
+        "regret than PD2 adaptive.",
         "PACE lower than PD2 adaptive by",
         _margins(config, parts, named=True),
     )
@@ -204,6 +204,6 @@ def _brushing_claims(config: Config, parts: Parts) -> list[Claim]:
             f"In brushing PACE brings more than PD2 adaptive also where a message costs {DEAR} s.",
             "PACE ahead, in seconds per session",
             seconds(dear, ADAPTIVE),
-            note="Named beforehand as a setting in which it may lose.",
+            note="Named as a setting in which it may lose.",
         ),
     ]
