@@ -11,12 +11,15 @@ STAMP := $(VENV)/.installed
 run: install
 	$(BIN)/opportune reproduce all --out out
 
+# Two files of tests at a time.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: install
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # The debug build: every access to an array is checked. What starts other processes or takes the time is left out.
 test-bounds: install
-	OPPORTUNE_CHECK_BOUNDS=1 $(BIN)/python -m pytest -m "not browser and not cluster and not slow"
+	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) -m "not browser and not cluster and not slow"
 
 lint: install
 	$(BIN)/ruff check .
