@@ -39,10 +39,10 @@ def exceed(p, moment, judged):  # type: ignore[no-untyped-def]
 
 @step_function
 def count_on(p, moment, judged):  # type: ignore[no-untyped-def]
-    """Every third call in this process, whoever calls."""
+    """About every third call in this process, whoever calls, at no regular distance."""
     with objmode(calls="float64"):
         calls = count()
-    if calls % 3.0 != 0.0:
+    if calls * 0.6180339887498949 % 1.0 > 0.33:
         return 0.0, 0.0
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import opportune as op
@@ -34,7 +35,9 @@ ONE_OF_EACH = {type(x) for x in (*REVEALERS_OF_OURS[::2], *RECOMMENDERS_OF_OURS[
 def worlds_of_ours() -> list[Any]:
     linear = op.synthetic_worlds(1, seed=1)[0]
     (continuous,) = (case.worlds[0] for case in cases_for("", []) if case.name == "continuous variables, one reported")
-    return [linear, linear.replace(open_rate=0.2, reward_delay=2), continuous, op.brushing_world(users=1)[0]]
+    drifting = op.DriftingWorld.drift(linear, course=[np.full(10, 0.1)], stay=0.5)
+    late = linear.replace(open_rate=0.2, reward_delay=2)
+    return [linear, late, continuous, drifting, op.brushing_world(users=1)[0]]
 
 
 @pytest.mark.parametrize("revealer", REVEALERS_OF_OURS, ids=str)

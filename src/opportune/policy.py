@@ -141,7 +141,7 @@ def layout_form(policy: Policy, *, horizon: int, participants: int = 1) -> dict[
     """What a policy needs room for, as arguments of a problem's `layout`."""
     budget = math.inf if policy.budget is None else policy.budget.amount
     form = policy.revealer.form(budget=budget, horizon=horizon, sharers=participants if policy.shared else 1)
-    return {"optimistic": policy.optimistic, "sampled": policy.recommender.sampled, "horizon": horizon, **form}
+    return {"optimistic": policy.optimistic, **policy.recommender.form(), "horizon": horizon, **form}
 
 
 def rule_for(

@@ -63,6 +63,7 @@ class Sizes(NamedTuple):
     memory: int  # decision points that are kept until a reveal uncovers them, contexts not finite
     delay: int  # the most steps that a reward may be late
     interrupted: int  # 1: participants may be unavailable
+    rotating: int  # 1: the recommender goes by which actions it took blindly
     sharers: int  # participants that share a budget, for revealers that rank moments among them; else 1
     ranked: int  # moments that a revealer ranks the present one among: sensed parts, or recent moments; 0: none
 
@@ -268,7 +269,7 @@ def layout(
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
     variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
     memory: int = 0, sampled: bool = False, delay: int = 0, interrupted: bool = False,
-    sharers: int = 1, recent: int = 0, paced: bool = False,
+    sharers: int = 1, recent: int = 0, paced: bool = False, rotating: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
@@ -287,7 +288,7 @@ def layout(
         probabilities=probabilities, table=_padded(blocks * actions, 2 * simd) if table and finite else 0,
         stride=_padded(d, simd), support=listed, counted=counted, variables=variables, reported=int(reported),
         atoms=atoms, fixed_atoms=fixed_atoms, factors=factors, memory=memory,
-        delay=delay, interrupted=int(interrupted), sharers=sharers,
+        delay=delay, interrupted=int(interrupted), rotating=int(rotating), sharers=sharers,
         ranked=0 if not paced else recent + 1 if not finite else senses or contexts,
     )  # fmt: skip
     extents: dict[str, int] = {

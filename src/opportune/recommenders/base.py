@@ -40,6 +40,10 @@ class Recommender:
     act_informed: ClassVar[Any]
     after_blind: ClassVar[Any] = staticmethod(remember_nothing)
 
+    def form(self) -> dict[str, Any]:
+        """What it needs room for, as arguments of core.layout.layout."""
+        return {"sampled": self.sampled}
+
     def numbers(self, problem: Any) -> tuple[float, ...]:
         """The recommender's own settings in numbers, for `p.rule.options`: at most core.layout.SETTINGS of them."""
         return ()

@@ -30,7 +30,7 @@ LEAST_LEFT = 1e-9
 def freeze(p):  # type: ignore[no-untyped-def]
     """The blind action of each stratum; the model still is what was just frozen."""
     n = p.sizes
-    if n.contexts > 0 and p.rule.options[0] == 0.0:
+    if n.contexts > 0 and n.rotating == 0:
         for stratum in range(n.strata):
             score_blind(p, stratum, p.rule.kappa[0] * p.model.radius[0])
             p.snapshot.action[stratum] = best(n, p.scratch.ucb)[1]
@@ -40,12 +40,11 @@ def freeze(p):  # type: ignore[no-untyped-def]
 def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
     """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
     n = p.sizes
-    rotates = p.rule.options[0] > 0.0
-    if n.contexts > 0 and not rotates:
+    if n.contexts > 0 and n.rotating == 0:
         return int(p.snapshot.action[moment.stratum])
     kap = p.rule.kappa[0]
     told = p.trail.last_reveal[0] > 0.0 and p.trail.opened[0] == 0.0
-    if rotates and p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
+    if n.rotating > 0 and p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
         kap = 0.0
     score_frozen(p, moment.stratum, kap * p.snapshot.radius[0])
     return best(n, p.scratch.ucb)[1]
@@ -61,7 +60,7 @@ def act_informed(p, moment, draws):  # type: ignore[no-untyped-def]
 @inner_function
 def after_blind(p, moment, action):  # type: ignore[no-untyped-def]
     """Rotating: the action counts as tried."""
-    if p.rule.options[0] > 0.0:
+    if p.sizes.rotating > 0:
         shrink_frozen(p, moment.stratum, action)
 
 
@@ -91,6 +90,6 @@ class LinUCB(Recommender):
         if self.rotate and self.unknown == "optimistic":
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 
-    def numbers(self, problem: Any) -> tuple[float, ...]:
+    def form(self) -> dict[str, Any]:
         """Whether it rotates."""
-        return (float(self.rotate),)
+        return {"rotating": self.rotate}

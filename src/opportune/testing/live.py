@@ -37,7 +37,7 @@ def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resume
         where = f"{case.name}, policy {policy.name!r}, replicate {replicate}"
         if resumed:
             where += ", saved and restored in between"
-        for number, w, decision in _replayed(case, policy, run, replicate, resumed):
+        for number, w, decision in _replayed(case, policy, run, replicate, resumed, (who, where)):
             for name in TRACED:
                 wanted = run[name][w, number - 1].item()
                 if name.endswith("action"):
@@ -48,7 +48,7 @@ def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resume
 
 
 def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], replicate: int,
-              resumed: bool) -> Iterator[tuple[int, int, Decision]]:  # fmt: skip
+              resumed: bool, about: tuple[str, str]) -> Iterator[tuple[int, int, Decision]]:  # fmt: skip
     """Drive live participants with what simulated ones met: (step, participant, decision)."""
     worlds = case.worlds
     problem = worlds[0].informed_problem()
@@ -70,7 +70,9 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
             sealed = reported if replicate % 2 else None  # told beforehand, or only once it is revealed
             if resumed and number % RESTORED == 0:
                 group = _restored(group)
-            group[str(w)].propose(context, opened=opened, available=available, reported=sealed or None)
+            made = group[str(w)].propose(context, opened=opened, available=available, reported=sealed or None)
+            text = f"live, nudged of participant {w} at step {number} is {made.nudged}; simulate has {nudged}"
+            must(made.nudged == nudged, *about, f"{text}, expected the same")
             if resumed and number % RESTORED == 1:
                 group = _restored(group)
             told: dict[str, Any] = {}
