@@ -52,7 +52,9 @@ def test_our_recommenders_conform(recommender: op.Recommender) -> None:
     check_recommender(recommender, simulator=type(recommender) in ONE_OF_EACH)
 
 
-@pytest.mark.parametrize("world", worlds_of_ours(), ids=["linear", "linear, late", "continuous", "brushing"])
+@pytest.mark.parametrize(
+    "world", worlds_of_ours(), ids=["linear", "linear, late", "drifting", "continuous", "brushing"]
+)
 def test_our_worlds_conform(world: Any) -> None:
     """Every world of ours keeps to the rules."""
     check_world(world)
