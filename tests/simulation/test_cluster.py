@@ -101,8 +101,18 @@ def after(results: int, action: Callable[[], None], monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(batch.Output, "put", counted)
 
 
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
+def interrupt_after(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Ctrl-C come as soon as so many replicates are finished, whichever chunks came first."""
+
+    @contextmanager
+    def progress(*_: object) -> Iterator[Callable[[int], None]]:
+        def show(done: int) -> None:
+            if done >= finished:
+                signal.raise_signal(signal.SIGINT)
+
+        yield show
+
+    monkeypatch.setattr(api, "_progress", progress)
 
 
 # Which workers
@@ -219,7 +229,7 @@ def test_an_error_in_the_work_is_raised_at_once(pauses: Mock) -> None:
 
 def test_ctrl_c_keeps_the_replicates_that_are_complete(monkeypatch: pytest.MonkeyPatch, here_long: xr.Dataset) -> None:
     """Interrupted between results: the first replicates are returned, as many as have all their chunks."""
-    after(30, interrupt, monkeypatch)
+    interrupt_after(20, monkeypatch)
     with (
         joblib.parallel_config("loky", n_jobs=2),
         pytest.warns(RuntimeWarning, match="interrupted: .* of 640"),
@@ -329,7 +339,7 @@ def test_ctrl_c_leaves_nothing_behind_on_a_dask_cluster(
     dask_client: Any, here_long: xr.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted: complete replicates are kept, chunks that wait are cancelled."""
-    after(30, interrupt, monkeypatch)
+    interrupt_after(20, monkeypatch)
     with (
         joblib.parallel_config("dask", client=dask_client),
         pytest.warns(RuntimeWarning, match="interrupted"),
