@@ -421,3 +421,17 @@ def brushing_file(*, users: int, days: int) -> str:
             seconds = 60 if (session + user) % 3 else 5 + 7 * session
             rows.append(f"{len(rows) - 1},user{user},{day},{evening},{seconds},5,{int(day % 7 > 4)},0.5")
     return "\n".join(rows) + "\n"
+
+
+def test_check_says_what_is_missing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` lists what each command needs of a file; a file with a mistake is refused as everywhere."""
+    assert cli.run(["simulate", "--example"]) == 0
+    text = capsys.readouterr().out
+    (in_folder / "my.toml").write_text(text.replace('question = "How is your mood?"', ""), encoding="utf-8")
+    assert cli.run(["check", "my.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "simulate: ready" in said
+    assert "serve: still needs\n  - question in [variables.mood], what participants are asked\n" in said
+    (in_folder / "my.toml").write_text(text.replace("horizon =", "horzon ="), encoding="utf-8")
+    assert cli.run(["check", "my.toml"]) == 2
+    assert "did you mean 'horizon'?" in capsys.readouterr().err

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from study_files import BASE
 
 from opportune.errors import InputError
-from opportune.study import Study, load_study, parse_study
+from opportune.study import Study, live, load_study, parse_study
+from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
 from opportune.study.schema import (
     ContextsTable,
     Effect,
@@ -48,12 +49,13 @@ def blocks(kind: str) -> list[str]:
 
 def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole file in the documentation runs, every other part fits into it, and the Python code runs."""
-    whole, *others, numeric = blocks("toml")
+    whole, *others, unseen, numeric = blocks("toml")
     data = parse_study(whole).replace(replicates=2).run(progress=False)
     assert data.sizes["policy"] == 4
     assert len(others) == 3
     (tmp_path / "pilot.csv").write_text("sleep,mood\n7.5,good\n5,low\n6,good\n", encoding="utf-8")
     assert parse_study(numeric, source=str(tmp_path / "walks.toml")).continuous
+    assert live(parse_study(unseen)).policy.name == "PACE"
     for part in others:
         content = {**tomllib.loads(whole), **tomllib.loads(part)}
         Study(source="docs", text=whole, settings=StudyFile.model_validate(content)).check()
@@ -70,6 +72,8 @@ def test_every_key_is_documented() -> None:
     tables: dict[str, type[BaseModel]] = {
         "[study]": StudyTable, "[variables.NAME]": VariableTable, "[contexts]": ContextsTable,
         "[reward]": RewardTable, "[effects]": Effect, "[world]": WorldTable, "[[policies]]": PolicyTable,
+        "[actions.NAME]": ActionTable, "[nudge]": NudgeTable, "[participants]": ParticipantsTable,
+        "[schedule]": ScheduleTable, "[serve]": ServeTable,
     }  # fmt: skip
     assert len(tables) == len(StudyFile.model_fields)
     for section, table in tables.items():

@@ -263,6 +263,80 @@ WRONG = {
         ('kind = "naive"', 'kind = "PD2"'),
         "line 38: two policies are called 'PD2 B=4'; expected names that tell them apart (name=...)",
     ),
+    # words for people, and the live study
+    "action that is none": (
+        ("[contexts]", "[actions.wlak]\nlabel = 'Walk'\n[contexts]"),
+        "line 17: [actions.wlak] is no action in [study]; expected 'none', 'walk' or 'call'; did you mean 'walk'?",
+    ),
+    "key of an action": (
+        ("[contexts]", "[actions.walk]\nlabl = 'Walk'\n[contexts]"),
+        "line 18: unknown key 'labl' in [actions.walk]; did you mean 'label'?",
+    ),
+    "text for an action": (
+        ("[variables.time]", "[actions]\nwalk = 'Walk'\n[variables.time]"),
+        "line 10: walk in [actions] is 'Walk'; expected a table [actions.walk]",
+    ),
+    "minutes of a nudge": (
+        ("[contexts]", "[nudge]\nminutes = 0\n[contexts]"),
+        "line 18: minutes in [nudge] is 0; expected a number > 0, the minutes of staff that one takes",
+    ),
+    "everyone drops out": (
+        ("[contexts]", "[participants]\ndropout = 1.0\n[contexts]"),
+        "line 18: dropout in [participants] is 1.0; expected a share from 0 to less than 1",
+    ),
+    "times out of order": (
+        ("[contexts]", "[schedule]\ntimes = ['18:00', '09:00']\n[contexts]"),
+        "line 18: times in [schedule] is [\"18:00\", \"09:00\"]; expected a list of times of day in order",
+    ),
+    "time that is none": (
+        ("[contexts]", "[schedule]\ntimes = ['24:00']\n[contexts]"),
+        "line 18: times in [schedule] is [\"24:00\"]; expected a list of times of day in order",
+    ),
+    "times that do not fit": (
+        ("seed = 3", "decisions_per_day = 3\nschedule = 1"),
+        "line 4: unknown key 'schedule' in [study]",
+    ),
+    "as many times as decisions": (
+        ("seed = 3", "decisions_per_day = 3"),
+        ("[contexts]", "[schedule]\ntimes = ['09:00', '18:00']\n[contexts]"),
+        "line 3: times in [schedule] has 2 times, and decisions_per_day in [study] is 3; expected as many",
+    ),
+    "time zone": (
+        ("[contexts]", "[schedule]\ntimezone = 'Europe/Atlantis'\n[contexts]"),
+        "line 18: timezone in [schedule] is 'Europe/Atlantis'; expected a time zone by its IANA name",
+    ),
+    "path for a time zone": (
+        ("[contexts]", "[schedule]\ntimezone = '../etc/passwd'\n[contexts]"),
+        "line 18: timezone in [schedule] is '../etc/passwd'; expected a time zone by its IANA name",
+    ),
+    "fallback": (
+        ("[contexts]", "[serve]\nfallback = 'sleep'\n[contexts]"),
+        "line 18: fallback in [serve] is 'sleep'; expected 'none', 'walk' or 'call'",
+    ),
+    "policy to serve": (
+        ("[contexts]", "[serve]\npolicy = 'PD1'\n[contexts]"),
+        "line 18: policy in [serve] is 'PD1'; expected 'naive' or 'PD2', as [[policies]] has them",
+    ),
+    "budget to serve": (
+        ("[contexts]", "[serve]\nbudget = 41\n[contexts]"),
+        "line 18: budget in [serve] is 41; expected at most 40, the horizon",
+    ),
+    "question about what is sensed": (
+        ("range = [1, 3]", "range = [1, 3]\nquestion = 'Stress?'"),
+        "line 15: [variables.stress] has question; participants are asked for reported variables only",
+    ),
+    "too few answers": (
+        ("range = [1, 3]", "range = [1, 3]\nvisibility = 'reported'\nanswers = ['a', 'b']"),
+        'line 16: [variables.stress] has answers = ["a", "b"]; expected 3 different texts, one for each level',
+    ),
+    "default reward out of bounds": (
+        ("noise_sd = 0.2", "noise_sd = 0.2\nbounds = [0, 1]\ndefault = 2"),
+        "line 24: default in [reward] is 2; expected a number within bounds, [0.0, 1.0]",
+    ),
+    "upside-down bounds": (
+        ("noise_sd = 0.2", "noise_sd = 0.2\nbounds = [1, 0]"),
+        "line 23: bounds in [reward] is [1.0, 0.0]; expected [lowest, highest] with lowest < highest",
+    ),
     # no TOML at all
     "no TOML": (
         ("horizon = 40", "horizon 40"),
@@ -294,7 +368,7 @@ def test_all_mistakes_are_listed() -> None:
 
 def test_missing_section() -> None:
     """A section that is not there has no line; the error says what belongs in it."""
-    assert errors_of(BASE[: BASE.index("[[policies]]")]) == [
-        "study.toml: [[policies]] is missing; expected a table [[policies]] for each policy, with double brackets"
+    assert errors_of(edit(("[reward]\nformula = \"time + action*stress\"\nnoise_sd = 0.2\n", ""))) == [
+        "study.toml: [reward] is missing; expected a table [reward]"
     ]
-    assert len(errors_of("")) == 5
+    assert len(errors_of("")) == 3

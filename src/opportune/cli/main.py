@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from opportune._version import __version__
-from opportune.cli import brushing, reproduce, simulate
+from opportune.cli import brushing, check, reproduce, simulate
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say
 from opportune.errors import InputError, OpportuneError
 
@@ -102,4 +102,5 @@ def options(
 
 app.command(help=reproduce.HELP)(reproduce.reproduce)
 app.command(help=simulate.HELP)(simulate.simulate)
+app.command(help=check.HELP)(check.check)
 app.command("fit-brushing", help=brushing.HELP)(brushing.fit_brushing)

@@ -1,6 +1,7 @@
-"""A study of one's own in a TOML file: `load_study` reads and checks it, `Study` runs it."""
+"""A study of one's own in a TOML file: `load_study` reads and checks it, `Study` runs it, `live` is what is served."""
 
 from opportune.study.build import Study
 from opportune.study.load import load_study, parse_study
+from opportune.study.serving import Live, live
 
-__all__ = ["Study", "load_study", "parse_study"]
+__all__ = ["Live", "Study", "live", "load_study", "parse_study"]

@@ -26,9 +26,14 @@ def variables_of(settings: StudyFile) -> dict[str, Any]:
 
 def decisions_per_day(settings: StudyFile) -> int:
     """How many decisions a day has; times of day say so too, and must agree."""
+    clock = len(settings.schedule.times or [])
+    given = settings.study.decisions_per_day
+    if clock and given is not None and clock != given:
+        text = f"times in [schedule] has {clock} times, and decisions_per_day in [study] is {given}"
+        raise InputError(f"{text}; expected as many")
     times = {name: table for name, table in settings.variables.items() if table.schedule == "time of day"}
     scheduled = {name: TimeOfDay(table.names or ()) for name, table in times.items()}
-    return Schedule(scheduled, decisions_per_day=settings.study.decisions_per_day).decisions_per_day
+    return Schedule(scheduled, decisions_per_day=given or clock or None).decisions_per_day
 
 
 def _variable(name: str, table: VariableTable, days: int) -> Any:

@@ -18,11 +18,11 @@ from opportune.policy import Budget, Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.variables import DayOfStudy, Number
-from opportune.study.arrivals import distributions_of, probabilities_of, table_of, variables_of
+from opportune.study.arrivals import decisions_per_day, distributions_of, probabilities_of, table_of, variables_of
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors
-from opportune.study.schema import REST, Effect, StudyFile, StudyTable
+from opportune.study.schema import BUDGETS, REST, Effect, StudyFile, StudyTable
 from opportune.study.terms import normal_term, term_names
 from opportune.worlds import ContinuousWorld, LinearWorld
 from opportune.worlds.distributions import Resampled
@@ -78,12 +78,18 @@ class Study:
         return {term: found for term in self.terms if (found := by_term.get(normal_term(term), rest))}
 
     @property
+    def has_truth(self) -> bool:
+        """Whether the file says what works, which a simulation needs and a live study does not have."""
+        return bool(self.settings.effects)
+
+    @property
     def probabilities(self) -> Floats:
         """The probability of each context where contexts are a finite set, first variable slowest."""
         return probabilities_of(self.settings, self.variables, self.table)
 
     def worlds(self) -> list[Any]:
         """One world for each instance, a LinearWorld or a ContinuousWorld; instance i depends on (seed, i) alone."""
+        self.require_truth()
         study = self.settings.study
         make = self._continuous_world if self.continuous else self._linear_world
         worlds = []
@@ -101,16 +107,20 @@ class Study:
         """Policy i of the file at each of its budgets."""
         entry, study = self.settings.policies[i], self.settings.study
         general = study.budgets if entry.needs_budget else [None]
-        return [
-            Policy(
-                recommender=entry.recommender_among(study.actions),
-                revealer=entry.revealer,
-                budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard"),
-                pooled=entry.pooled,
-                name=entry.name or "",
-            )
-            for amount in entry.budgets or general
-        ]
+        return [self.policy(i, amount, participants=study.instances) for amount in entry.budgets or general]
+
+    def policy(self, i: int, budget: float | None, *, participants: int) -> Policy:
+        """Policy i of the file with a budget for each of so many participants, who may share what that makes."""
+        entry, study = self.settings.policies[i], self.settings.study
+        shared = study.budget_shared
+        amount = None if budget is None else budget * participants if shared else budget
+        return Policy(
+            recommender=entry.recommender_among(study.actions),
+            revealer=entry.revealer,
+            budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard", shared=shared),
+            pooled=entry.pooled,
+            name=entry.name or "",
+        )
 
     def replace(self, **changes: Any) -> "Study":
         """The same study with some keys of [study] changed, such as `replicates=2`; all is checked again."""
@@ -130,7 +140,10 @@ class Study:
         """Simulate every policy in every world; the file's text goes with the results."""
         from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
 
+        self.require_truth()
         study, policies = self.settings.study, self.policies()
+        if not policies:
+            raise InputError(f"{self.source}: budgets in [study] is missing; expected {BUDGETS}")
         worlds = self.worlds()
         if study.trace:
             check_memory(self.source, study.horizon * study.replicates * len(worlds) * len(policies))
@@ -145,6 +158,12 @@ class Study:
         )
         return data.assign_attrs(study=self.name, study_file=self.text)
 
+    def require_truth(self) -> None:
+        """Refuse to simulate a study whose file does not say what works."""
+        if not self.has_truth:
+            text = "[effects] is missing, and nothing can be simulated without it"
+            raise InputError(f"{self.source}: {text}; expected the true effect of each term")
+
     def check(self) -> None:
         """Refuse parts that do not fit together, all of them in one error."""
         found = find_errors(self)
@@ -155,17 +174,20 @@ class Study:
     def problem(self) -> Problem | ContinuousProblem:
         """What the agents know, value_range aside where it comes from the truth."""
         reward, known = self.settings.reward, self.settings.contexts.known
-        bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
+        bound = reward.theta_bound
+        if bound is None:
+            self.require_bound()
+            bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
         problem: Problem | ContinuousProblem = Problem.from_formula(
             reward.formula,
             self.variables,
             self.settings.study.actions,
             self.probabilities if known and not self.continuous else None,
             noise_sd=reward.noise_sd,
-            theta_bound=bound if reward.theta_bound is None else reward.theta_bound,
+            theta_bound=bound,
             delta=reward.delta,
             visibility={name: v.visibility for name, v in self.settings.variables.items() if v.schedule is None},
-            decisions_per_day=self.settings.study.decisions_per_day,
+            decisions_per_day=decisions_per_day(self.settings),
         )
         if isinstance(problem, ContinuousProblem):
             given = reward.value_range
@@ -174,6 +196,12 @@ class Study:
                 means = expected_features(problem, distributions_of(self.settings), table=self.table)
                 problem = problem.replace(known_means=means)
         return problem
+
+    def require_bound(self) -> None:
+        """Refuse to build what agents know where neither the file nor the truth bounds the effects."""
+        if not self.has_truth and self.settings.reward.theta_bound is None:
+            text = "[reward] lacks 'theta_bound', which agents need where the file has no [effects]"
+            raise InputError(f"{self.source}: {text}; expected a number > 0, a bound on the norm of the effects")
 
     def _continuous_world(self, theta: Floats, name: str) -> ContinuousWorld:
         assert isinstance(self.problem, ContinuousProblem)

@@ -16,7 +16,7 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.variables import DayOfStudy, Number, check_variable
 from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
 from opportune.study.lines import Place
-from opportune.study.messages import Error, section_of
+from opportune.study.messages import Error, did_you_mean, section_of
 from opportune.study.schema import BUDGETS, EFFECT, REST, one_of
 from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
 from opportune.study.variables import DAY_OF_STUDY
@@ -31,7 +31,7 @@ BYTES_PER_STEP = 80
 
 def find_errors(study: "Study") -> list[Error]:
     """All that does not fit together."""
-    found = [*_check_variables(study), *_check_budgets(study), *_check_policies(study)]
+    found = [*_check_variables(study), *_check_budgets(study), *_check_policies(study), *_check_people(study)]
     checks_in_turn = (_check_arrivals, _check_formula, _check_effects, _check_contexts, _check_fit)
     for check in checks_in_turn:  # each needs what came before to be right
         found = found or list(check(study))
@@ -135,7 +135,8 @@ def _check_budgets(study: "Study") -> Iterator[Error]:
     general, entries = study.settings.study, study.settings.policies
     lists: list[tuple[Place, list[float]]] = [(("study", "budgets"), general.budgets)]
     for i, entry in enumerate(entries):
-        if entry.needs_budget and entry.budgets is None and not general.budgets:
+        listed = "policies" in study.settings.model_fields_set  # else the file leaves it to the command
+        if listed and entry.needs_budget and entry.budgets is None and not general.budgets:
             yield (
                 ("policies", i),
                 f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}",
@@ -170,6 +171,26 @@ def _check_policies(study: "Study") -> Iterator[Error]:
             yield ("policies", i, "unknown"), f"{text}; here {others}"
 
 
+def _check_people(study: "Study") -> Iterator[Error]:
+    """What people read, and what runs live."""
+    settings, actions = study.settings, study.settings.study.actions
+    for name in settings.actions:
+        if name not in actions:
+            text = f"[actions.{name}] is no action in [study]"
+            yield ("actions", name), f"{text}; expected {one_of(actions)}{did_you_mean(name, actions)}"
+    serve = settings.serve
+    if serve.fallback is not None and serve.fallback not in actions:
+        text = f"fallback in [serve] is {serve.fallback!r}"
+        yield ("serve", "fallback"), f"{text}; expected {one_of(actions)}"
+    names = [entry.name or entry.kind for entry in settings.policies]
+    if serve.policy is not None and serve.policy not in names:
+        text = f"policy in [serve] is {serve.policy!r}"
+        yield ("serve", "policy"), f"{text}; expected {one_of(names)}, as [[policies]] has them"
+    if serve.budget is not None and serve.budget > settings.study.horizon:
+        text = f"budget in [serve] is {serve.budget:g}"
+        yield ("serve", "budget"), f"{text}; expected at most {settings.study.horizon}, the horizon"
+
+
 def _check_formula(study: "Study") -> Iterator[Error]:
     place = ("reward", "formula")
     found = list(formula_errors(study.settings.reward.formula, list(study.variables)))
@@ -184,6 +205,8 @@ def _check_formula(study: "Study") -> Iterator[Error]:
 
 
 def _check_effects(study: "Study") -> Iterator[Error]:
+    if not study.has_truth:
+        return
     known = {normal_term(term) for term in study.terms}
     seen: dict[str, str] = {}
     near: set[str] = set()
@@ -209,7 +232,7 @@ def _check_effects(study: "Study") -> Iterator[Error]:
 
 def _check_contexts(study: "Study") -> Iterator[Error]:
     """What is computed beforehand about contexts that are not a finite set."""
-    if not study.continuous:
+    if not study.continuous or not (study.has_truth or study.settings.reward.theta_bound):
         return
     try:
         problem = study.problem
@@ -223,17 +246,20 @@ def _check_fit(study: "Study") -> Iterator[Error]:
     """What only the finished worlds and policies can tell."""
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
 
+    if not study.has_truth:
+        return  # what runs live is checked by study.serving
     try:
         problems = [world.informed_problem() for world in study.worlds()]
     except InputError as error:
         yield ("reward",), str(error)
         return
     so_far: list[Policy] = []
+    size = {"horizon": study.settings.study.horizon, "participants": len(problems)}
     for i in range(len(study.settings.policies)):
         so_far += study.policies_of(i)
         try:
             for policy, problem in itertools.product(study.policies_of(i), problems):
-                rule_for(policy, problem, problem.layout(), horizon=study.settings.study.horizon)
+                rule_for(policy, problem, problem.layout(), **size)
             policy_labels(so_far)
         except InputError as error:
             yield ("policies", i), str(error)

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from opportune.study.base import show
 from opportune.study.lines import Place
+from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
 from opportune.study.schema import (
     ContextsTable,
     Effect,
@@ -108,8 +109,8 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
         known = (*known, part)
     if len(known) == 1:
         return f"{known[0]} is {show(value)}; expected {expected(StudyFile, str(known[0]))}"
-    if known[0] == "variables" and len(known) == 2:
-        return f"{known[1]} in [variables] is {show(value)}; expected a table [variables.{known[1]}]"
+    if known[0] in _NAMED and len(known) == 2:
+        return f"{known[1]} in [{known[0]}] is {show(value)}; expected a table [{known[0]}.{known[1]}]"
     if known[0] == "policies" and len(known) == 2:
         return f"policies holds {show(value)}; expected {expected(StudyFile, 'policies')}"
     name = "".join(f"[{part}]" if isinstance(part, int) else part for part in known[_depth(known) :])
@@ -128,7 +129,14 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "effects": Effect,
     "world": WorldTable,
     "policies": PolicyTable,
+    "actions": ActionTable,
+    "nudge": NudgeTable,
+    "participants": ParticipantsTable,
+    "schedule": ScheduleTable,
+    "serve": ServeTable,
 }
+_NAMED = ("variables", "actions")
+"""The sections that are tables by name: [variables.NAME]."""
 
 
 def _table_at(place: Place) -> type[BaseModel]:
@@ -142,7 +150,7 @@ def _depth(place: Place) -> int:
     """How many parts of a place lead to its table: 3 in a distribution, 2 where it has a name or number, else 1."""
     if _in_distribution(place) and len(place) > 3:
         return 3
-    return 2 if place[0] in {"variables", "effects", "policies"} else 1
+    return 2 if place[0] in {*_NAMED, "effects", "policies"} else 1
 
 
 def _in_distribution(place: Place) -> bool:
@@ -150,15 +158,17 @@ def _in_distribution(place: Place) -> bool:
 
 
 def _brackets(section: str) -> str:
-    return {"policies": "[[policies]]", "variables": "[variables.NAME]"}.get(section, f"[{section}]")
+    if section in _NAMED:
+        return f"[{section}.NAME]"
+    return "[[policies]]" if section == "policies" else f"[{section}]"
 
 
 def section_of(place: Place) -> str:
     """What the table around a place is called in the file."""
     if _in_distribution(place) and len(place) > 3:
         return f"distribution of [variables.{place[1]}]"
-    if place[0] == "variables":
-        return f"[variables.{place[1]}]"
+    if place[0] in _NAMED and len(place) > 1:
+        return f"[{place[0]}.{place[1]}]"
     if place[0] == "effects" and len(place) > 2:
         return f"{str(place[1])!r} of [effects]"
     return _brackets(str(place[0]))

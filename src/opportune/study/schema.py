@@ -15,6 +15,7 @@ from opportune.core.rng import normal
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer
 from opportune.study.base import Table, refuse, show
+from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
 from opportune.study.variables import VariableTable
 
 REST = "*"
@@ -37,7 +38,9 @@ class StudyTable(Table):
     )
     seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
     horizon: int = Field(ge=1, description="a whole number >= 1, the decisions in a run")
-    replicates: int = Field(ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy")
+    replicates: int = Field(
+        default=50, ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy"
+    )
     instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=BUDGETS)
@@ -45,6 +48,9 @@ class StudyTable(Table):
         default=None, description="a whole number from 1 to 1440"
     )
     budget_kind: Literal["expected", "hard"] = Field(default="expected", description="'expected' or 'hard'")
+    budget_shared: bool = Field(
+        default=False, description="true (participants share what they have together) or false (one budget each)"
+    )
     trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
 
     @model_validator(mode="after")
@@ -76,9 +82,27 @@ class RewardTable(Table):
         default=None, description="[lowest, highest] expected reward of the best action"
     )
     delta: float = Field(default=0.05, gt=0.0, lt=1.0, description="a number between 0 and 1")
+    unit: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="a word for what rewards count, such as 'minutes'"
+    )
+    bounds: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="[lowest, highest] reward that can be right"
+    )
+    wait_hours: float = Field(
+        default=72.0, gt=0.0, description="a number > 0, the hours after which a reward is no longer waited for"
+    )
+    default: float | None = Field(default=None, description="a number, taken for a reward that never comes")
 
     @model_validator(mode="after")
     def _check(self) -> "RewardTable":
+        if self.bounds is not None and self.bounds[0] >= self.bounds[1]:
+            text = f"bounds in [reward] is {show(self.bounds)}"
+            raise refuse("bounds", f"{text}; expected [lowest, highest] with lowest < highest")
+        if self.bounds is not None and self.default is not None:
+            low, high = self.bounds
+            if not low <= self.default <= high:
+                text = f"default in [reward] is {self.default:g}"
+                raise refuse("default", f"{text}; expected a number within bounds, {show(self.bounds)}")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             text = f"value_range in [reward] is {show(self.value_range)}"
             raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
@@ -140,6 +164,9 @@ def _as_effect(given: Any) -> Any:
 class WorldTable(Table):
     """[world]: how patients treat the app and its nudges."""
 
+    noise_sd: float | None = Field(
+        default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise"
+    )
     open_rate: float = Field(
         default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
     )
@@ -259,7 +286,7 @@ def _owners(registry: Registry, key: str) -> list[str]:
 
 
 class StudyFile(Table):
-    """The whole file."""
+    """The whole file. What only a simulation needs, the truth, is in [effects] and [world]."""
 
     study: StudyTable = Field(description="a table [study]")
     variables: Annotated[dict[str, VariableTable], Field(min_length=1)] = Field(
@@ -268,9 +295,15 @@ class StudyFile(Table):
     contexts: ContextsTable = Field(default=ContextsTable(), description="a table [contexts]")
     reward: RewardTable = Field(description="a table [reward]")
     effects: dict[str, Annotated[Effect, BeforeValidator(_as_effect)]] = Field(
-        description="a table [effects] with the true effect of each term"
+        default={}, description="a table [effects] with the true effect of each term"
     )
     world: WorldTable = Field(default=WorldTable(), description="a table [world]")
     policies: Annotated[list[PolicyTable], Field(min_length=1)] = Field(
-        description="a table [[policies]] for each policy, with double brackets"
+        default=[PolicyTable(kind=Pace.kind)],
+        description="a table [[policies]] for each policy, with double brackets",
     )
+    actions: dict[str, ActionTable] = Field(default={}, description="a table [actions.NAME] for an action in [study]")
+    nudge: NudgeTable = Field(default=NudgeTable(), description="a table [nudge]")
+    participants: ParticipantsTable = Field(default=ParticipantsTable(), description="a table [participants]")
+    schedule: ScheduleTable = Field(default=ScheduleTable(), description="a table [schedule]")
+    serve: ServeTable = Field(default=ServeTable(), description="a table [serve]")

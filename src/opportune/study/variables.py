@@ -89,6 +89,13 @@ class VariableTable(Table):
     table: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="the name of a CSV file with a column of the variable's name"
     )
+    label: Annotated[str, Field(min_length=1)] | None = Field(default=None, description="a text, what people read")
+    question: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="a text, what participants are asked for a reported variable"
+    )
+    answers: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        default=None, description="a list of texts, one for each level, that participants choose from"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> "VariableTable":
@@ -102,6 +109,7 @@ class VariableTable(Table):
             self._check_range(*self.range)
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
+        self._check_words()
         return self
 
     @property
@@ -165,6 +173,17 @@ class VariableTable(Table):
         if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
             text = f"has range = {show([low, high])} in steps of {self.step:g}"
             raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")
+
+    def _check_words(self) -> None:
+        for key in ("question", "answers"):
+            if getattr(self, key) is not None and (self.visibility != "reported" or self.schedule is not None):
+                raise refuse(key, f"has {key}; participants are asked for reported variables only")
+        if self.answers is not None:
+            wanted = 0 if self.numeric else len(self.values)
+            if len(self.answers) != wanted or len(set(self.answers)) < wanted:
+                text = f"has answers = {show(self.answers)}"
+                expected = f"{wanted} different texts, one for each level" if wanted else "none for any number"
+                raise refuse("answers", f"{text}; expected {expected}")
 
     def _check_probabilities(self, probabilities: list[float]) -> None:
         given, wanted = len(probabilities), len(self.values)
