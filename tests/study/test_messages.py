@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from study_files import BASE, edit, errors_of
+from study_files import edit, errors_of
 
 WRONG = {
     # keys
@@ -368,7 +368,7 @@ def test_all_mistakes_are_listed() -> None:
 
 def test_missing_section() -> None:
     """A section that is not there has no line; the error says what belongs in it."""
-    assert errors_of(edit(("[reward]\nformula = \"time + action*stress\"\nnoise_sd = 0.2\n", ""))) == [
+    assert errors_of(edit(('[reward]\nformula = "time + action*stress"\nnoise_sd = 0.2\n', ""))) == [
         "study.toml: [reward] is missing; expected a table [reward]"
     ]
     assert len(errors_of("")) == 3

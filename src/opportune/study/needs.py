@@ -70,7 +70,9 @@ def _lacks_live(study: Study) -> Iterator[str]:
     for entry in settings.policies:
         named = settings.serve.policy in {None, entry.name or entry.kind}
         if named and entry.scale == "gap":
-            yield "another scale for " + (entry.name or entry.kind) + ": 'gap' needs the truth, which a live study lacks"
+            yield (
+                "another scale for " + (entry.name or entry.kind) + ": 'gap' needs the truth, which a live study lacks"
+            )
         if named and entry.scale == "range" and settings.reward.value_range is None:
             yield "value_range in [reward], which scale = 'range' divides by"
     for name, variable in settings.variables.items():

@@ -29,7 +29,10 @@ class NudgeTable(Table):
     minutes: float | None = Field(default=None, gt=0.0, description="a number > 0, the minutes of staff that one takes")
     per_day: int | None = Field(default=None, ge=1, description="a whole number >= 1, the most that staff can do a day")
     answer_minutes: float = Field(
-        default=120.0, gt=0.0, le=10_080.0, description="a number above 0 and up to 10080, the minutes an answer may take"
+        default=120.0,
+        gt=0.0,
+        le=10_080.0,
+        description="a number above 0 and up to 10080, the minutes an answer may take",
     )
 
     @property
@@ -48,7 +51,10 @@ class ParticipantsTable(Table):
         default=1, ge=1, le=36_500, description="a whole number >= 1, the days over which they begin, evenly"
     )
     dropout: float = Field(
-        default=0.0, ge=0.0, lt=1.0, description="a share from 0 to less than 1, of participants who leave before the end"
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="a share from 0 to less than 1, of participants who leave before the end",
     )
 
 

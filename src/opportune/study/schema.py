@@ -38,9 +38,7 @@ class StudyTable(Table):
     )
     seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
     horizon: int = Field(ge=1, description="a whole number >= 1, the decisions in a run")
-    replicates: int = Field(
-        default=50, ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy"
-    )
+    replicates: int = Field(default=50, ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy")
     instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=BUDGETS)
@@ -164,9 +162,7 @@ def _as_effect(given: Any) -> Any:
 class WorldTable(Table):
     """[world]: how patients treat the app and its nudges."""
 
-    noise_sd: float | None = Field(
-        default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise"
-    )
+    noise_sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise")
     open_rate: float = Field(
         default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
     )
