@@ -1,5 +1,6 @@
 """`simulate` and its results: the same numbers however they are computed, totals, interruption, files, refusals."""
 
+import errno
 import re
 import time
 import tracemalloc
@@ -13,7 +14,7 @@ import pytest
 import xarray as xr
 
 from opportune.analysis.results import config, load, save
-from opportune.errors import DataError, InputError
+from opportune.errors import DataError, InputError, WriteError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
 from opportune.recommenders import FixedAction, RandomAction
@@ -257,13 +258,13 @@ class Interrupting:
 
 @pytest.mark.parametrize("trace", [True, False])
 def test_interrupted_run_returns_what_is_finished(trace: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the middle returns the replicates finished so far, equal to the uninterrupted run's, and says so."""
+    """To who asks for it, Ctrl-C gives the finished replicates, equal to those of a whole run, and says so."""
     policies = [policy for policy in POLICIES if not policy.shared]
     whole = run(policies=policies, trace=trace)
     monkeypatch.setattr(api, "CHUNK_STEPS", 2 * HORIZON * len(policies) * 3)
     monkeypatch.setattr(api, "run_batch", Interrupting(2))
     with pytest.warns(RuntimeWarning, match="^interrupted: 4 of 7 replicates are finished and returned$") as caught:
-        part = run(policies=policies, trace=trace)
+        part = run(policies=policies, trace=trace, on_interrupt="return")
     assert part.attrs["interrupted"] == 1
     assert whole.attrs["interrupted"] == 0
     assert part.sizes["replicate"] == 4
@@ -277,7 +278,7 @@ def test_replicates_count_once_every_policy_has_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(api, "CHUNK_STEPS", 2 * HORIZON * len(POLICIES) * 3)
     monkeypatch.setattr(api, "run_batch", Interrupting(3))  # policies with a shared budget are a call of their own
     with pytest.warns(RuntimeWarning, match="^interrupted: 2 of 7 "):
-        part = run()
+        part = run(on_interrupt="return")
     assert_same(part, whole.isel(replicate=slice(2)))
 
 
@@ -285,7 +286,17 @@ def test_interrupted_before_anything_is_finished(monkeypatch: pytest.MonkeyPatch
     """Ctrl-C before the first replicate is finished is Ctrl-C."""
     monkeypatch.setattr(api, "run_batch", Interrupting(0))
     with pytest.raises(KeyboardInterrupt):
+        run(on_interrupt="return")
+
+
+def test_an_interrupt_ends_who_did_not_ask_for_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle is KeyboardInterrupt, though replicates are finished: nobody takes a part for the whole."""
+    monkeypatch.setattr(api, "CHUNK_STEPS", 1)
+    monkeypatch.setattr(api, "run_batch", Interrupting(5))
+    with pytest.raises(KeyboardInterrupt):
         run()
+    with pytest.raises(InputError, match=r"^on_interrupt is 'keep'; expected one of 'raise', 'return'$"):
+        run(on_interrupt="keep")
 
 
 # Labels.
@@ -413,12 +424,11 @@ def test_saving_replaces_a_file_only_when_complete(tmp_path: Path, monkeypatch: 
     path = save(run(), tmp_path / "results.nc")
     before = path.read_bytes()
 
-    def fail(self: xr.Dataset, target: Path, **_: Any) -> None:
-        Path(target).write_bytes(b"half")
-        raise OSError("the disk is full")
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
-    with pytest.raises(OSError, match="the disk is full"):
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(WriteError, match=r"results\.nc cannot be written: the disk is full$"):
         save(run(seed=9), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -443,7 +453,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
         tmp_path: f"{tmp_path} does not exist; expected a results file",
         text: f"{text} cannot be read as NetCDF: ",
         foreign: f"{foreign} was not written by opportune: it has no attribute opportune_format",
-        newer: f"{newer} has results format 99; this version reads format 1",
+        newer: f"{newer} has results format 99; this version reads format 2: load it with the version",
     }
     for path, message in messages.items():
         with pytest.raises(DataError, match="^" + re.escape(message)):

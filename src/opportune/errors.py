@@ -13,5 +13,9 @@ class DataError(OpportuneError):
     """A data file breaks the rules of its format; the message names the row."""
 
 
+class WriteError(OpportuneError):
+    """A file cannot be written; the message names it and says why, such as a disk that is full."""
+
+
 class StateError(OpportuneError):
     """A call came at the wrong moment, or a saved state cannot be resumed."""

@@ -178,6 +178,38 @@ def test_decomposition_of_a_selection() -> None:
     xr.testing.assert_allclose(short, auxiliary_value(data).isel(step=slice(20)))
 
 
+def test_regret_of_a_selection_of_steps_is_refused() -> None:
+    """The clairvoyant of some steps would spend the whole budget on these: it is refused, with what to do instead."""
+    data = run(synthetic_worlds(2, seed=1), [naive_ucb(6), pace_ucb(6)])
+    late, first, every_other = (data.isel(step=chosen) for chosen in (slice(25, None), slice(25), slice(None, None, 2)))
+    later = "compute it for the whole Dataset, then select steps$"
+    for metric in (regret, clairvoyant_value, decomposition):
+        for part in (late, first, every_other, data.isel(step=[])):
+            with pytest.raises(InputError, match=f"needs all 50 steps of a run; got .*: {later}"):
+                metric(part)
+        assert metric(data).sizes["step"] == 50  # the control
+    for total in (realised_regret, spend, mean_outcome):
+        for part in (late, every_other):
+            with pytest.raises(InputError, match=f"needs every step from the first on; got 25 of them .*: {later}"):
+                total(part)
+        xr.testing.assert_allclose(total(first), total(data).isel(step=slice(25)))  # sums so far are the same
+    with pytest.raises(InputError, match=r"got 25 of them between steps 26 and 50"):
+        regret(late)
+    with pytest.raises(InputError, match=r"^the auxiliary problem of PACE needs all 50 steps"):
+        auxiliary_value(first)
+
+
+def test_regret_of_some_who_share_a_budget_is_refused() -> None:
+    """The clairvoyant would give all of a shared budget to those selected; budgets of one's own may be selected."""
+    policies = [pd2_ucb(Budget(6, shared=True), name="shared"), pd2_ucb(6)]
+    data = run(synthetic_worlds(3, seed=1), policies)
+    for metric in (regret, auxiliary_value, decomposition):
+        with pytest.raises(InputError, match="under a shared budget needs all 3 worlds; got 2"):
+            metric(data.isel(world=slice(2)))
+    alone = data.isel(policy=[1])
+    xr.testing.assert_allclose(regret(alone.isel(world=slice(2))), regret(alone).isel(world=slice(2)))
+
+
 def test_spend_is_cumulative_probability() -> None:
     """Spending at a step is the sum of the probabilities so far."""
     data = run(synthetic_worlds(2, seed=1), POLICIES)
@@ -198,7 +230,7 @@ def test_what_metrics_need() -> None:
     """A metric that needs a trace, the truth or a known rule says so."""
     totals = run(tiny_world(), pd2_ucb(3), trace=False)
     needs = "needs every step; run simulate with trace=True$"
-    for metric, what in ((spend, "spending over time"), (decomposition, "the clairvoyant's value at every step")):
+    for metric, what in ((spend, "spending over time"), (decomposition, "the clairvoyant's value")):
         with pytest.raises(InputError, match=f"^{what} {needs}"):
             metric(totals)
     untold = run(tiny_world(), pd2_ucb(3)).drop_vars("true_gap")

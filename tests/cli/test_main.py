@@ -163,7 +163,7 @@ def test_too_many_cores(capsys: pytest.CaptureFixture[str]) -> None:
     cores: int = numba.config.NUMBA_NUM_THREADS  # set when numba reads its settings
     for jobs in (0, cores + 1):
         assert cli.run(["simulate", "tiny.toml", "--jobs", str(jobs)]) == 2
-        expected = f"--jobs is {jobs}; expected a whole number from 1 to {cores}, the cores of this machine"
+        expected = f"--jobs is {jobs}; expected a whole number from 1 to {cores}, as NUMBA_NUM_THREADS says"
         assert errors(capsys) == [f"opportune: error: {expected}"]
 
 
@@ -197,15 +197,16 @@ def test_failures(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     }
     for line, fault in faults.items():
 
-        def fail(self: Study, *, progress: bool, fault: Exception = fault) -> None:
+        def fail(self: Study, *, fault: Exception = fault, **_: Any) -> None:
             raise fault
 
         monkeypatch.setattr(Study, "run", fail)
         assert cli.run(["simulate", "tiny.toml"]) == 1
         assert errors(capsys)[-1] == line
     (in_folder / "file").touch()
-    assert cli.run(["simulate", "tiny.toml", "--out", "file"]) == 1
-    assert errors(capsys) == ["opportune: error: file: File exists"]
+    assert cli.run(["simulate", "tiny.toml", "--out", "file"]) == 2
+    expected = "file cannot be written (File exists); expected a folder for results"
+    assert errors(capsys) == [f"opportune: error: {expected}"]
 
 
 @pytest.mark.usefixtures("in_folder")
@@ -228,17 +229,20 @@ def test_interrupted_before_anything_was_finished(
 def test_interrupted_run_keeps_what_is_finished(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C in the middle writes the finished replicates, says so, and ends with code 130."""
+    """Ctrl-C in the middle writes the finished replicates under a name that says so, and nothing else; code 130."""
     whole = Study.run
 
-    def part(self: Study, *, progress: bool) -> Any:
-        return whole(self, progress=progress).isel(replicate=slice(2)).assign_attrs(interrupted=1)
+    def part(self: Study, **settings: Any) -> Any:
+        assert settings["on_interrupt"] == "return"
+        return whole(self, **settings).isel(replicate=slice(2)).assign_attrs(interrupted=1)
 
     monkeypatch.setattr(Study, "run", part)
     assert cli.run(["simulate", "tiny.toml"]) == 130
-    expected = "opportune: interrupted: 2 of 3 replicates were finished and are kept in out/tiny.nc"
+    expected = "opportune: interrupted: 2 of 3 replicates were finished and are kept in out/tiny.interrupted.nc"
     assert errors(capsys)[-1] == expected
-    assert load(in_folder / "out" / "tiny.nc").sizes["replicate"] == 2
+    assert [path.name for path in (in_folder / "out").iterdir()] == ["tiny.interrupted.nc"]
+    kept = load(in_folder / "out" / "tiny.interrupted.nc")
+    assert (kept.sizes["replicate"], kept.attrs["interrupted"]) == (2, 1)
 
 
 def test_example_can_be_run(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,8 +272,7 @@ def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -
     """The table's numbers are those of the data: reveals, nudges and what is left of the budget."""
     before = numba.get_num_threads()
     assert cli.run(["simulate", "tiny.toml", "--jobs", "1"]) == 0
-    assert numba.get_num_threads() == 1
-    numba.set_num_threads(before)
+    assert numba.get_num_threads() == before
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.split()}
     data = load(in_folder / "out" / "tiny.nc")
     assert data.attrs["study_file"] == STUDY
@@ -336,9 +339,9 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "opportune.simulation.cluster", module)
     whole = Study.run
 
-    def noted(self: Study, *, progress: bool) -> Any:
+    def noted(self: Study, **settings: Any) -> Any:
         events.append("run")
-        return whole(self, progress=progress)
+        return whole(self, **settings)
 
     monkeypatch.setattr(Study, "run", noted)
     assert cli.run(["simulate", "tiny.toml", "--cluster", "tcp://host:8786"]) == 0

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import numba
 import pytest
 import xarray as xr
 from matplotlib.text import Text
+from rich.console import Console
 
 import opportune as op
+from opportune.errors import WriteError
 from opportune.experiments import (
     NAMES,
     decomposition,
     opens,
     partial,
     recommenders,
+    record,
     regret,
     regret_unknown,
     reveal,
@@ -61,10 +65,19 @@ def files(folder: Path) -> dict[str, bytes]:
         content = path.read_bytes()
         if path.suffix == ".json":
             result = json.loads(content)
-            content = json.dumps({k: v for k, v in result.items() if k not in {"seconds", "finished"}}).encode()
+            content = json.dumps(
+                {k: v for k, v in result.items() if k not in {"seconds", "finished", "checksum"}}
+            ).encode()
         if path.suffix in {".json", ".png", ".svg"}:
             found[path.name] = content
     return found
+
+
+def wait_until(so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_second_process_writes_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +97,7 @@ def test_errors_of_the_second_process_surface(tmp_path: Path) -> None:
     """What goes wrong while the first experiment is written ends the run, and it does not count as finished."""
     numba.set_num_threads(2)
     (tmp_path / "table.nc").mkdir()
-    with pytest.raises(OSError, match=r"table\.nc"):
+    with pytest.raises(WriteError, match=r"table\.nc cannot be written: Is a directory$"):
         runner.reproduce(["table", "decomposition"], out=tmp_path)
     assert not (tmp_path / "table.json").exists()
 
@@ -96,15 +109,16 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     names = ["table", "decomposition"]
     whole = runner.reproduce(names, out=tmp_path / "whole").parent
     begun: list[str] = []
+    out = tmp_path / "broken"
 
     def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
         begun.append(task)
         if begun == ["T20", "T40"]:
+            wait_until((out / "table.json").is_file)
             raise KeyboardInterrupt
         return decomposition.run_task(config, task, seed)
 
     monkeypatch.setattr(decomposition, "EXPERIMENT", replace(decomposition.EXPERIMENT, run_task=run_task))
-    out = tmp_path / "broken"
     with pytest.raises(KeyboardInterrupt):
         runner.reproduce(names, out=out)
     assert [path.name for path in out.glob(".parts/decomposition-*/*")] == ["T20.nc"]
@@ -143,20 +157,22 @@ def test_results_read_back_are_those_that_were_run(
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
     config = {**SMALL[module], "seed": 1}
     for task in module.EXPERIMENT.tasks(config):
-        run, read = (runner._results(module.EXPERIMENT, config, task, tmp_path, force=False) for _ in range(2))
+        console = Console()
+        run, read = (runner._results(module.EXPERIMENT, config, task, tmp_path, False, console) for _ in range(2))
         xr.testing.assert_equal(run, read)
         for data in (run, read):
             assert all(values.values.flags["C_CONTIGUOUS"] for values in data.data_vars.values())
 
 
-def test_results_of_another_shape_are_run_again(tmp_path: Path) -> None:
-    """A result file that an earlier version left does not count as finished."""
+def test_results_of_another_shape_are_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A result file that an earlier version left does not count as finished, even if its checksum fits."""
     runner.reproduce(["table"], out=tmp_path)
     path = tmp_path / "table.json"
     result = json.loads(path.read_text())
     del result["claims"][0]["verdict"]
-    path.write_text(json.dumps(result))
+    path.write_text(json.dumps(result | {"checksum": record._checksum(result)}))
     runner.reproduce(["table"], out=tmp_path)
+    assert "table.json is of another version" in capsys.readouterr().err
     assert "verdict" in json.loads(path.read_text())["claims"][0]
 
 

@@ -1,6 +1,7 @@
 """The report page: what it reads, what it refuses, and what it tells."""
 
 import base64
+import errno
 import json
 import math
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opportune.errors import DataError
+from opportune.errors import DataError, WriteError
 from opportune.experiments import NAMES
 from opportune.report import page as report
 from opportune.report.page import write_report
@@ -395,10 +396,10 @@ def test_report_appears_complete_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     put(tmp_path, "table")
 
     def fail(self: Path, target: Path) -> Path:
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(WriteError, match=r"report\.html cannot be written: the disk is full$"):
         write_report(tmp_path)
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == before
     assert not list(tmp_path.glob("*.part"))

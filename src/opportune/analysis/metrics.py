@@ -13,16 +13,19 @@ from opportune.errors import InputError
 from opportune.policy import Policy
 
 RUN_AXES = ("policy", "world", "replicate")
+_TAKE_LATER = "compute it for the whole Dataset, then select steps"
 
 
 def regret(data: xr.Dataset) -> xr.DataArray:
     """The paper's regret: cumulative value of the clairvoyant minus that of the policy (SPEC section 6).
 
-    With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run.
+    With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run. The clairvoyant
+    spends the budget over the whole run: of a few steps take regret(data).sel(step=...), not the regret of those steps.
     """
     _needs_truth(data, "regret")
     if any(map(_shared, _policies(data))):
         _needs_trace(data, "regret under a shared budget")
+    _needs_everyone(data, "regret")
     if "step" not in data.dims:
         best = _clairvoyant_totals(data)
         return (best - data["total_value"]).transpose(*RUN_AXES).rename("regret")
@@ -37,6 +40,7 @@ def realised_regret(data: xr.Dataset) -> xr.DataArray:
         raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
     if "step" not in data.dims:
         return (data["total_best"] - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
+    _needs_beginning(data, "realised regret")
     lost = data["best"] - data["outcome"]
     result = lost.cumsum("step").assign_coords(step=data["step"]).rename("realised_regret")
     return result.assign_attrs(long_name="cumulative realised regret")
@@ -52,13 +56,15 @@ def mean_outcome(data: xr.Dataset) -> xr.DataArray:
     if "step" not in data.dims:
         whole: xr.DataArray = data["total_outcome"] / config(data)["horizon"]
         return whole.transpose(*RUN_AXES).rename("mean_outcome")
+    _needs_beginning(data, "the mean outcome so far")
     so_far: xr.DataArray = data["outcome"].cumsum("step").assign_coords(step=data["step"]) / data["step"]
     return so_far.rename("mean_outcome").assign_attrs(long_name="mean outcome so far")
 
 
 def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     """CLV's value at every step, o u* + (1 - o) v*, for each policy's budget."""
-    _needs_trace(data, "the clairvoyant's value at every step")
+    _needs_whole(data, "the clairvoyant's value")
+    _needs_everyone(data, "the clairvoyant's value")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
     for i, policy in enumerate(_policies(data)):
@@ -72,7 +78,8 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
 
     With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's, and PACE has no debt.
     """
-    _needs_trace(data, "the auxiliary problem's value")
+    _needs_beginning(data, "the auxiliary problem's value")
+    _needs_everyone(data, "the auxiliary problem's value")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
     for i, policy in enumerate(_policies(data)):
@@ -84,6 +91,7 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
             scaled = gaps[i].values / _scale(data, policy)
             chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
         elif _plain_pace(policy):
+            _needs_whole(data, "the auxiliary problem of PACE")
             ranks = _ranks(data, shared=_shared(policy))
             chosen[i] = _together(paced_auxiliary, ranks[i], budget, shared=_shared(policy))
         else:
@@ -106,7 +114,7 @@ def decomposition(data: xr.Dataset) -> xr.Dataset:
 
 def spend(data: xr.Dataset) -> xr.DataArray:
     """Expected reveals spent so far, at every step."""
-    _needs_trace(data, "spending over time")
+    _needs_beginning(data, "spending over time")
     return data["probability"].cumsum("step").assign_coords(step=data["step"]).rename("spend")
 
 
@@ -207,3 +215,35 @@ def _needs_truth(data: xr.Dataset, what: str) -> None:
 def _needs_trace(data: xr.Dataset, what: str) -> None:
     if "step" not in data.dims:
         raise InputError(f"{what} needs every step; run simulate with trace=True")
+
+
+def _needs_beginning(data: xr.Dataset, what: str) -> None:
+    """Refuse a selection of steps that leaves some of the first ones out: sums so far would be wrong."""
+    _needs_trace(data, what)
+    steps = data["step"].values
+    if not np.array_equal(steps, np.arange(1, steps.size + 1)):
+        raise InputError(f"{what} needs every step from the first on; got {_named(steps)}: {_TAKE_LATER}")
+
+
+def _needs_whole(data: xr.Dataset, what: str) -> None:
+    """Refuse a selection of steps: what is best over a part of a run is not a part of what is best over all of it."""
+    _needs_trace(data, what)
+    horizon, steps = config(data)["horizon"], data["step"].values
+    if not np.array_equal(steps, np.arange(1, horizon + 1)):
+        raise InputError(f"{what} needs all {horizon} steps of a run; got {_named(steps)}: {_TAKE_LATER}")
+
+
+def _needs_everyone(data: xr.Dataset, what: str) -> None:
+    """Refuse a selection of participants who share a budget: a clairvoyant would give it to those alone."""
+    everyone: int = config(data)["worlds"]
+    if data.sizes["world"] != everyone and any(map(_shared, _policies(data))):
+        raise InputError(
+            f"{what} under a shared budget needs all {everyone} worlds; got {data.sizes['world']}: compute it for the "
+            "whole Dataset, then select worlds"
+        )
+
+
+def _named(steps: NDArray[Any]) -> str:
+    if steps.size == 0:
+        return "none"
+    return f"{steps.size} of them between steps {steps.min()} and {steps.max()}"

@@ -1,5 +1,6 @@
 """Figures from Datasets: readable in print and by colour-blind readers."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from opportune.analysis.intervals import RUNS, mean_interval
 from opportune.analysis.metrics import mean_outcome, realised_regret, regret, spend
 from opportune.analysis.styles import POLICIES, Style, assign
+from opportune.files import write_whole
 
 DPI = 150
 
@@ -119,11 +121,13 @@ def plot_scatter(
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
-    directory.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(RC):
         _lay_out(figure)
-        figure.savefig(directory / f"{name}.png", dpi=DPI, metadata={"Software": None})
-        figure.savefig(directory / f"{name}.svg", metadata={"Date": None, "Creator": None})
+        for ending, options in (("png", {"dpi": DPI, "metadata": {"Software": None}}),
+                                ("svg", {"metadata": {"Date": None, "Creator": None}})):  # fmt: skip
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=ending, **options)
+            write_whole(directory / f"{name}.{ending}", drawn.getvalue())
     return f"{name}.png", f"{name}.svg"
 
 

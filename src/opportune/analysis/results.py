@@ -1,6 +1,10 @@
 """Results as labelled arrays: building the Dataset of a simulation, saving it, loading it."""
 
+import hashlib
+import io
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +15,14 @@ from numpy.typing import NDArray
 
 from opportune._version import __version__
 from opportune.errors import DataError, InputError
+from opportune.files import digest, write_whole
 
-FORMAT = 1
+FORMAT = 2  # 2: the file ends in a checksum
+
+# After what NetCDF reads stands a line with the format and the checksum of all before it; NetCDF leaves it alone.
+_LAST_LINE = "\nopportune results {} sha256 {}\n"
+_LAST_LENGTH = len(_LAST_LINE.format(FORMAT, "0" * 64))
+_LAST_PATTERN = re.compile(rb"\nopportune results (\d+) sha256 ([0-9a-f]{64})\n")
 
 
 def label_dataset(
@@ -31,37 +41,38 @@ def label_dataset(
 
 
 def save(data: xr.Dataset, path: str | Path) -> Path:
-    """Write results to a NetCDF file; it appears under its name only once it is complete."""
+    """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
     target = Path(path)
     if target.suffix != ".nc":
         raise InputError(f"path is {str(target)!r}; expected a name that ends in .nc")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    encoding = {str(name): {"zlib": True, "complevel": 1} for name, v in data.data_vars.items() if v.size > 10_000}
-    try:
-        _storable(data).to_netcdf(part, engine="h5netcdf", encoding=encoding)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    content = _encode(data)
+    write_whole(target, content + _LAST_LINE.format(FORMAT, digest(content)).encode())
     return target
 
 
+def _encode(data: xr.Dataset) -> bytes:
+    """The NetCDF file of a Dataset, in memory: HDF5 does not survive a disk that is full."""
+    import h5netcdf  # noqa: PLC0415  (slow to import)
+    from xarray.backends import H5NetCDFStore  # noqa: PLC0415
+
+    encoding = {str(name): {"zlib": True, "complevel": 1} for name, v in data.data_vars.items() if v.size > 10_000}
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        _storable(data).dump_to_store(H5NetCDFStore(file), encoding=encoding)
+    return buffer.getvalue()
+
+
 def load(path: str | Path) -> xr.Dataset:
-    """Read results that `save` wrote."""
+    """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
     source = Path(path)
     if not source.is_file():
         raise DataError(f"{source} does not exist; expected a results file")
+    _check(source)
     try:
         with xr.open_dataset(source, engine="h5netcdf") as opened:
             data = opened.load()
     except (OSError, ValueError) as error:
         raise DataError(f"{source} cannot be read as NetCDF: {error}") from None
-    if "opportune_format" not in data.attrs:
-        raise DataError(f"{source} was not written by opportune: it has no attribute opportune_format")
-    if int(data.attrs["opportune_format"]) != FORMAT:
-        raise DataError(
-            f"{source} has results format {data.attrs['opportune_format']}; this version reads format {FORMAT}"
-        )
     for name in data.data_vars:
         if data[name].attrs.pop("was_bool", 0):
             attrs = data[name].attrs
@@ -69,6 +80,51 @@ def load(path: str | Path) -> xr.Dataset:
             data[name].attrs.update(attrs)
     data.attrs = {key: v.item() if isinstance(v, np.generic) else v for key, v in data.attrs.items()}
     return data
+
+
+def _check(source: Path) -> None:
+    """Refuse a file that is not what `save` wrote, before anything of it is believed."""
+    try:
+        with source.open("rb") as file:
+            left = max(0, file.seek(0, os.SEEK_END) - _LAST_LENGTH)
+            file.seek(left)
+            last = _LAST_PATTERN.fullmatch(file.read())
+            if last is None:
+                raise DataError(_without_checksum(source))
+            if int(last[1]) != FORMAT:
+                raise DataError(_other_format(source, int(last[1])))
+            file.seek(0)
+            found = hashlib.sha256()
+            while left:
+                found.update(block := file.read(min(left, 2**20)))
+                left -= len(block)
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror}") from None
+    if found.hexdigest() != last[2].decode():
+        raise DataError(f"{source} is damaged: its content does not fit its checksum; expected it as `save` wrote it")
+
+
+def _without_checksum(source: Path) -> str:
+    """What is wrong with a file that does not end in a checksum."""
+    import h5netcdf  # noqa: PLC0415  (slow to import)
+
+    try:
+        with h5netcdf.File(source, "r") as file:
+            attributes = dict(file.attrs)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        return f"{source} cannot be read as NetCDF: {' '.join(str(error).split())}"
+    if "opportune_format" not in attributes:
+        return f"{source} was not written by opportune: it has no attribute opportune_format"
+    if attributes["opportune_format"] != FORMAT:
+        return _other_format(source, attributes["opportune_format"])
+    return f"{source} has lost its checksum: it was cut or changed; expected it as `save` wrote it"
+
+
+def _other_format(source: Path, given: Any) -> str:
+    return (
+        f"{source} has results format {given}; this version reads format {FORMAT}: "
+        "load it with the version that wrote it, or run it again"
+    )
 
 
 def config(data: xr.Dataset) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opportune.cli.shared import kept
+from opportune.cli.interrupts import kept
 from opportune.errors import InputError
 
 if TYPE_CHECKING:

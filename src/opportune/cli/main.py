@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from opportune._version import __version__
-from opportune.cli import brushing, check, reproduce, simulate
+from opportune.cli import brushing, check, interrupts, reproduce, simulate
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say
 from opportune.errors import InputError, OpportuneError
 
@@ -42,7 +42,8 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point: run the command line and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    interrupts.listen()
+    interrupts.leave(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:

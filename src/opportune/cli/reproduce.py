@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from opportune.cli.shared import Cluster, Jobs, Out, kept, use_cores
+from opportune.cli.interrupts import kept
+from opportune.cli.shared import Cluster, Jobs, Out
 from opportune.errors import InputError
 from opportune.experiments import NAMES
 
@@ -39,11 +40,10 @@ def reproduce(
     cluster: Cluster = None,
 ) -> None:
     """Reproduce the paper's experiments."""
-    from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
-
     chosen = _chosen(names or [])
-    use_cores(jobs)
     with kept(f"what is finished is kept in {out}; the same command goes on from there"):
+        from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
+
         report = run_experiments(chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, cluster=cluster)
     typer.echo(str(report))
 

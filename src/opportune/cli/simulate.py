@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opportune.cli.shared import DONE, Cluster, Interrupted, Jobs, Out, kept, say, use_cores
+from opportune.cli.interrupts import answered, kept
+from opportune.cli.shared import DONE, Cluster, Interrupted, Jobs, Out, say
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,19 +51,33 @@ def simulate(
         return
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
+    from opportune import threads  # noqa: PLC0415
+    from opportune.files import held  # noqa: PLC0415
     from opportune.study import load_study  # noqa: PLC0415
 
     loaded = load_study(study)
-    use_cores(jobs)
-    out.mkdir(parents=True, exist_ok=True)  # better refused before the run than after it
-    data = _run_study(loaded, cluster)
-    with kept(f"finished results may be in {out}; figures may be missing"):
+    with threads.limited(jobs, name="--jobs"), held(out):  # better refused before the run than after it
+        data = _run_study(loaded, cluster)
+        if data.attrs["interrupted"]:
+            _keep_unfinished(data, out / loaded.name, loaded.settings.study.replicates)
         _print_results(data)
-        for path in _write_results(data, out / loaded.name):
-            typer.echo(str(path))
-    if data.attrs["interrupted"]:
-        finished = f"{data.sizes['replicate']} of {loaded.settings.study.replicates} replicates"
-        raise Interrupted(f"{finished} were finished and are kept in {out / loaded.name}.nc")
+        with kept("no data were written"):
+            results = _write_data(data, out / loaded.name)
+        typer.echo(str(results))
+        with kept(f"the data are complete in {results}; figures may be missing"):
+            for path in _write_figures(data, out / loaded.name):
+                typer.echo(str(path))
+
+
+def _keep_unfinished(data: "xr.Dataset", stem: Path, replicates: int) -> None:
+    """Write what was finished before Ctrl-C under a name that says so, and end."""
+    answered()
+    from opportune.analysis.results import save  # noqa: PLC0415
+
+    with kept("nothing was written"):
+        path = save(data, stem.with_name(stem.name + ".interrupted.nc"))
+    finished = f"{data.sizes['replicate']} of {replicates} replicates"
+    raise Interrupted(f"{finished} were finished and are kept in {path}")
 
 
 def _print_policies() -> None:
@@ -87,7 +102,7 @@ def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
         stack.enter_context(kept("no replicate was finished, nothing was written"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end
-        return study.run(progress=True)
+        return study.run(progress=True, on_interrupt="return")
 
 
 def _print_results(data: "xr.Dataset") -> None:
@@ -148,11 +163,15 @@ def _at_end(values: "xr.DataArray") -> "xr.DataArray":
     return values.isel(step=-1) if "step" in values.dims else values
 
 
-def _write_results(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
-    """Write the data and the figures; yields each file once it is there."""
+def _write_data(data: "xr.Dataset", stem: Path) -> Path:
+    """Write the data; the file's path."""
     from opportune.analysis.results import save  # noqa: PLC0415
 
-    yield save(data, stem.with_name(stem.name + ".nc"))
+    return save(data, stem.with_name(stem.name + ".nc"))
+
+
+def _write_figures(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
+    """Write the figures; yields each file once it is there."""
     if "step" not in data.dims:
         say("no figures: with trace = false there are no steps to draw", DONE)
         return

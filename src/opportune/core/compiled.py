@@ -13,6 +13,7 @@ import hashlib
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,14 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         if found is not None:
             loaded.add(self._py_func.__module__)
         return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:  # such as a full disk: what was compiled is still good
+            self.disable()
+            where = f"{self._impl.locator.get_cache_path()} ({error.strerror or error})"
+            warnings.warn(f"compiled code cannot be kept in {where}", RuntimeWarning, stacklevel=2)
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:

@@ -1,12 +1,16 @@
 """What an experiment leaves in its JSON file: written by the runner, read by the report."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from opportune.errors import DataError, InputError
 from opportune.experiments import NAMES
 from opportune.experiments.claims import Claim
+from opportune.files import digest, write_whole
 
 Cell = bool | int | float | str | None
 Text = Annotated[str, Field(min_length=1)]
@@ -57,6 +61,8 @@ class Record(_Part):
     versions: dict[str, str]
     machine: str
     command: str
+    code: str = ""  # a hash of the sources that made it
+    files: dict[str, str] = Field(default_factory=dict)  # its data and figures, each with its checksum
 
     @property
     def quick(self) -> bool:
@@ -67,6 +73,42 @@ class Record(_Part):
     def seed(self) -> int | None:
         """The seed of every random draw, if it is recorded."""
         return self.config.get("seed")
+
+
+def write_record(record: Record, path: Path) -> None:
+    """Write an experiment's JSON file, with a checksum of its own."""
+    content = record.model_dump(mode="json")
+    try:
+        text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"{record.experiment} found a number that is not finite: {error}") from None
+    write_whole(path, text.encode())
+
+
+def read_record(path: Path) -> Record:
+    """Read an experiment's JSON file; raises `DataError` if it is damaged, was changed, or is of another version."""
+    try:
+        text = path.read_bytes().decode()
+        content = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged: it cannot be read as JSON ({error})") from None
+    if not isinstance(content, dict) or "checksum" not in content:
+        raise DataError(f"{path} has no checksum: it is of an earlier version, or was changed")
+    check_record(path, content)
+    try:
+        return Record.model_validate_json(text)
+    except ValidationError as error:
+        raise DataError(f"{path} is of another version: {error.errors()[0]['msg']}") from None
+
+
+def check_record(path: Path, content: Mapping[str, Any]) -> None:
+    """Refuse the content of a JSON file that does not fit the checksum in it, if it has one."""
+    if content.get("checksum", "") != _checksum(content) and "checksum" in content:
+        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return digest(json.dumps({k: v for k, v in content.items() if k != "checksum"}, sort_keys=True).encode())
 
 
 def command(names: Sequence[str], *, seed: int | None, quick: bool) -> str:

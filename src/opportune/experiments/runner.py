@@ -1,12 +1,11 @@
 """Running experiments: tasks in order, finished ones kept, then findings, files and the report."""
 
-import hashlib
 import json
 import os
 import platform
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,18 +16,19 @@ import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from opportune import checks
+from opportune import checks, threads
 from opportune._version import __version__
-from opportune.analysis.results import FORMAT, load, save
-from opportune.errors import DataError
+from opportune.analysis.results import FORMAT
+from opportune.errors import DataError, StateError
 from opportune.experiments import NAMES, find
 from opportune.experiments.base import Experiment
+from opportune.experiments.kept import PARTS, find_finished, load_part, parts_folder, save_part, source_hash
 from opportune.experiments.record import FigureFiles, Record, command
 from opportune.experiments.writer import Found, Writer, score
+from opportune.files import held
 from opportune.progress import bar
 from opportune.report.page import write_report
 
-PARTS = ".parts"
 WORTH_KEEPING = 0.5  # seconds
 
 
@@ -44,24 +44,23 @@ def reproduce(
 ) -> Path:
     """Run experiments (or "all"), write their files and the report; returns the report's path.
 
-    A finished experiment with the same configuration is not run again unless `force`; an interrupted one goes on
-    with its first unfinished task.
+    A finished experiment with the same configuration and code, whose files are undamaged, is not run again unless
+    `force`; an interrupted one goes on with its first unfinished task. While this lasts, no other run may write to
+    `out`.
     """
     chosen = [find(name) for name in (NAMES if "all" in names else names)]
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
-    if jobs is not None:
-        numba.set_num_threads(checks.whole("jobs", jobs, least=1, most=os.cpu_count()))
-    out.mkdir(parents=True, exist_ok=True)
     plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
     console = Console(stderr=True)
-    if cluster is not None:
-        from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
+    with ExitStack() as stack:
+        stack.enter_context(threads.limited(jobs))
+        stack.enter_context(held(out))
+        if cluster is not None:
+            from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
 
-        with connect(cluster):
-            _run_all(plan, out, force, console)
-    else:
+            stack.enter_context(connect(cluster))
         _run_all(plan, out, force, console)
-    return write_report(out)
+        return write_report(out)
 
 
 def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bool, console: Console) -> None:
@@ -70,9 +69,11 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
         whole = progress.add_task("reproducing", total=total)
         todo = []
         for experiment, config in plan:
-            done = None if force else _finished(experiment, config, out)
-            if done is None:
+            done, why = find_finished(experiment, config, out)
+            if done is None or force:
                 todo.append((experiment, config))
+                if why and not force:
+                    progress.console.print(f"{experiment.name}: run again ({why})", soft_wrap=True, markup=False)
             else:
                 progress.advance(whole, len(experiment.tasks(config)))
                 progress.console.print(f"{experiment.name}: finished before, kept ({score(done)})")
@@ -82,7 +83,7 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
                 parts = {}
                 for task in experiment.tasks(config):
                     progress.update(whole, description=f"{experiment.name}: {task}")
-                    parts[task] = _results(experiment, config, task, out, force)
+                    parts[task] = _results(experiment, config, task, out, force, progress.console)
                     progress.advance(whole)
                     writer.poll()
                 seconds = time.perf_counter() - began
@@ -92,45 +93,34 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
         (out / PARTS).rmdir()
 
 
-def _results(experiment: Experiment, config: dict[str, Any], task: str, out: Path, force: bool) -> xr.Dataset:
+def _results(
+    experiment: Experiment, config: dict[str, Any], task: str, out: Path, force: bool, console: Console
+) -> xr.Dataset:
     """A task's results: from disk if an interrupted run with this configuration left them, else run now.
 
     What took less than `WORTH_KEEPING` is not left on disk: writing it would take about as long as running it again.
     """
-    path = _parts(experiment, config, out) / f"{task}.nc"
-    if path.is_file() and not force:
+    folder = parts_folder(experiment, config, out)
+    if not force:
         try:
-            return load(path)
-        except DataError:
-            path.unlink()
+            kept = load_part(folder, task)
+        except DataError as error:
+            console.print(f"{experiment.name}: {task} is run again ({error})", soft_wrap=True, markup=False)
+        else:
+            if kept is not None:
+                return kept
     began = time.perf_counter()
     data = _in_order(experiment.run_task(config, task, config["seed"]))
+    if data.attrs.get("interrupted"):
+        raise StateError(f"{experiment.name}: {task} was interrupted; expected a complete result")
     if time.perf_counter() - began >= WORTH_KEEPING:
-        save(data.assign_attrs(opportune_version=__version__, opportune_format=FORMAT), path)
+        save_part(data, folder, task)
     return data
 
 
 def _in_order(data: xr.Dataset) -> xr.Dataset:
     """The same, laid out in memory as a file gives it back: else sums in a resumed run would be rounded differently."""
     return data.copy(data={name: np.ascontiguousarray(values) for name, values in data.data_vars.items()})
-
-
-def _parts(experiment: Experiment, config: dict[str, Any], out: Path) -> Path:
-    """The folder of an unfinished experiment's tasks; another configuration or version has another."""
-    text = json.dumps([experiment.name, config, __version__], sort_keys=True)
-    return out / PARTS / f"{experiment.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def _finished(experiment: Experiment, config: dict[str, Any], out: Path) -> Record | None:
-    """The record of a finished run with this configuration and version, if it and its files are there."""
-    try:
-        record = Record.model_validate_json((out / f"{experiment.name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # not there, or of another shape
-        return None
-    same = record.config == json.loads(json.dumps(config)) and record.versions.get("opportune") == __version__
-    files = [name for figure in record.figures for name in (figure.png, figure.svg)]
-    complete = all((out / name).is_file() for name in [*files, f"{experiment.name}.nc"])
-    return record if same and complete else None
 
 
 def _found(
@@ -159,13 +149,14 @@ def _found(
         },
         machine=f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         command=command([experiment.name], seed=config["seed"], quick=config["quick"]),
+        code=source_hash(),
     )
     return Found(
         record=record,
         pictures=findings.pictures,
         data=_combine(experiment, config, parts),
         out=out,
-        parts=_parts(experiment, config, out),
+        parts=parts_folder(experiment, config, out),
     )
 
 

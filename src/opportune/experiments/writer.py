@@ -1,14 +1,11 @@
-"""Writing what experiments found: data, figures and, last, the result; by a process beside the one that runs them."""
+"""Writing what experiments found: data, figures and, last, the result; by a process beside the one that runs them.
 
-import json
+Since files are whole or not there, that process may end at any moment.
+"""
+
 import shutil
-import signal
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Self
 
@@ -17,10 +14,14 @@ from rich.console import Console
 
 from opportune.analysis.plots import save_figure
 from opportune.analysis.results import save
-from opportune.errors import InputError
+from opportune.errors import StateError
 from opportune.experiments.base import Picture
+from opportune.experiments.beside import Beside, Gone
 from opportune.experiments.claims import Verdict
-from opportune.experiments.record import Record
+from opportune.experiments.record import Record, write_record
+from opportune.files import digest_of
+
+GRACE = 1.0  # seconds for what is being written when something goes wrong, or Ctrl-C comes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,37 +38,51 @@ class Found:
 class Writer:
     """Writes what experiments found; `aside`, in a process of its own while this one goes on with the next experiment.
 
-    At the end this process helps with what is waiting. After an error or Ctrl-C what is being written is finished;
-    what is waiting is not begun.
+    At the end this process helps with what is waiting. After an error or Ctrl-C, what is being written has a moment to
+    be finished; what is waiting is not begun.
     """
 
     def __init__(self, console: Console, *, aside: bool) -> None:
         self.console = console
+        self.aside = aside
+        self.ended = False
         self.waiting: dict[Future[Record], Found] = {}
-        self.pool: ProcessPoolExecutor | None = None
-        if aside:
-            self.pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=_ignore_interrupts)
 
     def __enter__(self) -> Self:
-        if self.pool is not None:
-            with _deaf():
-                self.pool.submit(_get_ready)
+        if self.aside:
+            self.other = Beside(__name__, write.__name__)
+            self.thread = ThreadPoolExecutor(1)  # hands over and waits
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._finish()
+            else:
+                wait([f for f in self.waiting if not f.cancel()], timeout=GRACE)
         finally:
-            if self.pool is not None:
-                self.pool.shutdown(cancel_futures=True)
+            self.ended = True
+            if self.aside:
+                self.other.end()
+                self.thread.shutdown(cancel_futures=True)  # nothing is there to wait for any more
+                self.other.close()
 
     def write(self, found: Found) -> None:
         """Write an experiment's files, or have them written aside."""
-        if self.pool is None:
-            self._tell(write(found))
+        if self.aside:
+            self.waiting[self.thread.submit(self._hand_over, found)] = found
         else:
-            self.waiting[self.pool.submit(write, found)] = found
+            self._tell(write(found))
+
+    def _hand_over(self, found: Found) -> Record:
+        """Have an experiment's files written by the other process; if that is gone, write them here."""
+        try:
+            record: Record = self.other.call(found)
+        except Gone:
+            if self.ended:
+                raise
+            return write(found)
+        return record
 
     def poll(self) -> None:
         """Say what has been written since the last time; an error there is raised here."""
@@ -88,43 +103,18 @@ class Writer:
         self.console.print(f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})")
 
 
-def _get_ready() -> None:
-    """Nothing: with the first thing that it is asked to do, a process starts and imports what it needs."""
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that start meanwhile leave Ctrl-C, which all processes of a terminal get, to the one that waits."""
-    if threading.current_thread() is not threading.main_thread():  # others may not
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _ignore_interrupts() -> None:
-    """The same where it is not inherited: on Windows, or if another thread started the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 def write(found: Found) -> Record:
     """Write NAME.nc, the figures and, last, NAME.json; then drop its tasks' results. Returns what is in NAME.json."""
     name = found.record.experiment
-    save(found.data, found.out / f"{name}.nc")
+    if found.data.attrs.get("interrupted"):
+        raise StateError(f"{name} was interrupted; expected a complete result")
+    names = [save(found.data, found.out / f"{name}.nc").name]
     for picture in found.pictures:
-        save_figure(picture.figure, found.out, picture.name)
-    path = found.out / f"{name}.json"
-    part = path.with_suffix(".json.part")
-    try:
-        part.write_text(json.dumps(found.record.model_dump(mode="json"), indent=1, allow_nan=False), encoding="utf-8")
-    except ValueError as error:
-        raise InputError(f"{name} found a number that is not finite: {error}") from None
-    part.replace(path)
+        names += save_figure(picture.figure, found.out, picture.name)
+    record = found.record.model_copy(update={"files": {file: digest_of(found.out / file) for file in names}})
+    write_record(record, found.out / f"{name}.json")
     shutil.rmtree(found.parts, ignore_errors=True)
-    return found.record
+    return record
 
 
 def score(record: Record) -> str:

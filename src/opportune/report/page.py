@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from opportune.errors import DataError
 from opportune.experiments import NAMES
 from opportune.experiments.claims import Claim, Verdict
-from opportune.experiments.record import Cell, FigureFiles, Record, Table, command
+from opportune.experiments.record import Cell, FigureFiles, Record, Table, check_record, command
+from opportune.files import write_whole
 
 LARGEST_SVG = 2_000_000
 """Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
@@ -77,12 +78,7 @@ def write_report(directory: Path) -> Path:
     results = _read_results(directory)
     page = _render(directory, results)
     target = directory / "report.html"
-    part = target.with_name(target.name + ".part")
-    try:
-        part.write_text(page, encoding="utf-8", newline="\n")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(target, page.encode())
     return target
 
 
@@ -116,6 +112,7 @@ def _read_result(file: Path) -> Record | None:
         raise DataError(f"{file}: not readable as JSON: {error}") from error
     if not isinstance(content, dict) or "experiment" not in content:
         return None
+    check_record(file, content)
     try:
         return Record.model_validate_json(text)
     except ValidationError as error:

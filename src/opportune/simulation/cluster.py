@@ -186,8 +186,7 @@ def connect(address: str) -> Iterator[None]:
 
     """
     if address == "local":
-        import joblib  # noqa: PLC0415  (slow to import)
-
+        joblib = _library("joblib", "joblib")
         with joblib.parallel_config("loky", n_jobs=numba.get_num_threads()):
             yield
         return

@@ -26,6 +26,7 @@ from opportune.worlds import SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
+INTERRUPTS = ("raise", "return")
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
 SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
@@ -41,6 +42,7 @@ def simulate(
     trace: bool = True,
     progress: bool = True,
     device: str = "cpu",
+    on_interrupt: str = "raise",
 ) -> xr.Dataset:
     """Run every policy in every world, `replicates` times, over `horizon` steps.
 
@@ -57,10 +59,11 @@ def simulate(
         trace: keep every step; without it only totals are kept, and memory does not grow with the horizon.
         progress: show a progress bar if it takes more than a moment.
         device: "cpu", "cuda", or "auto", which takes a GPU where there is one.
+        on_interrupt: what Ctrl-C does: "raise", KeyboardInterrupt as ever, or "return", give back the replicates that
+            are finished, with a warning and the attribute `interrupted` = 1 (KeyboardInterrupt if there are none).
 
     Returns:
-        A Dataset with dims policy, world, replicate and, with `trace`, step. If interrupted (Ctrl-C), the finished
-        replicates, with attribute `interrupted` = 1.
+        A Dataset with dims policy, world, replicate and, with `trace`, step.
 
     """
     world_list = [worlds] if isinstance(worlds, SimulatedWorld) else list(worlds)
@@ -69,6 +72,7 @@ def simulate(
     replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     checks.choice("device", device, DEVICES)
+    checks.choice("on_interrupt", on_interrupt, INTERRUPTS)
     check_inputs(world_list, policy_list)
     labels = policy_labels(policy_list)
     device = pick_device(device, policy_list)
@@ -83,6 +87,7 @@ def simulate(
         seed=seed,
         progress=progress,
         device=device,
+        on_interrupt=on_interrupt,
     )
     attrs = {
         "seed": str(seed),
@@ -164,7 +169,7 @@ def pick_device(device: str, policies: Sequence[Policy]) -> str:
 
 
 def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, seed: int, progress: bool,
-         device: str) -> int:  # fmt: skip
+         device: str, on_interrupt: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
     replicates = output.totals.shape[0]
     workers = chosen_workers()
@@ -179,7 +184,7 @@ def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, see
             for done in counts:
                 show(done)
     except KeyboardInterrupt:
-        if done == 0:
+        if done == 0 or on_interrupt == "raise":
             raise
         warnings.warn(
             f"interrupted: {done} of {replicates} replicates are finished and returned",

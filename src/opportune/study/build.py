@@ -136,8 +136,8 @@ class Study:
         study.check()
         return study
 
-    def run(self, *, progress: bool = True) -> "xr.Dataset":
-        """Simulate every policy in every world; the file's text goes with the results."""
+    def run(self, *, progress: bool = True, on_interrupt: str = "raise") -> "xr.Dataset":
+        """Simulate every policy in every world, as `simulate` does; the file's text goes with the results."""
         from opportune.simulation import simulate  # noqa: PLC0415  (checking a file does without it)
 
         self.require_truth()
@@ -155,6 +155,7 @@ class Study:
             seed=study.seed,
             trace=study.trace,
             progress=progress,
+            on_interrupt=on_interrupt,
         )
         return data.assign_attrs(study=self.name, study_file=self.text)
 

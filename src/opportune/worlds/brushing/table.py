@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from opportune.errors import DataError, InputError
+from opportune.files import write_whole
 from opportune.worlds.brushing import step
 
 FloatArray = NDArray[np.float64]
@@ -124,7 +125,7 @@ def save_table(table: BrushingTable, path: str | Path) -> None:
         f'  "effects": {_json_block(table.effects.model_dump(), 2)}',
         '  "users": [\n' + ",\n".join(users) + "\n  ]",
     )
-    Path(path).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    write_whole(Path(path), ("{\n" + ",\n".join(parts) + "\n}\n").encode())
 
 
 def _json_block(entry: dict[str, Any], indent: int) -> str:

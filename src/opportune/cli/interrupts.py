@@ -1,0 +1,80 @@
+"""Ctrl-C at the command line: the first ends the command in good order and soon, the second at once."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from opportune.cli.shared import INTERRUPTED, Interrupted
+from opportune.errors import WriteError
+
+PATIENCE = 2.0  # seconds that a command has to answer the first Ctrl-C
+_NOTHING = "nothing was written"
+_SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
+
+
+class _Listener:
+    """What is to be said if the command has no time to say it, and whether Ctrl-C has come."""
+
+    def __init__(self) -> None:
+        self.kept = _NOTHING
+        self.heard = False
+        self.timer: threading.Timer | None = None
+
+    def hear(self, _number: int, _frame: FrameType | None) -> None:
+        if self.heard:
+            self.end()
+        self.heard = True
+        self.timer = threading.Timer(PATIENCE, self.end)
+        self.timer.daemon = True
+        self.timer.start()
+        raise KeyboardInterrupt
+
+    def answered(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def end(self) -> None:
+        """End the process now. Files are whole or not there, and other processes end with this one."""
+        shown = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
+        os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
+        os._exit(INTERRUPTED)
+
+
+_listener = _Listener()
+
+
+def listen() -> None:
+    """Hear Ctrl-C from now on; unless this process was started to ignore it, as by nohup."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _listener.hear)
+
+
+def answered() -> None:
+    """The command has heard Ctrl-C and is about to save what is finished: it may take its time, until the second."""
+    _listener.answered()
+
+
+def leave(code: int) -> None:
+    """Exit with a code; after Ctrl-C without waiting for what else may be going on, such as a compilation."""
+    if code == INTERRUPTED:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+@contextmanager
+def kept(what: str) -> Iterator[None]:
+    """Say what was kept if Ctrl-C comes while this lasts, or if a file cannot be written."""
+    before, _listener.kept = _listener.kept, what
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(what) from None
+    except WriteError as error:
+        raise WriteError(f"{error}; {what}") from error
+    _listener.kept = before

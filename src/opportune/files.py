@@ -1,0 +1,141 @@
+"""Files that are whole or not there, and folders that one run holds at a time."""
+
+import errno
+import hashlib
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from opportune.errors import InputError, StateError, WriteError
+
+LOCK = ".opportune.lock"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_LOCK_AT = 2**30  # where Windows locks a byte: beyond what others read
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that appears under its name only once all of it is on disk; raises `WriteError` if it cannot be."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written: {_reason(error)}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def digest(content: bytes) -> str:
+    """The checksum of bytes."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder for results while this lasts: made if need be, refused if it cannot be written or another holds it.
+
+    The lock is the operating system's, on a file in the folder: it ends with the process that holds it, however that
+    ends. Where a file system has no locks, a warning says so.
+    """
+    path = folder / LOCK
+    descriptor = _take(folder, path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _take(folder: Path, path: Path) -> int:
+    """The lock file of a folder, open and locked."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _refusal(folder, error) from None
+        try:
+            _lock(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StateError(
+                f"{folder} is in use by {_holder(path)}; expected a folder that no other run writes to: "
+                "wait until that one is finished, or take another folder"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(descriptor)
+                raise _refusal(folder, error) from None
+            message = f"{folder} lies where nothing can be locked: no other run may write to it meanwhile"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+        if not _still_there(descriptor, path):  # its last holder removed it in between
+            os.close(descriptor)
+            continue
+        since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {platform.node()} since {since}".encode())
+        except OSError as error:
+            os.close(descriptor)
+            raise _refusal(folder, error) from None
+        return descriptor
+
+
+def _refusal(folder: Path, error: OSError) -> InputError | WriteError:
+    if error.errno in _FULL:
+        return WriteError(f"{folder} cannot be written: {_reason(error)}")
+    return InputError(f"{folder} cannot be written ({_reason(error)}); expected a folder for results")
+
+
+def _reason(error: OSError) -> str:
+    return "the disk is full" if error.errno in _FULL else str(error.strerror or error)
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8") or "another run"
+    except OSError:
+        return "another run"
+
+
+def _still_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        os.lseek(descriptor, _LOCK_AT, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,156 @@
+"""Ctrl-C, for real: commands end soon and leave nothing behind; what is partial is never taken for whole."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from opportune.analysis.results import load
+from opportune.files import LOCK, held
+from processes import COMMAND, Started, needs_linux
+
+SOON = 4.0  # seconds, on a busy machine
+AT_ONCE = 1.5
+EXPERIMENTS = ("reproduce", "opens", "table", "--quick", "--out", "out")
+KEPT = "opportune: interrupted: what is finished is kept in out; the same command goes on from there"
+
+STUDY = """
+[study]
+name = "long"
+horizon = 1000
+replicates = {replicates}
+actions = ["none", "call"]
+budgets = [40]
+trace = false
+
+[variables.stress]
+range = [1, 5]
+
+[reward]
+formula = "action*stress"
+noise_sd = 0.2
+
+[effects]
+"*" = 0.5
+
+[[policies]]
+kind = "PD2"
+"""
+
+pytestmark = needs_linux
+
+
+def started(folder: Path, *arguments: str, hearing: bool = True, **environment: str) -> Started:
+    return Started(COMMAND, *arguments, cwd=folder, hearing=hearing, **environment)
+
+
+def result(path: Path) -> dict[str, object]:
+    """What an experiment's file says, without times."""
+    content: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return {key: content[key] for key in ("config", "numbers", "claims", "tables")}
+
+
+@pytest.fixture(scope="module")
+def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("control")
+    with started(folder, *EXPERIMENTS) as command:
+        assert command.ended(120) == 0, command.said()
+    return folder / "out"
+
+
+@pytest.mark.parametrize("when", ["in a task", "while results are written"])
+def test_an_interrupted_reproduction_ends_soon_and_goes_on(when: str, tmp_path: Path, control: Path) -> None:
+    """Code 130, one line that says what is kept, no process left; the next run has the results of one that was not."""
+    out = tmp_path / "out"
+    with started(tmp_path, *EXPERIMENTS) as command:
+        command.until((out / LOCK).exists)
+        if when == "while results are written":
+            command.until(lambda: any(out.glob("opens.*")))
+        command.interrupt()
+        assert command.ended(SOON) == 130
+        assert command.said()[-1] == KEPT
+        assert not any("Traceback" in line for line in command.said())
+    finished = {path.stem for path in out.glob("*.json")}
+    assert "table" not in finished
+    assert not list(out.rglob("*.part"))
+    with started(tmp_path, *EXPERIMENTS) as again:
+        assert again.ended(120) == 0
+        assert {line.split(":")[0] for line in again.said() if "finished before, kept" in line} == finished
+    for name in ("opens.json", "table.json"):
+        assert result(out / name) == result(control / name)
+
+
+@pytest.mark.parametrize(("when", "pause"), [("task", 0.0), ("task", 0.05), ("task", 0.3), ("writing", 0.05)])
+def test_the_second_ctrl_c_ends_everything_at_once(when: str, pause: float, tmp_path: Path) -> None:
+    """Whatever the first one was waiting for: the process ends, and so does the one that writes for it."""
+    out = tmp_path / "out"
+    with started(tmp_path, *EXPERIMENTS) as command:
+        command.until((out / LOCK).exists)
+        command.until(lambda: len(command.alive()) == 2)  # the other one, which writes
+        if when == "writing":
+            command.until(lambda: any(out.glob("opens.*")))
+        command.interrupt()
+        time.sleep(pause)
+        command.interrupt()
+        assert command.ended(AT_ONCE) == 130
+        assert command.said()[-1] == KEPT
+    assert not (out / "table.json").exists()
+
+
+def test_a_killed_reproduction_takes_its_writer_along(tmp_path: Path) -> None:
+    """The process that writes ends when the one that started it is killed, and a lock does not outlive its owner."""
+    out = tmp_path / "out"
+    with started(tmp_path, *EXPERIMENTS) as command:
+        command.until((out / LOCK).exists)
+        command.until(lambda: len(command.alive()) == 2)  # the control: there is one
+        os.kill(command.process.pid, signal.SIGKILL)
+        assert command.ended(SOON) == -signal.SIGKILL
+    with held(out):
+        pass
+
+
+def test_an_interrupted_study_keeps_what_is_finished_under_another_name(tmp_path: Path) -> None:
+    """Code 130; the finished replicates are in NAME.interrupted.nc, and NAME.nc of before is left alone."""
+    study = tmp_path / "long.toml"
+    study.write_text(STUDY.format(replicates=20), encoding="utf-8")
+    with started(tmp_path, "simulate", "long.toml") as control:
+        assert control.process.wait(timeout=120) == 0
+    before = (tmp_path / "out" / "long.nc").read_bytes()
+    study.write_text(STUDY.format(replicates=3_000_000), encoding="utf-8")
+    with started(tmp_path, "simulate", "long.toml") as command:
+        command.until((tmp_path / "out" / LOCK).exists)
+        time.sleep(2.0)
+        command.interrupt()
+        assert command.ended(2 * SOON) == 130
+        assert "replicates were finished and are kept in out/long.interrupted.nc" in command.said()[-1]
+    assert (tmp_path / "out" / "long.nc").read_bytes() == before
+    kept = load(tmp_path / "out" / "long.interrupted.nc")
+    assert kept.attrs["interrupted"] == 1
+    assert 0 < kept.sizes["replicate"] < 3_000_000
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"long.nc", "long.interrupted.nc"}
+
+
+def test_ctrl_c_is_heard_during_the_first_compilation(tmp_path: Path) -> None:
+    """With nothing compiled yet, the command ends as soon, not when all is compiled."""
+    (tmp_path / "long.toml").write_text(STUDY.format(replicates=20), encoding="utf-8")
+    with started(tmp_path, "simulate", "long.toml", OPPORTUNE_CACHE_DIR=str(tmp_path / "cache")) as command:
+        command.until((tmp_path / "out" / LOCK).exists)
+        time.sleep(2.0)
+        command.interrupt()
+        assert command.ended(SOON) == 130
+        assert command.said()[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
+
+
+def test_a_command_that_was_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
+    """Started with SIGINT ignored, as by nohup, a command goes on to its end."""
+    (tmp_path / "long.toml").write_text(STUDY.format(replicates=20), encoding="utf-8")
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    with Started(ignoring + COMMAND, "simulate", "long.toml", cwd=tmp_path, hearing=False) as command:
+        command.until((tmp_path / "out" / LOCK).exists)
+        command.interrupt()
+        assert command.ended(120) == 0
+    assert (tmp_path / "out" / "long.nc").is_file()
