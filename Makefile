@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,cluster,gpu
+EXTRAS ?= dev,serve,cluster,gpu
 STAMP := $(VENV)/.installed
 
 .PHONY: run test test-bounds lint install bench clean

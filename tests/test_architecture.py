@@ -33,6 +33,7 @@ LAYERS = (
     ("study",),
     ("experiments",),
     ("report",),
+    ("service",),
     ("experiments.runner",),  # runs experiments and hands what they found to the report
     ("cli",),
 )
@@ -265,5 +266,5 @@ def test_importing_is_quick() -> None:
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         took, modules = json.loads(done.stdout)
         seconds.append(took)
-        assert not {"numba", "scipy", "xarray", "matplotlib", "pandas"} & set(modules)
+        assert not {"numba", "scipy", "xarray", "matplotlib", "pandas", "litestar", "sqlalchemy"} & set(modules)
     assert min(seconds) < 0.5

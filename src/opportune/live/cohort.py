@@ -73,15 +73,24 @@ class Cohort:
         taken = next((other for other, agent in self._agents.items() if agent.stream == own), None)
         if taken is not None:
             raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
+        agent = self.seat(number, stream=own, problem=problem)
+        self._agents[name] = agent
+        return agent
+
+    def seat(self, number: int, *, stream: int, problem: Any = None) -> Agent:
+        """An agent for participant `number`, at its beginning, with what all share; `enrol` gives it a name.
+
+        For a service that keeps its participants elsewhere, and has some of them at hand.
+        """
+        checks.whole("number", number, least=0, most=self.participants - 1)
         agent = self._new_agent(
-            self.problem if problem is None else problem, own, self._model, self._budget, member=number
+            self.problem if problem is None else problem, stream, self._model, self._budget, member=number
         )
         if self.policy.pooled and not np.array_equal(agent._constants, self._common._constants, equal_nan=True):
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
             )
         steps.begin_live(agent._handle, self._model is None, self._budget is None)
-        self._agents[name] = agent
         return agent
 
     def withdraw(self, name: str) -> None:

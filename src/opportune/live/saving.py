@@ -85,7 +85,7 @@ def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
         "order": list(agent._order),
         "late_answer": agent._late_answer,
         "withdrawn": agent.withdrawn,
-        "proposal": None if agent._proposal is None else _describe_proposal(agent._proposal),
+        "proposal": None if agent._proposal is None else describe_proposal(agent._proposal),
     }
 
 
@@ -115,14 +115,14 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
     agent.step = checks.whole("step", saved["step"], least=0, most=agent.horizon)
     if not isinstance(saved["steps"], list) or len(saved["steps"]) != agent.step:
         raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
-    entries = [_restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
+    entries = [restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
     agent._steps = {s.step: s for s in entries}
     agent._order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
     pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
     _must(sorted(agent._order) == pending, f"order is {agent._order}; the rewards that wait are of steps {pending}")
     agent._late_answer = checks.yes_no("late_answer", saved["late_answer"])
     agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
-    agent._proposal = _restore_proposal(agent, saved["proposal"])
+    agent._proposal = restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
     _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
     for name in own:
@@ -252,7 +252,8 @@ def _describe_step(s: Step) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
+def restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
+    """The step that `_describe_step` described."""
     settled = checks.yes_no("settled", saved["settled"])
     step = new_step(agent.problem, agent._reported_names, number, saved["context"], saved["reported"])
     step.action = checks.whole(
@@ -274,7 +275,7 @@ def _restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     return step
 
 
-def _describe_proposal(proposal: Proposal) -> dict[str, Any]:
+def describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """A proposal without the decision before it, which has been handed out."""
     left = None if math.isinf(proposal.budget_left) else proposal.budget_left
     notes = None if proposal.notes is None else list(proposal.notes)
@@ -283,7 +284,7 @@ def _describe_proposal(proposal: Proposal) -> dict[str, Any]:
     return saved
 
 
-def _restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
+def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     """The open proposal; what compiled code found of its moment goes back where `settle` looks for it."""
     if saved is None:
         return None

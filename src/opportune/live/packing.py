@@ -1,0 +1,103 @@
+"""The numbers of a live agent as bytes, and back: what a service stores at every decision.
+
+`saving` describes a whole agent as JSON and checks all of it; this is for the case that costs must be microseconds.
+The bytes hold what is a participant's own of the state, the open proposal and a checksum; steps are stored elsewhere,
+one by one, and handed back to `unpack`.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from opportune.errors import StateError
+from opportune.live.agent import Agent
+from opportune.live.cohort import Cohort
+from opportune.live.point import Step
+from opportune.live.saving import GROUPS, describe_proposal, restore_proposal
+
+MAGIC = b"OPS1"
+_HEAD = struct.Struct("<4sIII")  # magic, checksum of the rest, length of the text, length of the numbers
+
+
+def own_groups(cohort: Cohort) -> tuple[str, ...]:
+    """The groups of the state that each participant of a cohort has for itself."""
+    return cohort._own()
+
+
+def pack(agent: Agent, own: Iterable[str]) -> bytes:
+    """What is an agent's own, but for its steps."""
+    proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
+    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, agent._order, proposal], separators=(",", ":"))
+    return _sealed(text.encode(), b"".join(agent._groups[name].tobytes() for name in own))
+
+
+def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:
+    """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
+    text, numbers = _opened(data)
+    agent.step, agent._late_answer, agent.withdrawn, agent._order, proposal = json.loads(text)
+    for step in steps:
+        agent._steps[step.step] = step
+    if len(agent._steps) != agent.step:
+        raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {len(agent._steps)} are stored")
+    _fill([agent._groups[name] for name in own], numbers)
+    agent._proposal = restore_proposal(agent, proposal)
+
+
+def pack_shared(cohort: Cohort) -> bytes:
+    """What the participants of a cohort share: the model, the budget, both or nothing."""
+    return _sealed(b"", b"".join(cohort._common._groups[name].tobytes() for name in _shared(cohort)))
+
+
+def unpack_shared(cohort: Cohort, data: bytes) -> None:
+    """Bring what a cohort shares to where `pack_shared` found it."""
+    _fill([cohort._common._groups[name] for name in _shared(cohort)], _opened(data)[1])
+
+
+def healthy(agent: Agent) -> bool:
+    """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
+    sizes = agent._at.sizes
+    for name in ("model", "snapshot", "budget", "trail"):
+        if not np.isfinite(agent._groups[name]).all():
+            return False
+    for name in ("model", "snapshot"):
+        cov = agent._at.views(GROUPS[name], agent._groups[name]).cov
+        if not (cov[: sizes.d * sizes.stride : sizes.stride + 1] > 0.0).all():
+            return False
+    return True
+
+
+def _shared(cohort: Cohort) -> list[str]:
+    own = cohort._own()
+    return [name for name in GROUPS if name not in own]
+
+
+def _sealed(text: bytes, numbers: bytes) -> bytes:
+    check = zlib.crc32(numbers, zlib.crc32(text))
+    return b"".join((_HEAD.pack(MAGIC, check, len(text), len(numbers)), text, numbers))
+
+
+def _opened(data: bytes) -> tuple[bytes, bytes]:
+    """The text and the numbers of what was packed, if they are what they were."""
+    if len(data) < _HEAD.size:
+        raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")
+    magic, check, length, size = _HEAD.unpack_from(data)
+    if magic != MAGIC or len(data) != _HEAD.size + length + size:
+        raise StateError("the state cannot be resumed: it was cut, or written in another format")
+    text, numbers = data[_HEAD.size : _HEAD.size + length], data[_HEAD.size + length :]
+    if zlib.crc32(numbers, zlib.crc32(text)) != check:
+        raise StateError("the state cannot be resumed: its checksum does not fit its contents")
+    return text, numbers
+
+
+def _fill(groups: "list[np.ndarray]", numbers: bytes) -> None:
+    """Copy numbers into arrays that compiled code has the addresses of."""
+    if sum(group.nbytes for group in groups) != len(numbers):
+        expected = sum(group.nbytes for group in groups)
+        raise StateError(f"the state cannot be resumed: it has {len(numbers)} bytes of numbers; expected {expected}")
+    at = 0
+    for group in groups:
+        group[:] = np.frombuffer(numbers, dtype=np.float64, count=group.size, offset=at)
+        at += group.nbytes

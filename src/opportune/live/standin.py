@@ -1,0 +1,34 @@
+"""A decision that an agent could not make: someone else's stands in for it, and nothing is learned from it."""
+
+from typing import Any
+
+from opportune import checks
+from opportune.errors import StateError
+from opportune.live import point
+from opportune.live.agent import Agent
+from opportune.live.point import NOTHING
+
+
+def stand_in(agent: Agent, context: Any, *, action: str, probability: float, coin: float) -> bool:
+    """Count the agent's next decision point as decided by someone else; hands back whether the coin says to nudge.
+
+    The budget is charged with `probability`, and with the nudge. The agent's model, snapshot and memory stay as they
+    are, so this needs none of them to be sound.
+    """
+    if agent._proposal is not None:
+        raise StateError(f"step {agent._proposal.step} is not settled yet; call settle(...) first")
+    if agent.withdrawn or agent.step >= agent.horizon:
+        raise StateError("the participant makes no more decisions")
+    checks.choice("action", action, agent.problem.action_names)
+    checks.real("probability", probability, least=0.0, most=1.0)
+    checks.real("coin", coin, least=0.0, below=1.0)
+    step = point.new_step(agent.problem, agent._reported_names, agent.step + 1, context, None)
+    step.action = agent.problem.action_names.index(action)
+    step.settled, step.status = True, NOTHING
+    nudged = coin < probability
+    agent.step = step.step
+    agent._steps[step.step] = step
+    agent._spent.points[0] += 1.0
+    agent._spent.spent[0] += probability
+    agent._spent.nudges[0] += float(nudged)
+    return nudged

@@ -1,0 +1,96 @@
+"""Launching, amending and closing a study."""
+
+import difflib
+from typing import Any
+
+from opportune.errors import InputError
+from opportune.service.commands import Answered, Command, open_study, settle_open
+from opportune.service.ledger import Ledger
+from opportune.service.problems import Refused
+from opportune.service.running import Running
+
+
+class Launch(Command, kw_only=True):
+    """A study begins: its file is frozen."""
+
+    file: str
+    source: str
+
+    def run(self, ledger: Ledger) -> Answered:
+        """Begin, unless it has begun: then the file must be the one in force."""
+        if ledger.study is not None:
+            if Running.from_text(self.file, self.source).hash != ledger.running.hash:
+                raise Refused(
+                    "exists", f"the study was launched with another {self.source}; see opportune amend for changes"
+                )
+            return 200, {"study": ledger.study["name"], "launched": False}
+        ledger.launch(
+            Running.from_text(self.file, self.source), who=self.who, received=self.received, source=self.source
+        )
+        assert ledger.study is not None
+        return 201, {"study": ledger.study["name"], "launched": True}
+
+
+class Amend(Command, kw_only=True):
+    """Another study file is in force from now on, for a reason."""
+
+    file: str
+    source: str
+    reason: str
+
+    def run(self, ledger: Ledger) -> Answered:
+        """Change what can be changed under way; anything that would change decisions is refused."""
+        open_study(ledger)
+        running = Running.from_text(self.file, self.source)
+        if running.hash == ledger.running.hash:
+            raise InputError(f"{self.source} is the study file in force; expected one that differs")
+        refuse_changes(ledger.running, running, self.source)
+        given = {"file": self.file, "source": self.source, "reason": self.reason}
+        event = ledger.amend(running, given, who=self.who, received=self.received)
+        return 200, {"event": event.seq, "hash": running.hash}
+
+
+class Close(Command, kw_only=True):
+    """The study ends: no one is enrolled and no decisions are made any more."""
+
+    reason: str
+
+    def run(self, ledger: Ledger) -> Answered:
+        """Settle what is open, and close."""
+        open_study(ledger)
+        from opportune.service.tables import participants  # noqa: PLC0415
+
+        query = participants.select().where(participants.c.open_decision.is_not(None))
+        for row in ledger.connection.execute(query).mappings().all():
+            settle_open(ledger, ledger.person(row["name"]), cause="closed", who=self.who, received=self.received)
+        event = ledger.close({"reason": self.reason}, who=self.who, received=self.received)
+        return 200, {"event": event.seq}
+
+
+def difference(old: str, new: str) -> str:
+    """What changes in a study file, line by line."""
+    return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "in force", "amended", n=1))
+
+
+def refuse_changes(old: Running, new: Running, source: str) -> None:
+    """Refuse an amendment that would change how decisions are made: such a study is another study."""
+    was, will = _deciding(old), _deciding(new)
+    changed = [name for name in was if was[name] != will[name]]
+    if changed:
+        raise InputError(
+            f"{source} changes {', '.join(changed)}, by which decisions are made; expected the same under way: "
+            "launch another study for that"
+        )
+
+
+def _deciding(running: Running) -> dict[str, Any]:
+    cohort = running.cohort()
+    return {
+        "name": running.study.name,
+        "what agents know (variables, actions, reward)": cohort.problem.to_dict(),
+        "policy and budget": running.policy.describe(),
+        "horizon": running.horizon,
+        "seed": running.seed,
+        "planned participants": running.participants,
+        "decision times": len(running.times),
+    }

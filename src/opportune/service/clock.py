@@ -1,0 +1,49 @@
+"""Times: microseconds since 1970 in tables, ISO 8601 in UTC in the record, days by the participant's time zone."""
+
+import datetime as dt
+import time
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from opportune.errors import InputError
+
+MICROSECONDS = 1_000_000
+MINUTE = 60 * MICROSECONDS
+HOUR = 60 * MINUTE
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def now() -> int:
+    """The time, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def iso(moment: int) -> str:
+    """A time as the record writes it: 2026-03-29T01:30:00.000000Z."""
+    return (_EPOCH + dt.timedelta(microseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_iso(text: str) -> int:
+    """The time that `iso` wrote."""
+    return from_datetime(dt.datetime.fromisoformat(text))
+
+
+def from_datetime(moment: dt.datetime) -> int:
+    """An aware time in microseconds since 1970."""
+    if moment.tzinfo is None:
+        raise InputError(f"the time {moment.isoformat()} has no time zone; expected one, such as 2026-03-29T09:00:00Z")
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    """A time zone by its IANA name."""
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        raise InputError(f"timezone is {name!r}; expected an IANA name, such as 'Europe/Berlin'") from None
+
+
+def local(moment: int, timezone: str) -> dt.datetime:
+    """A time as the participant's clock shows it."""
+    return (_EPOCH + dt.timedelta(microseconds=moment)).astimezone(zone(timezone))

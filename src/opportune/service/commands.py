@@ -1,0 +1,359 @@
+"""What a request does: checks, the events that follow, and the answer. Each runs inside the writer's transaction."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from opportune.errors import InputError
+from opportune.live import point
+from opportune.live.point import LEARNED, SKIPPED, WAITING
+from opportune.service import clock, events, points
+from opportune.service.fold import FALLBACK_MODE
+from opportune.service.ledger import Ledger
+from opportune.service.person import COMPLETED, PAUSED, WITHDRAWN, Person
+from opportune.service.problems import Refused
+
+Answered = tuple[int, dict[str, Any]]
+NOT_ASKED = "no decision was asked for"
+SYSTEM = "service"
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """A write that someone asked for."""
+
+    who: str
+    received: int
+    key: str = ""
+    fingerprint: str = ""
+
+    def about(self) -> tuple[str | None, str | None]:
+        """The participant and the decision that the command names, so that a batch reads them at once."""
+        return None, None
+
+    def run(self, ledger: Ledger) -> Answered:
+        """Do it: the status, and what is answered."""
+        raise NotImplementedError
+
+
+class Enrol(Command, kw_only=True):
+    """A new participant."""
+
+    participant: str
+    timezone: str | None = None
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, ledger: Ledger) -> Answered:
+        study = open_study(ledger)
+        timezone = self.timezone or ledger.running.timezone
+        clock.zone(timezone)
+        if ledger.persons.get(self.participant) is not None:
+            raise Refused("exists", f"{self.participant!r} is enrolled already")
+        if study["enrolled"] >= ledger.running.participants:
+            raise Refused("full", f"all {ledger.running.participants} planned participants are enrolled")
+        person = ledger.enrol(self.participant, timezone, who=self.who, received=self.received)
+        return 201, participant_answer(person)
+
+
+class SetStatus(Command, kw_only=True):
+    """A participant is paused, goes on, withdraws or has finished."""
+
+    participant: str
+    status: str
+    reason: str | None = None
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, ledger: Ledger) -> Answered:
+        open_study(ledger)
+        person = ledger.person(self.participant)
+        if person.status in {WITHDRAWN, COMPLETED}:
+            raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
+        if self.status == person.status:
+            return 200, participant_answer(person)
+        if self.status in {WITHDRAWN, COMPLETED}:
+            settle_open(ledger, person, cause=self.status, who=self.who, received=self.received)
+        given = {"status": self.status, "reason": self.reason}
+        ledger.happen(events.STATUS, person, given, who=self.who, received=self.received)
+        return 200, participant_answer(person)
+
+
+class Note(Command, kw_only=True):
+    """A remark of staff about a participant."""
+
+    participant: str
+    text: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, ledger: Ledger) -> Answered:
+        person = ledger.person(self.participant)
+        event = ledger.happen(events.NOTED, person, {"text": self.text}, who=self.who, received=self.received)
+        return 201, {"participant": person.name, "event": event.seq}
+
+
+class Propose(Command, kw_only=True):
+    """A decision point: nudge now, and what stands meanwhile?"""
+
+    participant: str
+    given: dict[str, Any]
+    at: int | None = None
+    fallback: bool = False
+    """Decide by the study's fallback, as the learned policy cannot be used."""
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, ledger: Ledger) -> Answered:
+        open_study(ledger)
+        person = ledger.person(self.participant)
+        happened = self.received if self.at is None else self.at
+        points.check_time(happened, self.received)
+        if person.status in {WITHDRAWN, COMPLETED}:
+            raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
+        step = self._step(ledger, person, happened)
+        if step > ledger.running.horizon:
+            raise Refused("over", f"all {ledger.running.horizon} decisions of {person.name!r} are made")
+        given = self._checked(ledger, person, step)
+        settle_open(ledger, person, cause="next", who=self.who, received=self.received)
+        while person.agent.step + 1 < step:  # decision points that nobody asked about
+            missed = {"sensed": {}, "available": False, "reason": NOT_ASKED}
+            ledger.happen(events.PROPOSED, person, missed, who=SYSTEM, received=self.received, happened=happened)
+        event = ledger.happen(events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened)
+        return 201, decision_answer(ledger.decision(str(event.decision)))
+
+    def _step(self, ledger: Ledger, person: Person, happened: int) -> int:
+        """The decision point that is asked about: the next, or by the clock where the study has decision times."""
+        if not ledger.running.times:
+            return person.agent.step + 1
+        step = points.step_at(ledger.running, happened, person.enrolled, person.timezone)
+        if step < 1:
+            raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point has not come yet")
+        if step <= person.agent.step:
+            raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision")
+        return step
+
+    def _checked(self, ledger: Ledger, person: Person, step: int) -> dict[str, Any]:
+        """What was given, without what need not be said; refused here, before anything has happened."""
+        given: dict[str, Any] = {"sensed": self.given["sensed"]}
+        if self.given.get("opened"):
+            given["opened"] = True
+        for name in ("reported", "shown"):
+            if self.given.get(name) is not None:
+                given[name] = self.given[name]
+        if not self.given.get("available", True) or person.status == PAUSED:
+            paused = f"paused: {person.reason}" if person.reason else "paused"
+            given["available"] = False
+            given["reason"] = paused if person.status == PAUSED else self.given.get("reason")
+        elif self.given.get("reason") is not None:
+            raise Refused("invalid", "reason is given, but available is true; expected no reason, or available: false")
+        agent = person.agent
+        entry = point.new_step(agent.problem, agent._reported_names, step, given["sensed"], given.get("reported"))
+        available = given.get("available", True) and not entry.place.missing
+        if given.get("opened") and not available:
+            del given["opened"]  # nothing is revealed while the participant is not available
+        if "shown" in given:
+            if given.get("opened"):
+                raise Refused("invalid", "shown is given, but the app is open; expected one of the two")
+            point.standing_action(agent.problem.action_names, agent.problem.action_names[0], given["shown"], False)
+        if self.fallback:
+            given["mode"] = FALLBACK_MODE
+            given.pop("reported", None)
+        return given
+
+
+class Answer(Command, kw_only=True):
+    """What became of a nudge."""
+
+    decision: str
+    answered: bool
+    opened: bool = False
+    reported: dict[str, Any] | None = None
+    earlier: dict[str, dict[str, Any]] | None = None
+    shown: str | None = None
+    cause: str = "answer"
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        person = ledger.person(row["participant"])
+        if row["status"] == "settled":
+            return self._late(ledger, person, row)
+        given = {"answered": self.answered, "cause": self.cause}
+        if self.opened:
+            given["opened"] = True
+        for name in ("reported", "earlier", "shown"):
+            if getattr(self, name) is not None:
+                given[name] = getattr(self, name)
+        self._check(person, row, given)
+        ledger.happen(
+            events.SETTLED, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"]
+        )
+        return 200, decision_answer(row)
+
+    def _check(self, person: Person, row: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Refuse what `settle` would refuse, before anything has happened."""
+        agent, entry = person.agent, person.agent._steps[row["step"]]
+        revealed = self.answered or self.opened
+        if (self.reported is not None or self.earlier is not None) and not revealed:
+            raise Refused("invalid", "reported values are given, but nothing was revealed; expected answered: true")
+        if self.shown is not None:
+            names = agent.problem.action_names
+            point.standing_action(names, names[0], self.shown, revealed)
+        if self.reported is not None:
+            point.with_reported(agent.problem, agent._reported_names, entry, self.reported)
+        numbers = {}
+        for number, told in (self.earlier or {}).items():
+            if not number.isdecimal() or int(number) >= row["step"]:
+                raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
+            numbers[int(number)] = told
+        agent._uncovered(numbers or None)
+
+    def _late(self, ledger: Ledger, person: Person, row: dict[str, Any]) -> Answered:
+        """An answer after the nudge was settled as unanswered counts as an opening at the next decision point."""
+        late = row["nudge"] and row["outcome"] == "unanswered" and row["answered_late"] is None
+        if not late or not (self.answered or self.opened):
+            raise Refused("settled_already", f"decision {row['id']!r} is settled ({row['outcome']})")
+        given: dict[str, Any] = {}
+        if self.reported is not None:
+            agent = person.agent
+            point.with_reported(agent.problem, agent._reported_names, agent._steps[row["step"]], self.reported)
+            given["reported"] = self.reported
+        ledger.happen(
+            events.ANSWERED_LATE, person, given, who=self.who, received=self.received, step=row["step"],
+            decision=row["id"],
+        )  # fmt: skip
+        return 200, decision_answer(row)
+
+
+class Reward(Command, kw_only=True):
+    """The reward of a decision, or a correction of it."""
+
+    decision: str
+    reward: float
+    corrects: bool = False
+    reason: str | None = None
+    cause: str | None = None
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        person = ledger.person(row["participant"])
+        low, high = ledger.running.reward_bounds
+        if not math.isfinite(self.reward) or not low <= self.reward <= high:
+            raise Refused("invalid", f"reward is {self.reward:g}; expected a number from {low:g} to {high:g}")
+        if row["status"] != "settled":
+            raise Refused("not_settled", f"decision {row['id']!r} waits for an answer; expected its reward after that")
+        if row["reward"] is None:
+            given: dict[str, Any] = {"reward": self.reward}
+            if self.cause is not None:
+                given["cause"] = self.cause
+            self._happen(ledger, events.REWARDED, person, row, given)
+        elif row["reward"] != self.reward:
+            if not self.corrects or not self.reason:
+                text = f"decision {row['id']!r} has reward {row['reward']:g}, not {self.reward:g}"
+                raise Refused("reward_differs", f"{text}; a correction needs corrects: true and a reason")
+            changes = row["reward_changes"] + 1
+            given = {"reward": self.reward, "was": row["reward"], "reason": self.reason, "changes": changes}
+            self._happen(ledger, events.CORRECTED, person, row, given)
+        return 200, reward_answer(row)
+
+    def _happen(self, ledger: Ledger, kind: str, person: Person, row: Mapping[str, Any], given: dict[str, Any]) -> None:
+        ledger.happen(kind, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"])
+
+
+class GiveUp(Command, kw_only=True):
+    """A reward that never came is no longer waited for; the study's default takes its place if there is one."""
+
+    decision: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        due, default = row["reward_due"], ledger.running.reward_default
+        if due is None or due > self.received or row["status"] != "settled" or row["reward_status"] != WAITING:
+            return 200, reward_answer(row)
+        if default is not None:
+            return Reward(
+                who=self.who, received=self.received, decision=self.decision, reward=default, cause="default"
+            ).run(ledger)
+        ledger.happen(
+            events.SKIPPED, ledger.person(row["participant"]), {"cause": "overdue"}, who=self.who,
+            received=self.received, step=row["step"], decision=row["id"],
+        )  # fmt: skip
+        return 200, reward_answer(row)
+
+
+class Expire(Command, kw_only=True):
+    """The window for an answer has ended."""
+
+    decision: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        if row["status"] != "nudge" or row["expires"] > self.received:
+            return 200, decision_answer(row)
+        return Answer(who=self.who, received=self.received, decision=self.decision, answered=False, cause="window").run(
+            ledger
+        )
+
+
+def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int) -> None:
+    """A nudge that is still open counts as unanswered now."""
+    if person.open_decision is not None:
+        Answer(who=who, received=received, decision=person.open_decision, answered=False, cause=cause).run(ledger)
+
+
+def open_study(ledger: Ledger) -> dict[str, Any]:
+    """The study, if it is launched and not closed."""
+    if ledger.study is None:
+        raise Refused("not_found", "no study is launched in this database")
+    if ledger.study["status"] != "open":
+        raise Refused("closed", "the study is closed: no one is enrolled, and no decisions are made")
+    return ledger.study
+
+
+def participant_answer(person: Person) -> dict[str, Any]:
+    """A participant as the API shows it."""
+    left = person.agent.budget_left
+    return {
+        "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
+        "number": person.number, "stream": person.stream, "enrolled": clock.iso(person.enrolled),
+        "step": person.agent.step, "budget_left": None if math.isinf(left) else left,
+        "open_decision": person.open_decision,
+    }  # fmt: skip
+
+
+def decision_answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision as the API shows it."""
+    expires = row["expires"] if row["status"] == "nudge" else None
+    return {
+        "decision": row["id"], "participant": row["participant"], "step": row["step"], "status": row["status"],
+        "nudge": row["nudge"], "action": row["action"], "probability": row["probability"],
+        "budget_left": row["budget_left"], "expires": None if expires is None else clock.iso(expires),
+        "outcome": row["outcome"], "revealed": bool(row["revealed"]), "why": row["why"], "mode": row["mode"],
+        "late": row["answered_late"] is not None,
+    }  # fmt: skip
+
+
+def reward_answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision's reward as the API shows it."""
+    return {
+        "decision": row["id"], "participant": row["participant"], "step": row["step"], "reward": row["reward"],
+        "learned": row["reward_status"] == LEARNED, "skipped": row["reward_status"] == SKIPPED,
+        "changes": row["reward_changes"],
+    }  # fmt: skip

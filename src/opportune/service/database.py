@@ -1,0 +1,172 @@
+"""The database: SQLite in a file of its own, or PostgreSQL; opened, checked and brought to this version's tables."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from opportune.errors import DataError, InputError
+
+BUSY_MILLISECONDS = 10_000
+MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATION_LOCK = 748291  # a number that PostgreSQL knows the lock by
+
+
+def normal_url(url: str) -> str:
+    """A database's address as SQLAlchemy takes it."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return "postgresql+psycopg://" + url.split("://", 1)[1]
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        return url
+    expected = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    raise InputError(f"the database is {_without_password(url)!r}; expected {expected}")
+
+
+def _without_password(url: str) -> str:
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url.rsplit("@", maxsplit=1)[-1]
+
+
+class Database:
+    """Connections to one database: one that writes, and as many as need be that read."""
+
+    def __init__(self, url: str) -> None:
+        self.url = normal_url(url)
+        self.sqlite = self.url.startswith("sqlite")
+        self.name = _without_password(url)
+        if self.sqlite:
+            self.path = Path(self.url.removeprefix("sqlite:///"))
+            if not self.path.parent.is_dir():
+                raise InputError(f"{self.path.parent} is not a folder; expected one for the database file")
+        self.writing = self._engine("BEGIN IMMEDIATE")
+        self.reading = self._engine("BEGIN")
+
+    def _engine(self, begin: str) -> Engine:
+        if not self.sqlite:
+            return create_engine(self.url, pool_size=4, max_overflow=8, pool_pre_ping=True)
+        engine = create_engine(self.url, connect_args={"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False})
+
+        @event.listens_for(engine, "connect")
+        def _connect(connection: Any, _record: Any) -> None:
+            connection.isolation_level = None  # transactions begin where we say so, and as we say
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536"):
+                connection.execute(f"PRAGMA {pragma}").close()
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            connection.exec_driver_sql(begin)
+
+        return engine
+
+    def check_durable(self) -> None:
+        """Refuse a database that would say that something is stored before it is."""
+        with self.writing.connect() as connection:
+            if self.sqlite:
+                level = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+                mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+                if (level, mode) != (2, "wal"):
+                    raise DataError(f"{self.name} has synchronous={level}, journal_mode={mode}; expected 2 and wal")
+                return
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                value = connection.execute(text(f"SHOW {setting}")).scalar_one()
+                if value in {"off", "local"}:
+                    raise DataError(f"{self.name} has {setting} = {value}; expected on, or a decision could be lost")
+
+    def revision(self, connection: Connection) -> str | None:
+        """The version of the tables that are there; None for none."""
+        return MigrationContext.configure(connection).get_current_revision()
+
+    def migrate(self) -> tuple[str | None, str]:
+        """Bring the tables to this version's; from which version, and to which. A newer database is refused."""
+        scripts = _scripts()
+        with self.writing.begin() as connection:
+            if not self.sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"))
+            found, newest = self.revision(connection), scripts.get_current_head()
+            assert newest is not None
+            self._refuse_newer(found, scripts)
+            if found != newest:
+                config = Config()
+                config.set_main_option("script_location", str(MIGRATIONS))
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+        return found, newest
+
+    def _refuse_newer(self, found: str | None, scripts: ScriptDirectory) -> None:
+        known = {script.revision for script in scripts.walk_revisions()}
+        if found is not None and found not in known:
+            raise DataError(
+                f"{self.name} has tables of version {found}; this version of Opportune knows them up to "
+                f"{scripts.get_current_head()}: go on with the version that made them, or a newer one"
+            )
+
+    def require_current(self) -> None:
+        """Refuse a database whose tables are not this version's, or that has none."""
+        if self.sqlite and not self.path.exists():
+            raise InputError(f"{self.path} does not exist; expected the database of a study (see opportune serve)")
+        scripts = _scripts()
+        newest = scripts.get_current_head()
+        with self.reading.connect() as connection:
+            found = self.revision(connection)
+        self._refuse_newer(found, scripts)
+        if found != newest:
+            what = "no tables of a study" if found is None else f"tables of version {found}"
+            raise DataError(f"{self.name} has {what}; expected version {newest} (opportune serve migrates it)")
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold a SQLite file while a service runs on it: one process at a time, and the lock says which."""
+        if not self.sqlite:
+            yield
+            return
+        path = self.path.with_name(self.path.name + ".lock")
+        with path.open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                holder = lock.read().strip() or "unknown"
+                raise DataError(
+                    f"{self.path} is in use by process {holder}; expected one service for a SQLite file: stop the "
+                    "other, or use PostgreSQL for several"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            try:
+                yield
+            finally:
+                lock.truncate(0)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.writing.dispose()
+        self.reading.dispose()
+
+
+def reachable(database: Database) -> bool:
+    """Whether the database answers."""
+    try:
+        with database.reading.connect() as connection:
+            connection.execute(text("SELECT 1"))
+    except OperationalError:
+        return False
+    return True
+
+
+def _scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return ScriptDirectory.from_config(config)

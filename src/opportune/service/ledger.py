@@ -1,0 +1,368 @@
+"""One transaction of the writer: what it reads, the events it appends, and the rows that follow from them.
+
+Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) first, so events have one order, and what
+was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from opportune._version import __version__
+from opportune.errors import StateError
+from opportune.live.packing import healthy, pack_shared, unpack_shared
+from opportune.service import clock, events, projection, tables
+from opportune.service.events import Event
+from opportune.service.fold import Fold
+from opportune.service.person import Person, person_of
+from opportune.service.problems import Refused
+from opportune.service.running import Running
+
+_STUDY = select(*(c for c in tables.study.c if c.name not in {"file", "shared"}))
+_FILE = select(tables.study.c.file)
+_SHARED = select(tables.study.c.shared)
+_PEOPLE = select(tables.participants).where(tables.participants.c.name.in_(bindparam("names", expanding=True)))
+_STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
+_STEPS = select(tables.decisions).where(
+    tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since")
+)
+_DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
+_REQUESTS = select(tables.requests).where(tables.requests.c.key.in_(bindparam("keys", expanding=True)))
+_EVENTS = insert(tables.events)
+_NEW_DECISIONS = insert(tables.decisions)
+_NEW_PEOPLE = insert(tables.participants)
+_NEW_STATES = insert(tables.states)
+_NEW_REQUESTS = insert(tables.requests)
+_STATES = update(tables.states).where(tables.states.c.participant == bindparam("at"))
+
+
+class Unsound(StateError):  # noqa: N818  (a state is)
+    """A participant's state is not finite, or its variances are not positive: it must not be stored."""
+
+
+class Memory:
+    """What a writer keeps between transactions: agents, as of the events that it has seen."""
+
+    def __init__(self) -> None:
+        self.fold: Fold | None = None
+        self.persons: dict[str, Person] = {}
+        self.shared_seq = 0  # what all share is as of this event
+
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Drop what may not be what is stored."""
+        self.shared_seq = 0
+        for name in list(self.persons) if names is None else names:
+            self.persons.pop(name, None)
+
+
+class Ledger:
+    """A transaction: read under the lock, append events, and write all of it at once in `flush`."""
+
+    def __init__(self, connection: Connection, memory: Memory, *, lock: bool) -> None:
+        self.connection = connection
+        self.memory = memory
+        row = connection.execute(_STUDY.with_for_update() if lock else _STUDY).mappings().one_or_none()
+        self.study: dict[str, Any] | None = None if row is None else dict(row)
+        self.seq: int = 0 if row is None else row["seq"]
+        self.head: str = events.START if row is None else row["head"]
+        self.persons: dict[str, Person | None] = {}
+        self.applying = False
+        self._events: list[dict[str, Any]] = []
+        self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
+        self._new: dict[str, None] = {}
+        self._updates: dict[str, dict[str, Any]] = {}
+        self._seen: list[dict[str, Any]] = []
+        self._step_ids: dict[tuple[str, int], str] = {}
+        self._dirty: dict[str, Person] = {}
+        self._enrolled: set[str] = set()
+        self._requests: dict[str, tuple[str, int, bytes]] = {}
+        self._new_requests: list[dict[str, Any]] = []
+        if row is not None:
+            self._attach(row)
+        else:
+            memory.fold = None
+
+    @property
+    def fold(self) -> Fold:
+        """The agents; raises before a study is launched."""
+        if self.memory.fold is None:
+            raise Refused("not_found", "no study is launched in this database")
+        return self.memory.fold
+
+    @property
+    def running(self) -> Running:
+        """The study file in force."""
+        return self.fold.running
+
+    @property
+    def together(self) -> bool:
+        """Whether participants share something."""
+        return self.fold.running.policy.together
+
+    def _attach(self, row: Mapping[Any, Any]) -> None:
+        """Bring what is kept between transactions to what this one has read."""
+        memory = self.memory
+        if memory.fold is None or memory.fold.running.hash != row["hash"]:
+            running = Running.from_text(self.connection.execute(_FILE).scalar_one())
+            memory.forget()
+            memory.fold = Fold(running)
+        if self.together and memory.shared_seq != self.seq:
+            unpack_shared(memory.fold.cohort, self.connection.execute(_SHARED).scalar_one())
+        memory.shared_seq = self.seq
+
+    def read(self, *, keys: Iterable[str], names: Iterable[str], ids: Iterable[str]) -> None:
+        """Read what a batch of commands is about, in three questions."""
+        wanted = list(keys)
+        if wanted:
+            for row in self.connection.execute(_REQUESTS, {"keys": wanted}):
+                self._requests[row.key] = (row.fingerprint, row.status, row.answer)
+        decisions = list(ids)
+        people = dict.fromkeys(names)
+        if decisions:
+            for found in self.connection.execute(_DECISIONS, {"ids": decisions}).mappings():
+                self._decisions[found["id"]] = dict(found)
+                people[found["participant"]] = None
+        missing = [name for name in people if name not in self.persons]
+        if missing:
+            self.persons |= dict.fromkeys(missing)
+            for found in self.connection.execute(_PEOPLE, {"names": missing}).mappings():
+                self.persons[found["name"]] = self._person(found)
+
+    def _person(self, row: Mapping[Any, Any]) -> Person:
+        known = self.memory.persons.get(row["name"])
+        if known is not None and known.seq == row["seq"]:
+            return known
+        since = 0 if known is None else known.seq
+        agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
+        person = person_of(row, agent)
+        self.memory.persons.pop(row["name"], None)  # until it is whole
+        data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
+        rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
+        person.unpack(data, self.fold.own, rows)
+        self.memory.persons[row["name"]] = person
+        return person
+
+    def person(self, name: str) -> Person:
+        """A participant by name."""
+        if name not in self.persons:
+            self.read(keys=(), names=[name], ids=())
+        found = self.persons[name]
+        if found is None:
+            raise Refused("not_found", f"no participant is called {name!r}")
+        return found
+
+    def decision(self, decision: str) -> dict[str, Any]:
+        """A decision's row by its id, as of the events of this transaction."""
+        if decision not in self._decisions:
+            self.read(keys=(), names=(), ids=[decision])
+        found = self._decisions.get(decision)
+        if found is None:
+            raise Refused("not_found", f"no decision is called {decision!r}")
+        return found
+
+    def answered(self, key: str) -> tuple[str, int, bytes] | None:
+        """What was answered to a request before: its fingerprint, status and body."""
+        return self._requests.get(key)
+
+    def answer(self, key: str, fingerprint: str, status: int, body: bytes) -> None:
+        """Keep what is answered to a request."""
+        self._requests[key] = (fingerprint, status, body)
+        self._new_requests.append({"key": key, "fingerprint": fingerprint, "status": status, "answer": body})
+
+    def launch(self, running: Running, *, who: str, received: int, source: str) -> None:
+        """The first event: the study file is in force from now on."""
+        self.memory.fold = Fold(running)
+        self.study = {
+            "id": 1, "name": running.study.name, "hash": running.hash, "status": "open", "launched": received,
+            "enrolled": 0, "amendments": 0, "amount": running.amount if running.policy.shared else None,
+            "hard": int(running.hard), "spent": 0.0, "nudges": 0, "file": running.text,
+        }  # fmt: skip
+        given = {"file": running.text, "source": source}
+        self._append(events.LAUNCHED, given=given, answer={}, who=who, received=received)
+        row = {**self.study, "seq": self.seq, "head": self.head, "shared": pack_shared(self.fold.cohort)}
+        self.connection.execute(insert(tables.study), row)
+
+    def enrol(self, name: str, timezone: str, *, who: str, received: int) -> Person:
+        """A new participant."""
+        assert self.study is not None
+        number = self.study["enrolled"]
+        stream = number << 32  # as in Cohort, and as world `number` of simulate
+        person = Person(
+            name=name, number=number, stream=stream, timezone=timezone, status="active", reason=None,
+            enrolled=received, seq=0, agent=self.fold.agent(number, stream),
+        )  # fmt: skip
+        self.study["enrolled"] += 1
+        event = self._append(
+            events.ENROLLED, person=person, given={"timezone": timezone},
+            answer={"number": number, "stream": stream}, who=who, received=received,
+        )  # fmt: skip
+        person.seq = event.seq
+        self.persons[name] = person
+        self.memory.persons[name] = person
+        self._enrolled.add(name)
+        self._dirty[name] = person
+        return person
+
+    def happen(
+        self, kind: str, person: Person, given: dict[str, Any], *, who: str, received: int,
+        happened: int | None = None, step: int | None = None, decision: str | None = None,
+    ) -> Event:  # fmt: skip
+        """Let something happen to a participant, and append it to the record."""
+        at = received if happened is None else happened
+        self._dirty[person.name] = person
+        sealed = person.sealed() if kind in {events.SETTLED, events.PROPOSED} else []
+        self.applying = True  # until it has happened; what fails on the way may have changed the agent
+        answer = self.fold.apply(kind, person, given, step)
+        self.applying = False
+        if not healthy(person.agent):
+            raise Unsound(f"after {kind!r} the state of a participant is no longer finite")
+        if kind == events.PROPOSED:
+            step, decision = person.agent.step, f"d{self.seq + 1}"
+        event = self._append(
+            kind, person=person, given=given, answer=answer, who=who, received=received, happened=at, step=step,
+            decision=decision,
+        )  # fmt: skip
+        person.seq = event.seq
+        self._follow(event, person, received, at)
+        for number in sealed:
+            if person.agent._steps[number].seen:
+                self._uncover(projection.seen(number, person, event.seq))
+        return event
+
+    def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:
+        """What follows from an event in the tables."""
+        for new, values in projection.changes(event, person, self.running, received, happened):
+            row = self._decisions.setdefault(values["id"], {})
+            row.update(values)
+            if new:
+                self._new[values["id"]] = None
+                self._step_ids[person.name, values["step"]] = values["id"]
+            elif values["id"] not in self._new:
+                self._updates.setdefault(values["id"], {}).update(values)
+            if event.kind in {events.PROPOSED, events.SETTLED}:
+                person.open_decision = values["id"] if row["status"] == "nudge" else None
+            if new:
+                person.last_decided = happened
+            if values.get("revealed"):
+                person.last_reveal = happened
+
+    def _uncover(self, values: dict[str, Any]) -> None:
+        known = self._step_ids.get((values["participant"], values["step"]))
+        if known is not None:
+            self._decisions[known].update(values)
+        else:
+            self._seen.append({f"{name}_": value for name, value in values.items()})
+
+    def _append(
+        self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
+        happened: int | None = None, person: Person | None = None, step: int | None = None, decision: str | None = None,
+    ) -> Event:  # fmt: skip
+        event = Event(
+            seq=self.seq + 1, kind=kind, before=self.head, participant=None if person is None else person.name,
+            step=step, decision=decision, who=who, received=clock.iso(received),
+            happened=clock.iso(received if happened is None else happened),
+            timezone=None if person is None else person.timezone, version=__version__, study=self.running.hash,
+            given=given, answer=answer,
+        )  # fmt: skip
+        body = events.encode(event)
+        self.seq, self.head = event.seq, events.hash_of(body)
+        self._events.append({
+            "seq": event.seq, "kind": kind, "participant": event.participant, "decision": decision, "who": who,
+            "received": received, "hash": self.head, "body": body.decode(),
+        })  # fmt: skip
+        return event
+
+    def amend(self, running: Running, given: dict[str, Any], *, who: str, received: int) -> Event:
+        """From now on another study file is in force."""
+        assert self.study is not None
+        event = self._append(events.AMENDED, given=given, answer={}, who=who, received=received)
+        self.fold.amend(running)
+        self.study["hash"] = running.hash
+        self.study["amendments"] += 1
+        self.connection.execute(update(tables.study).values(file=running.text, hash=running.hash))
+        return event
+
+    def close(self, given: dict[str, Any], *, who: str, received: int) -> Event:
+        """No more decisions are made."""
+        assert self.study is not None
+        self.study["status"] = "closed"
+        return self._append(events.CLOSED, given=given, answer={}, who=who, received=received)
+
+    def flush(self) -> None:
+        """Write everything; it is durable once the transaction is committed."""
+        run = self.connection.execute
+        if self._new_requests:
+            run(_NEW_REQUESTS, self._new_requests)
+        if not self._events:
+            return
+        run(_EVENTS, self._events)
+        if self._new:
+            run(_NEW_DECISIONS, [self._decisions[i] for i in self._new])
+        self._update_decisions()
+        if self._dirty:
+            self._write_people()
+        self._write_study()
+
+    def _update_decisions(self) -> None:
+        """Rows that were there, those with the same columns together."""
+        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for values in self._updates.values():
+            columns = tuple(values)
+            alike.setdefault(columns, []).append({f"{name}_": value for name, value in values.items()})
+        for columns, rows in alike.items():
+            self.connection.execute(_update_of(columns), rows)
+        if self._seen:
+            self.connection.execute(_SEEN, self._seen)
+
+    def _write_people(self) -> None:
+        shared, own = self.running.policy.shared, self.fold.own
+        rows = {name: person.row(shared=shared) for name, person in self._dirty.items()}
+        data = {name: person.pack(own) for name, person in self._dirty.items()}
+        new = [name for name in rows if name in self._enrolled]
+        old = [name for name in rows if name not in self._enrolled]
+        if new:
+            self.connection.execute(_NEW_PEOPLE, [rows[name] for name in new])
+            fresh = [{"participant": name, "seq": rows[name]["seq"], "data": data[name]} for name in new]
+            self.connection.execute(_NEW_STATES, fresh)
+        if old:
+            self.connection.execute(_PEOPLE_UPDATE, [{f"{c}_": v for c, v in rows[name].items()} for name in old])
+            changed = [{"at": name, "seq": rows[name]["seq"], "data": data[name]} for name in old]
+            self.connection.execute(_STATES, changed)
+
+    def _write_study(self) -> None:
+        assert self.study is not None
+        values: dict[str, Any] = {"seq": self.seq, "head": self.head, "enrolled": self.study["enrolled"]}
+        values |= {"status": self.study["status"], "amendments": self.study["amendments"]}
+        if self.together:
+            values["shared"] = pack_shared(self.fold.cohort)
+        if self.running.policy.shared:
+            budget = self.fold.cohort._common._spent
+            values |= {"spent": float(budget.spent[0]), "nudges": int(budget.nudges[0])}
+        self.connection.execute(update(tables.study), values)
+
+    def committed(self) -> None:
+        """What was written is durable: what is kept in memory is as of its last event."""
+        self.memory.shared_seq = self.seq
+
+
+def _update_of(columns: tuple[str, ...]) -> Any:
+    """An update of some columns of a decision, by its id; the same statement each time, so that it is compiled once."""
+    if columns not in _UPDATES:
+        table = tables.decisions
+        values: dict[str, Any] = {name: bindparam(f"{name}_") for name in columns if name != "id"}
+        _UPDATES[columns] = update(table).where(table.c.id == bindparam("id_")).values(values)
+    return _UPDATES[columns]
+
+
+_UPDATES: dict[tuple[str, ...], Any] = {}
+_SEEN = (
+    update(tables.decisions)
+    .where(tables.decisions.c.participant == bindparam("participant_"), tables.decisions.c.step == bindparam("step_"))
+    .values({name: bindparam(f"{name}_") for name in ("seq", "seen", "reported")})
+)
+_PEOPLE_UPDATE = (
+    update(tables.participants)
+    .where(tables.participants.c.name == bindparam("name_"))
+    .values({c.name: bindparam(f"{c.name}_") for c in tables.participants.c if c.name != "name"})
+)

@@ -1,0 +1,1 @@
+"""The steps, in order; one that was released is never changed."""

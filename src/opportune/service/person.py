@@ -1,0 +1,95 @@
+"""A participant in memory: the agent that decides, and what the service knows of it besides."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from opportune.live.agent import Agent
+from opportune.live.packing import pack, unpack
+from opportune.live.point import UNDECIDED, UNKNOWN, Step
+from opportune.live.saving import restore_step
+
+ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
+STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
+
+
+@dataclass(slots=True)
+class Person:
+    """A participant, as of event `seq`."""
+
+    name: str
+    number: int
+    stream: int
+    timezone: str
+    status: str
+    reason: str | None
+    enrolled: int
+    seq: int
+    agent: Agent
+    open_decision: str | None = None
+    last_decided: int | None = None
+    last_reveal: int | None = None
+
+    def row(self, *, shared: bool) -> dict[str, Any]:
+        """The row of `participants`; what is spent of a shared budget stands in `study`."""
+        spent, nudges = self.spending() if not shared else (0.0, 0)
+        budget = self.agent.policy.budget
+        return {
+            "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
+            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
+            "step": self.agent.step, "open_decision": self.open_decision, "last_decided": self.last_decided,
+            "last_reveal": self.last_reveal, "amount": None if shared or budget is None else budget.amount,
+            "hard": int(budget is not None and budget.hard), "spent": spent,
+            "nudges": nudges,
+        }  # fmt: skip
+
+    def spending(self) -> tuple[float, int]:
+        """What the budget that the agent draws on has spent: probabilities, and nudges."""
+        budget = self.agent._spent
+        return float(budget.spent[0]), int(budget.nudges[0])
+
+    def sealed(self) -> list[int]:
+        """The steps whose reported values are known, but that no reveal has uncovered."""
+        if not self.agent._reported:
+            return []
+        steps = self.agent._steps.values()
+        return [s.step for s in steps if s.settled and not s.seen and s.place.context != UNKNOWN]
+
+    def pack(self, own: Iterable[str]) -> bytes:
+        """The state as bytes."""
+        return pack(self.agent, own)
+
+    def unpack(self, data: bytes, own: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> None:
+        """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
+        unpack(self.agent, data, own, [step_of(self.agent, row) for row in rows])
+
+
+def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:
+    """The participant that a row of `participants` describes, with an agent that is at its beginning."""
+    names = (
+        "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "open_decision", "last_decided",
+        "last_reveal",
+    )  # fmt: skip
+    return Person(agent=agent, **{name: row[name] for name in names})
+
+
+def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:
+    """The agent's step that a row of `decisions` describes."""
+    settled = row["status"] == "settled"
+    reported = row["reported"]
+    return restore_step(
+        agent,
+        row["step"],
+        {
+            "context": msgspec.json.decode(row["sensed"]),
+            "reported": None if reported is None else msgspec.json.decode(reported),
+            "action": agent.problem.action_names.index(row["action"]) if settled else UNDECIDED,
+            "settled": settled,
+            "seen": bool(row["seen"]),
+            "unanswered": bool(row["unanswered"]),
+            "status": row["reward_status"],
+            "reward": (row["reward"] or 0.0) if row["reward_status"] == "learned" else 0.0,
+        },
+    )

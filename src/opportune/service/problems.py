@@ -1,0 +1,75 @@
+"""What is answered when something is refused: problem details (RFC 9457), each with a code that does not change."""
+
+from typing import Any
+
+import msgspec
+
+from opportune.errors import OpportuneError
+
+TITLES = {
+    "invalid": (422, "What was sent cannot be used"),
+    "malformed": (400, "The body cannot be read"),
+    "key_missing": (400, "The header Idempotency-Key is missing"),
+    "unauthenticated": (401, "No valid key"),
+    "forbidden": (403, "The key's role may not do this"),
+    "not_found": (404, "There is no such thing"),
+    "method_not_allowed": (405, "The address does not take this method"),
+    "exists": (409, "It exists already"),
+    "key_reused": (409, "The idempotency key was used with other content"),
+    "decided_already": (409, "This decision point has its decision"),
+    "settled_already": (409, "This decision is settled"),
+    "not_settled": (409, "The nudge is still open"),
+    "reward_differs": (409, "The decision has another reward"),
+    "not_active": (409, "The participant makes no more decisions"),
+    "over": (409, "All decisions are made"),
+    "full": (409, "All planned participants are enrolled"),
+    "closed": (409, "The study is closed"),
+    "too_large": (413, "The body is too large"),
+    "unsupported": (415, "The body is not JSON"),
+    "too_many": (429, "Too many requests"),
+    "internal": (500, "Something is wrong with the service"),
+    "unavailable": (503, "Nothing can be stored at the moment"),
+}
+
+
+class Problem(msgspec.Struct, kw_only=True):
+    """Problem details: `code` is for programs, `detail` for people."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+    @classmethod
+    def of(cls, code: str, detail: str) -> "Problem":
+        """The problem with a code, and what it was this time."""
+        status, title = TITLES[code]
+        return cls(type=f"urn:opportune:{code}", title=title, status=status, code=code, detail=detail)
+
+
+class Refused(OpportuneError):  # noqa: N818  (nothing went wrong here)
+    """A request that is answered with a problem; nothing of it is stored."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return TITLES[self.code][0]
+
+    def problem(self) -> Problem:
+        """What is answered."""
+        return Problem.of(self.code, str(self))
+
+
+def encoded(problem: Problem) -> bytes:
+    """A problem as JSON."""
+    return msgspec.json.encode(problem)
+
+
+def as_json(value: Any) -> bytes:
+    """Any answer as JSON."""
+    return msgspec.json.encode(value)

@@ -1,0 +1,122 @@
+"""The rows of `decisions` that an event makes or changes: readable without folding, and checked by `verify`."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opportune.live.point import LEARNED, NOTHING, SKIPPED
+from opportune.service import events
+from opportune.service.events import Event
+from opportune.service.fold import FALLBACK_MODE, LEARNED_MODE
+from opportune.service.person import Person
+from opportune.service.points import day_of
+from opportune.service.running import Running
+
+
+class Change(NamedTuple):
+    """Columns of one decision: a new row (`new`), or what is new in one that is there."""
+
+    new: bool
+    values: dict[str, Any]
+
+
+def changes(event: Event, person: Person, running: Running, received: int, happened: int) -> list[Change]:
+    """What an event changes in `decisions`."""
+    if event.kind == events.PROPOSED:
+        return [Change(True, _proposed(event, person, running, received, happened))]
+    maker = _MAKERS.get(event.kind)
+    return [] if maker is None else [Change(False, maker(event, person, running, received, happened))]
+
+
+def seen(number: int, person: Person, seq: int) -> dict[str, Any]:
+    """What a reveal changes in an earlier step that it uncovers; the row is found by participant and step."""
+    entry = person.agent._steps[number]
+    return {
+        "participant": person.name,
+        "step": number,
+        "seq": seq,
+        "seen": entry.seen,
+        "reported": _text(entry.reported),
+    }
+
+
+def _proposed(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    answer, given = event.answer, event.given
+    done = answer.get("settled")
+    fallback = given.get("mode") == FALLBACK_MODE
+    entry = person.agent._steps[_step(event)]
+    nothing = entry.status == NOTHING
+    return {
+        "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
+        "day": day_of(happened, person.enrolled, person.timezone), "happened": happened, "received": received,
+        "timezone": person.timezone, "sensed": _text(given["sensed"]), "reported": _text(given.get("reported")),
+        "available": answer["available"], "reason": answer["reason"], "nudge": answer["nudged"],
+        "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],
+        "disagreement": answer["disagreement"], "tolerance": answer["tolerance"], "fresh_action": answer["fresh"],
+        "stale_action": answer["stale"], "budget_before": answer["before"], "budget_left": answer["left"],
+        "mode": FALLBACK_MODE if fallback else LEARNED_MODE, "why": (done or answer)["why"],
+        "expires": happened + running.answer_window if answer["nudged"] and done is None else None,
+        "status": "nudge" if done is None else "settled",
+        "outcome": None if done is None else done["outcome"], "settled": None if done is None else received,
+        "action": answer["stale"] if done is None else done["action"], "revealed": bool(done and done["revealed"]),
+        "offline": given.get("shown") is not None, "answered_late": None,
+        "seen": entry.seen, "unanswered": entry.unanswered,
+        "reward_status": entry.status, "reward": None, "reward_received": None, "reward_first": None,
+        "reward_changes": 0, "reward_due": None if nothing else happened + running.reward_window,
+        "features": event.study[:12], "version": event.version,
+    }  # fmt: skip
+
+
+def _settled(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    entry = person.agent._steps[_step(event)]
+    return {
+        "id": event.decision, "seq": event.seq, "status": "settled", "outcome": event.answer["outcome"],
+        "settled": received, "action": event.answer["action"], "revealed": event.answer["revealed"],
+        "why": event.answer["why"], "offline": event.given.get("shown") is not None,
+        "reported": _text(entry.reported), "seen": entry.seen, "unanswered": entry.unanswered,
+    }  # fmt: skip
+
+
+def _answered_late(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    entry = person.agent._steps[_step(event)]
+    return {
+        "id": event.decision, "seq": event.seq, "answered_late": received, "reported": _text(entry.reported),
+        "unanswered": entry.unanswered,
+    }  # fmt: skip
+
+
+def _rewarded(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    reward = event.given["reward"]
+    return {
+        "id": event.decision, "seq": event.seq, "reward": reward, "reward_received": received, "reward_first": reward,
+        "reward_status": LEARNED if event.answer["learned"] else NOTHING, "reward_due": None,
+    }  # fmt: skip
+
+
+def _corrected(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    return {
+        "id": event.decision, "seq": event.seq, "reward": event.given["reward"], "reward_received": received,
+        "reward_changes": event.given["changes"],
+    }  # fmt: skip
+
+
+def _skipped(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
+    return {"id": event.decision, "seq": event.seq, "reward_status": SKIPPED, "reward_due": None}
+
+
+_MAKERS = {
+    events.SETTLED: _settled,
+    events.ANSWERED_LATE: _answered_late,
+    events.REWARDED: _rewarded,
+    events.CORRECTED: _corrected,
+    events.SKIPPED: _skipped,
+}
+
+
+def _step(event: Event) -> int:
+    assert event.step is not None
+    return event.step
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()

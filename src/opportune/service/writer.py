@@ -1,0 +1,220 @@
+"""The writer: whatever waits goes into one transaction, and is answered once that is durable.
+
+One thread per process owns the writing connection and the agents. A transaction that fails is rolled back and what it
+touched is forgotten, so that the next reads what is stored; its commands are tried again one by one, so that one that
+cannot be carried out does not take others with it.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from opportune.errors import InputError, OpportuneError, StateError
+from opportune.service import clock
+from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
+from opportune.service.database import Database
+from opportune.service.ledger import Ledger, Memory, Unsound
+from opportune.service.problems import Refused, as_json
+
+MOST_AT_ONCE = 256
+log = structlog.get_logger()
+
+
+class Reply(NamedTuple):
+    """What a command was answered: the status and the body, the same bytes for every retry."""
+
+    status: int
+    body: bytes
+
+
+class Waiting(NamedTuple):
+    """A command that waits to be written, and who waits for it."""
+
+    command: Command
+    future: "Future[Reply]"
+
+
+class TooLate(Exception):  # noqa: N818  (a command was refused)
+    """A command was refused after it had changed something: the transaction must go."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(str(refused))
+        self.refused = refused
+
+
+class Writer:
+    """Carries out commands in batches; `submit` hands back a future that is done once the answer is durable."""
+
+    def __init__(
+        self, database: Database, *, on_alert: Callable[[str, str, str | None, str], None] | None = None
+    ) -> None:
+        self.database = database
+        self.memory = Memory()
+        self.failing: str | None = None
+        """Why nothing could be stored the last time, if so."""
+        self.batches = 0
+        self.written = 0
+        self._alert = on_alert
+        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the writer's thread."""
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what still waits, and end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def submit(self, command: Command) -> "Future[Reply]":
+        """Have a command carried out with whatever else waits."""
+        future: Future[Reply] = Future()
+        self._queue.put(Waiting(command, future))
+        return future
+
+    def do(self, command: Command) -> Reply:
+        """Carry out one command, here and now; for programs without a writer's thread."""
+        found = self.write([command])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            batch = [self._queue.get()]
+            while len(batch) < MOST_AT_ONCE:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            ended = None in batch
+            waiting = [item for item in batch if item is not None]
+            if waiting:
+                self.deliver(waiting, self.write([item.command for item in waiting]))
+
+    def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
+        """Hand out answers, after they are durable."""
+        for item, reply in zip(waiting, found, strict=True):
+            if isinstance(reply, Exception):
+                item.future.set_exception(reply)
+            else:
+                item.future.set_result(reply)
+
+    def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        """Carry out commands in one transaction; if it fails, in one each."""
+        try:
+            found = self._transaction(commands)
+        except (DBAPIError, OSError) as error:
+            if not isinstance(error, IntegrityError) or len(commands) == 1:
+                return [self._unavailable(error) for _ in commands]
+        except Exception as error:
+            log.error("batch failed", commands=len(commands), error=f"{type(error).__name__}: {error}"[:500])
+        else:
+            self.failing = None
+            return found
+        return [self._alone(command) for command in commands]
+
+    def _alone(self, command: Command) -> "Reply | Exception":
+        """One command by itself; a decision that the learned policy cannot make is made by the fallback."""
+        try:
+            return self._transaction([command])[0]
+        except (DBAPIError, OSError) as error:
+            return self._unavailable(error)
+        except TooLate as error:
+            return error.refused
+        except Exception as error:
+            broken = isinstance(error, StateError | ArithmeticError)
+            if broken and isinstance(command, Propose) and not command.fallback:
+                return self._fall_back(command, error)
+            if isinstance(error, Unsound):
+                return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
+            return self._failed(error)
+
+    def _fall_back(self, command: Propose, error: Exception) -> "Reply | Exception":
+        command.fallback = True
+        try:
+            reply = self._transaction([command])[0]
+        except Exception as another:
+            return self._failed(another)
+        if self._alert is not None and isinstance(reply, Reply):
+            self._alert("red", "fallback", command.participant, f"A decision was made by the fallback: {error}")
+        return reply
+
+    def _failed(self, error: Exception) -> Refused:
+        log.error("command failed", error=f"{type(error).__name__}: {error}"[:500])
+        return Refused("internal", "the request could not be carried out; nothing of it is stored")
+
+    def _unavailable(self, error: Exception) -> Refused:
+        self.failing = type(getattr(error, "orig", error)).__name__
+        log.error("nothing can be stored", error=str(getattr(error, "orig", error))[:500])
+        self.database.writing.dispose()  # the next transaction begins on a fresh connection
+        return Refused("unavailable", "nothing can be stored at the moment; try again with the same key")
+
+    def _transaction(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        ledger: Ledger | None = None
+        try:
+            with self.database.writing.connect() as connection, connection.begin():
+                ledger = Ledger(connection, self.memory, lock=not self.database.sqlite)
+                abouts = [command.about() for command in commands]
+                if ledger.study is not None:
+                    ledger.read(
+                        keys=[command.key for command in commands if command.key],
+                        names=[name for name, _ in abouts if name is not None],
+                        ids=[decision for _, decision in abouts if decision is not None],
+                    )
+                found = [self._carry_out(ledger, command) for command in commands]
+                ledger.flush()
+            ledger.committed()
+        except BaseException:
+            self.memory.forget(None if ledger is None else [*ledger.persons])
+            raise
+        self.batches += 1
+        self.written += len(commands)
+        return found
+
+    def _carry_out(self, ledger: Ledger, command: Command) -> "Reply | Exception":
+        """One command of a transaction. What is refused has changed nothing: all checks come before all events."""
+        before = ledger.answered(command.key) if command.key else None
+        if before is not None:
+            fingerprint, status, body = before
+            if fingerprint == command.fingerprint:
+                return Reply(status, body)
+            return Refused("key_reused", "the idempotency key was used before, with other content")
+        seq = ledger.seq
+        try:
+            status, answer = command.run(ledger)
+        except (InputError, Refused) as error:
+            refused = error if isinstance(error, Refused) else Refused("invalid", str(error))
+            if ledger.seq != seq or ledger.applying:
+                raise TooLate(refused) from error
+            return refused
+        body = as_json(answer)
+        if command.key:
+            ledger.answer(command.key, command.fingerprint, status, body)
+        return Reply(status, body)
+
+
+def sweep(writer: Writer, received: int | None = None) -> int:
+    """Settle nudges whose window has ended, and give up rewards that are overdue; how many commands that took."""
+    from opportune.service.reading import overdue  # noqa: PLC0415  (which reads what writers write)
+
+    now = clock.now() if received is None else received
+    late, unrewarded = overdue(writer.database, now)
+    commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+    commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+    futures = [writer.submit(command) for command in commands]
+    for future in futures:
+        with contextlib.suppress(OpportuneError):
+            future.result()
+    return len(commands)

@@ -1,0 +1,24 @@
+"""Study files that several tests of the service use: the example, and variants of it."""
+
+import re
+from importlib.resources import files
+
+EXAMPLE = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+
+
+def study_text(
+    *, times: bool = False, shared: bool = False, pooled: bool = False, hard: bool = False, budget: float = 20,
+    planned: int = 8, horizon: int = 200, extra: str = "", serve: str = "",
+) -> str:  # fmt: skip
+    """The example study, with or without decision times, with what participants share."""
+    text = EXAMPLE if times else re.sub(r"(?m)^times = .*\n", "", EXAMPLE)
+    text = re.sub(r"(?m)^budget = .*$", f"budget = {budget}\n{serve}", text)
+    text = re.sub(r"(?m)^planned = .*$", f"planned = {planned}", text)
+    text = re.sub(r"(?m)^horizon = .*$", f"horizon = {horizon}", text)
+    if shared:
+        text = text.replace("[study]\n", "[study]\nbudget_shared = true\n")
+    if hard:
+        text = re.sub(r"(?m)^budget_kind = .*$", 'budget_kind = "hard"', text)
+    if pooled:
+        text = text.replace('kind = "PACE"\n', 'kind = "PACE"\npooled = true\n', 1)
+    return text + extra

@@ -1,0 +1,79 @@
+"""Opening a database: durable, current, held by one service."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from opportune.errors import DataError, InputError
+from opportune.service import tables
+from opportune.service.database import Database
+
+
+def test_migrations_make_the_tables_that_the_code_knows(database: Database) -> None:
+    """What the steps of migration give is what `tables` declares; doing it again changes nothing."""
+    with database.reading.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, tables.metadata) == []
+    assert database.migrate() == ("0001", "0001")
+
+
+def test_a_newer_database_is_refused(database: Database) -> None:
+    """A database that a later version has migrated is left alone."""
+    with database.writing.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for call in (database.migrate, database.require_current):
+        with pytest.raises(DataError, match="tables of version 9999"):
+            call()
+
+
+def test_an_empty_database_has_no_study(url: str) -> None:
+    """Commands other than serve say that there is nothing, and make nothing."""
+    opened = Database(url)
+    with pytest.raises((DataError, InputError), match=r"does not exist|no tables of a study"):
+        opened.require_current()
+    if opened.sqlite:
+        assert not opened.path.exists()
+    opened.close()
+
+
+def test_commits_are_durable(database: Database) -> None:
+    """What the database is set to is read back."""
+    database.check_durable()
+
+
+def test_a_database_that_forgets_is_refused(new_postgres: str) -> None:
+    """PostgreSQL with synchronous_commit = off would answer before anything is durable."""
+    with_option = new_postgres + ("&" if "?" in new_postgres else "?") + "options=-csynchronous_commit%3Doff"
+    opened = Database(with_option)
+    with pytest.raises(DataError, match="synchronous_commit = off"):
+        opened.check_durable()
+    opened.close()
+
+
+def test_one_service_holds_a_file(sqlite: Database) -> None:
+    """A second process is told who has it; afterwards it is free."""
+    program = f"""
+from opportune.service.database import Database
+with Database({sqlite.url!r}).held():
+    print("held")
+"""
+    command = [sys.executable, "-c", program]
+    with sqlite.held():
+        taken = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "is in use by process" in taken.stderr
+    free = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert free.stdout == "held\n", free.stderr
+
+
+@pytest.mark.parametrize("given", ["mysql://x/y", "study.db", "sqlite://", "postgresql+x://a"])
+def test_other_addresses_are_refused(given: str, tmp_path: Path) -> None:
+    """Only SQLite files and PostgreSQL are known."""
+    with pytest.raises(InputError, match="expected sqlite:///FILE"):
+        Database(given)
+    with pytest.raises(InputError, match="is not a folder"):
+        Database(f"sqlite:///{tmp_path}/nowhere/x.db")
