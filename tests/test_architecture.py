@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import opportune
+from opportune.core.compiled import compiled_files
 
 ROOT = Path(opportune.__file__).parent
 
@@ -123,11 +124,13 @@ def test_no_circles() -> None:
 
 CORE = [module for module in SOURCES if module.startswith("opportune.core")]
 RULES = [module for module in SOURCES if module.startswith(("opportune.revealers", "opportune.recommenders"))]
-# What runs before any step: keeping compiled code on disk, taking in what others add.
-TOOLS = {"opportune.core.compiled", "opportune.core.registry"}
+# What runs before any step, or around it: keeping compiled code on disk, taking in what others add, threads.
+TOOLS = {f"opportune.core.{name}" for name in ("compiled", "registry", "linking", "threads")}
 # Those that teach Numba's compiler: bare addresses, vectors, named views, hooks; and where to keep its code.
-NUMBA = {f"opportune.core.{name}" for name in ("compiled", "pointers", "registry", "simd", "views")}
-DECORATORS = {"step_function", "driver_function", "inner_function", "hot_function", "compiled"}
+NUMBA = {
+    f"opportune.core.{name}" for name in ("compiled", "linking", "pointers", "registry", "scores", "simd", "views")
+}
+DECORATORS = {"step_function", "driver_function", "inner_function", "hot_function", "dual_function", "compiled", "part"}
 
 
 def compiled_functions(module: str) -> list[ast.FunctionDef]:
@@ -188,6 +191,20 @@ def test_step_functions_do_not_allocate_raise_or_print(module: str) -> None:
             if module in {*CORE, *RULES}:
                 assert not called.endswith(".copy"), f"{function.name}: {called}"
                 assert not called.startswith("np.") or called == "np.uint64", f"{function.name}: {called}"
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_compiled_code_is_recognised_by_all_it_was_made_from(module: str) -> None:
+    """Compiled functions, and whatever they take from elsewhere in the package, stand in files that the hash covers."""
+    covered = set(compiled_files())
+    assert SOURCES[module] in covered
+    used = {name.id for f in compiled_functions(module) for name in ast.walk(f) if isinstance(name, ast.Name)}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(FRONT):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"  # of a module, if it is one
+                source = SOURCES[whole if whole in SOURCES else str(node.module)]
+                assert (alias.asname or alias.name) not in used or source in covered, whole
 
 
 @pytest.mark.parametrize("module", SOURCES)

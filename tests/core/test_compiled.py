@@ -86,12 +86,14 @@ def test_an_edit_is_compiled_anew_and_the_same_sources_are_not(copy: Copy) -> No
 
 
 def test_sources_that_are_not_compiled_do_not_matter(copy: Copy) -> None:
-    """An edit of the report costs nobody a compilation; a new file among those compiled does."""
+    """An edit of the report, or of how runs are packed, costs nobody a compilation; a new rule does."""
     first = copy.run()
-    page = copy.package / "report" / "page.py"
-    page.write_text(page.read_text(encoding="utf-8") + "\n# a remark\n", encoding="utf-8")
+    for module in ("report/page.py", "simulation/pack.py"):
+        path = copy.package / module
+        path.write_text(path.read_text(encoding="utf-8") + "\n# a remark\n", encoding="utf-8")
     assert copy.run() == first._replace(loaded=1)
-    (copy.package / "revealers" / "another.py").write_text('"""A rule to come."""\n', encoding="utf-8")
+    rule = '"""A rule to come."""\n\nfrom opportune.core.compiled import inner_function\n'
+    (copy.package / "revealers" / "another.py").write_text(rule, encoding="utf-8")
     assert copy.run().folder != first.folder
 
 

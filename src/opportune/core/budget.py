@@ -2,16 +2,16 @@
 
 import math
 
-from opportune.core.compiled import driver_function, inner_function
+from opportune.core.compiled import dual_function, inner_function
 
 
-@driver_function
+@dual_function
 def growth(budget):  # type: ignore[no-untyped-def]
     """The constant c = (1 + 1/B)^B, which tends to e; by logarithms, which keeps its digits for large B."""
     return math.exp(budget * math.log1p(1.0 / budget))
 
 
-@driver_function
+@dual_function
 def next_price(price, probability, budget, c):  # type: ignore[no-untyped-def]
     """The price after a step: y <- y (1 + o/B) + o / ((c - 1) B)."""
     return price * (1.0 + probability / budget) + probability / ((c - 1.0) * budget)

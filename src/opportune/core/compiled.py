@@ -2,8 +2,9 @@
 
 Numba's own cache looks at a function's own file only: after an edit in `core/model.py` every driver would go on with
 the old code inside. Ours keeps compiled code in the user's cache directory, in a folder named after a hash of
-everything that goes into it: all sources of the package, Numba's version, the processor, and the switches below. With
-revealers, recommenders or worlds that others have registered it is a folder within that one, named after their files.
+everything that goes into it: all sources that are compiled, Numba's version, the processor, and the switches below.
+With revealers, recommenders or worlds that others have registered it is a folder within that one, named after their
+files.
 
 OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (core.pointers).
 """
@@ -11,10 +12,11 @@ OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is 
 import functools
 import hashlib
 import os
+import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,14 @@ import numba
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
+from opportune.core.linking import Dual, PartCompiler, WholeCompiler
+
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECK_BOUNDS = os.environ.get("OPPORTUNE_CHECK_BOUNDS", "") not in {"", "0"}
 
-COMPILED = ("core", "revealers", "recommenders", "problems", "worlds", "simulation", "live", "analysis")
+SOURCES = ("core", "revealers", "recommenders", "problems", "worlds", "simulation", "live", "analysis")
+
+_COMPILES = re.compile(r"^from opportune\.core\.compiled import .*(compiled|_function)", re.MULTILINE)
 
 extensions: dict[Path, str] = {}  # files of what others have registered, each with a hash of its content
 registered: list[str] = []  # what they have registered, in order
@@ -34,18 +40,31 @@ loaded: set[str] = set()  # modules of which compiled code was taken from disk i
 
 @functools.cache
 def code_hash() -> str:
-    """A hash of all sources that are compiled: equal hashes mean equal algorithms."""
-    digest = hashlib.sha256()
-    for path in sorted(path for part in COMPILED for path in (PACKAGE / part).rglob("*.py")):
-        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    """A hash of all sources that numbers depend on: equal hashes mean equal algorithms."""
+    return _hash_of(path for part in SOURCES for path in (PACKAGE / part).rglob("*.py"))
 
 
 @functools.cache
 def build_hash() -> str:
-    """The same with all else that machine code depends on: compiler, processor, switches."""
-    everything = (code_hash(), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
+    """A hash of all that machine code depends on: the sources that are compiled, compiler, processor, switches."""
+    everything = (_hash_of(compiled_files()), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
     return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:16]
+
+
+def compiled_files() -> list[Path]:
+    """The files that compiled functions are written in, or take constants from: `core`, and who asks it to compile."""
+    return [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.parent == PACKAGE / "core" or _COMPILES.search(path.read_text(encoding="utf-8"))
+    ]
+
+
+def _hash_of(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def extension_hash() -> str:
@@ -139,28 +158,50 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
-    """`numba.njit` with these options, its code kept on disk."""
+    """`numba.njit` with these options for what Python calls: a driver. Its code is kept on disk."""
 
     def decorate(function: Any) -> Any:
-        if numba.config.DISABLE_JIT or numba.config.ENABLE_CUDASIM:
-            return function  # Numba's CUDA simulator runs Python
-        dispatcher = njit(**options)(function)
+        if _INTERPRETED:
+            return function
+        dispatcher = njit(pipeline_class=WholeCompiler, **options)(function)
         dispatcher._cache = _Cache(function)
         return dispatcher
 
     return decorate
 
 
-# A step function: called from other compiled functions only, so that no Python wrapper is built for it, which would
-# take longer to compile than the function.
-step_function = compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def part(**options: Any) -> Callable[[Any], Any]:
+    """`numba.njit` with these options for what compiled functions call. No Python wrapper is built for it."""
 
-# The same, callable from Python.
+    def decorate(function: Any) -> Any:
+        if _INTERPRETED:
+            return function
+        return njit(pipeline_class=PartCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+
+    return decorate
+
+
+_INTERPRETED = numba.config.DISABLE_JIT or numba.config.ENABLE_CUDASIM  # Numba's CUDA simulator runs Python
+
+# A step function: called from other compiled functions only.
+step_function = part()
+
+# One that Python calls.
 driver_function = compiled()
 
-# One that stands in every step's way: put into its caller, which saves handing over its arguments.
-inner_function = compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+# A step function that stands in every step's way: put into its caller, which saves handing over its arguments.
+inner_function = part(forceinline=True)
 
 # The large ones among these: put into their caller before it is compiled, so that they are compiled once, not at every
 # level between a driver and them.
 hot_function = compiled(inline="always")
+
+
+def dual_function(function: Any) -> Any:
+    """A function that compiled functions call, and Python as well: an equation, a draw."""
+    if _INTERPRETED:
+        return function
+    options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    dual = Dual(function, locals={}, targetoptions=options, pipeline_class=PartCompiler)
+    dual.driver = driver_function(function)
+    return dual

@@ -10,7 +10,7 @@ and, in the slot after them, the action. Variables with levels hold the number o
 
 import math
 
-from opportune.core.compiled import driver_function, step_function
+from opportune.core.compiled import dual_function, step_function
 
 # Operations that put a value on the stack: a number, or one of the moment's values.
 NUMBER = 0
@@ -104,7 +104,7 @@ def write_atoms(code, atom_end, first, last, values, stack, atom_values):  # typ
         atom_values[atom] = top
 
 
-@driver_function
+@dual_function
 def write_features(code, atom_end, factors, shared, atoms, width, d, actions, values, action_variable, atom_values, x):  # type: ignore[no-untyped-def]
     """Write the features of every action into x: feature j of action a is x[a * d + j].
 

@@ -239,6 +239,10 @@ class Layout(NamedTuple):
         """All of it as whole numbers, as compiled code takes it."""
         return (*self.sizes, *(place for group in self.places for place in group))
 
+    def numbers(self) -> NDArray[Any]:
+        """The same as an array: of unsigned numbers if scores need the optimistic search (core.views says why)."""
+        return np.array(self.at, dtype=np.uint64 if self.sizes.probabilities == OPTIMISTIC else np.int64)
+
     def length(self, group: type) -> int:
         """How many numbers a group has."""
         return self.places[GROUPS.index(group)][-1]

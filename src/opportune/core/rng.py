@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from opportune.core.compiled import driver_function
+from opportune.core.compiled import dual_function
 
 # What a draw is for. Two purposes share one Philox block (its two 64-bit halves), neighbours by design:
 # arrival and noise are needed at every step, the others rarely.
@@ -38,7 +38,7 @@ _11 = np.uint64(11)
 _UNIT = 2.0**-53
 
 
-@driver_function
+@dual_function
 def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Ten rounds of Philox 4x32: counter (c0..c3) and key (k0, k1), each a 32-bit word held in a uint64."""
     for _ in range(10):
@@ -53,7 +53,7 @@ def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return c0, c1, c2, c3
 
 
-@driver_function
+@dual_function
 def draw_pair(seed, stream, step, purpose):  # type: ignore[no-untyped-def]
     """The two uniforms in [0, 1) of the block that holds `purpose`: the even purpose's, then the odd one's."""
     seed = np.uint64(seed)
@@ -69,14 +69,14 @@ def draw_pair(seed, stream, step, purpose):  # type: ignore[no-untyped-def]
     return (((x1 << _32) | x0) >> _11) * _UNIT, (((x3 << _32) | x2) >> _11) * _UNIT
 
 
-@driver_function
+@dual_function
 def draw(seed, stream, step, purpose):  # type: ignore[no-untyped-def]
     """One uniform in [0, 1), a pure function of (seed, stream, step, purpose)."""
     even, odd = draw_pair(seed, stream, step, purpose)
     return odd if purpose & 1 else even
 
 
-@driver_function
+@dual_function
 def categorical(u, cumulative):  # type: ignore[no-untyped-def]
     """The first index whose cumulative probability exceeds u."""
     last = cumulative.shape[0] - 1
@@ -86,7 +86,7 @@ def categorical(u, cumulative):  # type: ignore[no-untyped-def]
     return last
 
 
-@driver_function
+@dual_function
 def normal(u):  # type: ignore[no-untyped-def]
     """The standard normal quantile of u in [0, 1), to about 1e-15 relative (Wichura 1988, AS 241, PPND16).
 
@@ -147,7 +147,7 @@ def normal(u):  # type: ignore[no-untyped-def]
     return -num / den if q < 0 else num / den
 
 
-@driver_function
+@dual_function
 def poisson(u, rate):  # type: ignore[no-untyped-def]
     """The Poisson quantile of u in [0, 1): the least y with P(Y <= y) > u.
 

@@ -6,10 +6,14 @@ action; they come from the table of kept scores or are computed on the spot, and
 """
 
 import math
+from typing import Any
+
+from numba.extending import overload
 
 from opportune.core.compiled import inner_function, step_function
 from opportune.core.features import write_features
 from opportune.core.layout import KNOWN, OPTIMISTIC
+from opportune.core.linking import PartCompiler
 from opportune.core.model import best, largest_in_table, score
 from opportune.core.optimistic import bernstein_box, optimistic, work_rows
 
@@ -78,14 +82,27 @@ def score_blind(p, stratum, radius):  # type: ignore[no-untyped-def]
     if n.contexts > 0 and n.probabilities == KNOWN:
         score_block(p, n.contexts + stratum, radius)
     elif n.probabilities == OPTIMISTIC:
-        score_optimistic(n, p.constants, p.model, p.counts, p.scratch, radius)
+        score_optimistic(p, radius)
     else:
         write_means(n, p.constants, p.counts, p.scratch, stratum)
         score_vectors(n, p.model, p.scratch, p.scratch.blind, radius)
 
 
+def score_optimistic(p: Any, radius: Any) -> None:
+    """The optimistic scores, for participants whose type says that they need them."""
+    search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
+
+
+@overload(score_optimistic, jit_options={"pipeline_class": PartCompiler})
+def choose_search(p, radius):  # type: ignore[no-untyped-def]
+    """By the participant's type: the search, or nothing."""
+    if not getattr(p, "search", False):
+        return lambda p, radius: None
+    return lambda p, radius: search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
+
+
 @step_function
-def score_optimistic(n, constants, model, counts, scratch, radius):  # type: ignore[no-untyped-def]
+def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[no-untyped-def]
     """Max over theta and p of <sum_k p_k phi(k, a), theta> (SPEC section 8, `optimistic`).
 
     Leaves in scratch.blind every action's features under the p that flatters the best action most.

@@ -4,6 +4,9 @@ A `Participant` (core.layout) is to compiled code the addresses of its groups' a
 attributes are worked out where they are used. (Tuples of addresses, one per part, were tried: the step was as fast, but
 took four times as long to compile, since every mention of a tuple copies all of it.) Where the layout is known at
 compile time, as in a GPU's kernel, it belongs to the type and places become constants.
+
+The layout's numbers are signed, or unsigned if the participant's scores need the optimistic search (`Layout.numbers`):
+so compiled code knows from the type whether to contain it, which takes a fifth of the time to compile.
 """
 
 import itertools
@@ -27,13 +30,15 @@ for _name, _group in zip(_NAMES, GROUPS, strict=True):
 _FIELDS = {name: tuple(dimensions(group)) for name, group in zip(_NAMES, GROUPS, strict=True)}
 _numbers = Flat(types.float64)
 _places = Flat(types.int64)
+_places_with_search = Flat(types.uint64)
 
 
 class ParticipantType(types.Type):  # type: ignore[misc]
-    """The type of a participant."""
+    """The type of a participant; compiled code that needs no optimistic search does without it."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Participant")
+    def __init__(self, search: bool) -> None:
+        super().__init__(name="Participant with search" if search else "Participant")
+        self.search = search
 
 
 class SizesType(types.Type):  # type: ignore[misc]
@@ -135,7 +140,7 @@ def _place(context: Any, builder: Any, at: Any, place: int) -> Any:
 def participant(typing_context, at, constants, rule, model, counts, snapshot, trail, budget, scratch):  # type: ignore[no-untyped-def]
     """A participant from the layout's numbers and its groups' arrays, all as bare addresses."""
     given = (at, constants, rule, model, counts, snapshot, trail, budget, scratch)
-    if at != _places or any(kind != _numbers for kind in given[1:]):
+    if at not in (_places, _places_with_search) or any(kind != _numbers for kind in given[1:]):
         return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -144,7 +149,7 @@ def participant(typing_context, at, constants, rule, model, counts, snapshot, tr
             setattr(whole, name, value)
         return whole._getvalue()
 
-    return ParticipantType()(*given), generate
+    return ParticipantType(at == _places_with_search)(*given), generate
 
 
 def handle_of(at: Any, *arrays: Any) -> Any:
@@ -153,14 +158,14 @@ def handle_of(at: Any, *arrays: Any) -> Any:
     Whoever keeps the handle must keep the arrays too.
     """
     groups = [array for array, _ in zip(arrays, GROUPS, strict=True)]  # one per group, or compiled code reads beyond
-    return np.array([[a.ctypes.data, a.size] for a in (at, *groups)], dtype=np.int64).ravel()
+    return np.array([[a.ctypes.data, a.size] for a in (at, *groups)], dtype=at.dtype).ravel()
 
 
 @inner_function
 def participant_at(handle):  # type: ignore[no-untyped-def]
     """A participant from its handle: one array to hand over instead of nine."""
     return participant(
-        flat_at(handle[0], handle[1], 0),
+        flat_at(handle[0], handle[1], handle[0]),
         flat_at(handle[2], handle[3], 0.0),
         flat_at(handle[4], handle[5], 0.0),
         flat_at(handle[6], handle[7], 0.0),

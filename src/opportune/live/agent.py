@@ -86,7 +86,7 @@ class Agent:
             "trail": aligned(at.length(Trail)),
             "budget": aligned(at.length(Budget)) if budget is None else budget,
         }
-        self._places = np.array(at.at, dtype=np.int64)
+        self._places = at.numbers()
         self._constants = problem.constants(at, self.horizon)
         self._scratch = aligned(at.length(Scratch))
         self._handle = self._make_handle(**self._groups)

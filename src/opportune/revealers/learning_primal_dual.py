@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 from opportune import checks
 from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import driver_function, inner_function
+from opportune.core.compiled import dual_function, inner_function
 from opportune.revealers.base import ScaledRevealer
 
 
-@driver_function
+@dual_function
 def learning_primal_dual(gap, disagreement, tolerance, price, spent, budget):  # type: ignore[no-untyped-def]
     """Algorithm 1: (o, z, boost, beta) with boost = n e and the final beta, for which n (1 - o) <= beta holds.
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import driver_function, inner_function
+from opportune.core.compiled import dual_function, inner_function
 from opportune.revealers.base import ScaledRevealer
 
 
-@driver_function
+@dual_function
 def primal_dual(gap, price, spent, budget):  # type: ignore[no-untyped-def]
     """Algorithm C.1: (o, z) with o as above and the dual variable z = gap - y, or 0 and 0."""
     if price < 1.0 and gap - price > 0.0:

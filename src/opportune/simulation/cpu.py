@@ -1,6 +1,5 @@
 """The batch loop on the CPU: runs in parallel, each run's state in cache for its whole horizon."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from opportune.core.compiled import compiled
 from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
 from opportune.core.pointers import aligned, flat
 from opportune.core.protocol import Draws
+from opportune.core.threads import parts_of, share
 from opportune.core.views import participant
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, add_up, write_down
@@ -44,11 +44,11 @@ def make_room(at: Layout, batch: Batch, participants: int) -> Room:
 
 @compiled(nogil=True)
 def run_alone(  # type: ignore[no-untyped-def]
-    batch, at, policies, seed, streams, horizon, first, last, room, totals, traced, numbers, marks
+    batch, at, policies, seed, streams, horizon, first, last, room, totals, traced, numbers, marks, stop
 ):
     """Runs first..last of all: participants who share nothing, every policy in every world for every replicate.
 
-    streams[R, W]; outputs [R, Q, W, ...]. Holds no lock, so that threads can share the work.
+    streams[R, W]; outputs [R, Q, W, ...]. Holds no lock, so that threads can share the work; ends when told to stop.
     """
     worlds = streams.shape[1]
     chosen = policies.shape[0]
@@ -63,6 +63,8 @@ def run_alone(  # type: ignore[no-untyped-def]
         trace, ticks = flat(numbers[r, q, w]), flat(marks[r, q, w])
         start_run(batch.kind, world, history, p, mail, True, True)
         for t in range(horizon):
+            if stop[0] != 0:
+                return
             record = run_step(batch.kind, world, history, p, mail, draws, t + 1)
             add_up(record, sums)
             write_down(record, t, traced, trace, ticks)
@@ -71,7 +73,22 @@ def run_alone(  # type: ignore[no-untyped-def]
 
 @compiled(nogil=True)
 def run_together(  # type: ignore[no-untyped-def]
-    batch, at, policies, shared, pooled, seed, streams, horizon, first, last, room, totals, traced, numbers, marks
+    batch,
+    at,
+    policies,
+    shared,
+    pooled,
+    seed,
+    streams,
+    horizon,
+    first,
+    last,
+    room,
+    totals,
+    traced,
+    numbers,
+    marks,
+    stop,
 ):
     """Runs first..last of all: studies whose participants, the worlds, share a budget, a model or both.
 
@@ -81,6 +98,8 @@ def run_together(  # type: ignore[no-untyped-def]
     for i in range(first, last):
         r, q = i // chosen, i % chosen
         for t in range(-1, horizon):
+            if stop[0] != 0:
+                return
             for w in range(streams.shape[1]):
                 model, budget = 0 if pooled else w, 0 if shared else w
                 p = participant(
@@ -101,7 +120,7 @@ def run_together(  # type: ignore[no-untyped-def]
 def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
               streams: NDArray[np.uint64], horizon: int, totals: NDArray[np.float64],
               numbers: NDArray[np.float64], marks: NDArray[np.int16], threads: int) -> None:  # fmt: skip
-    """All runs, by `threads` threads that take parts of the work as they get free.
+    """All runs, by `threads` threads; Ctrl-C is heard while they work.
 
     Outputs are contiguous: totals[R, Q, W, ...], numbers[R, Q, W, ..., T] and marks[R, Q, W, ..., T], T = 0 without
     trace.
@@ -109,25 +128,17 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     together = shared or pooled
     participants = streams.shape[1] if together else 1
     runs = streams.shape[0] * policies.size * (1 if together else streams.shape[1])
-    part = max(1, -(-runs // (8 * threads)))
-    bounds = [(first, min(first + part, runs)) for first in range(0, runs, part)]
     traced = numbers.shape[-1]
     numbers = numbers.reshape(*totals.shape[:3], len(NUMBERS) * traced)
     marks = marks.reshape(*totals.shape[:3], len(MARKS) * traced)
-    places = np.array(at.at, dtype=np.int64)
+    places = at.numbers()
 
-    def work(bound: tuple[int, int]) -> None:
+    def work(bound: tuple[int, int], stop: NDArray[np.int64]) -> None:
         room = make_room(at, batch, participants)
-        rest = (np.uint64(seed), streams, horizon, *bound, room, totals, traced, numbers, marks)
+        rest = (np.uint64(seed), streams, horizon, *bound, room, totals, traced, numbers, marks, stop)
         if together:
             run_together(batch, places, policies, shared, pooled, *rest)
         else:
             run_alone(batch, places, policies, *rest)
 
-    if threads == 1 or len(bounds) == 1:
-        for bound in bounds:
-            work(bound)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, bounds):
-            pass
+    share(work, parts_of(runs, threads), threads)

@@ -16,6 +16,7 @@ from opportune.core import simd
 from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.protocol import Draws
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.core.scores import choose_search, score_optimistic
 from opportune.core.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run
@@ -47,6 +48,7 @@ def _teach_compiler() -> None:
     for registry in (REVEALERS, RECOMMENDERS, WORLDS):
         for stub, typed in registry.hooks.values():
             overload(stub)(typed)
+    overload(score_optimistic)(choose_search)
 
 
 def available() -> bool:

@@ -27,7 +27,7 @@ def visit(world: Any, actions: NDArray[np.int64], *, seed: int, stream: int) -> 
     problem = world.informed_problem()
     horizon = len(actions)
     at = problem.layout(horizon=horizon)
-    places = np.array(at.at, dtype=np.int64)
+    places = at.numbers()
     arrays = [aligned(max(1, at.length(group))) for group in GROUPS]
     arrays[0] = problem.constants(at, horizon) if at.length(Constants) else arrays[0]
     walk = Walk(np.zeros((horizon, 4), dtype=np.int64), np.zeros((horizon, at.sizes.variables)), np.zeros((horizon, 4)))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import driver_function
+from opportune.core.compiled import dual_function
 from opportune.core.rng import normal
 from opportune.errors import InputError
 from opportune.problems.variables import Number, Variable, bounds_of, levels_of
@@ -40,7 +40,7 @@ LEAST_MASS = 1e-6
 """How much of a distribution must lie between the bounds it is truncated to: quantiles beyond are inexact."""
 
 
-@driver_function
+@dual_function
 def quantile(kind, parameters, place, u):  # type: ignore[no-untyped-def]
     """The value below which a share u in [0, 1) of a distribution lies.
 

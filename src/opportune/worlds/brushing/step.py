@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.core import rng
-from opportune.core.compiled import driver_function
+from opportune.core.compiled import dual_function
 from opportune.errors import InputError
 
 CAP = 180.0
@@ -114,20 +114,20 @@ def pack_params(
     return params
 
 
-@driver_function
+@dual_function
 def weekend(params, t):  # type: ignore[no-untyped-def]
     """1 if session t, counted from 0, is on a weekend, else 0."""
     since = t - int(params[FIRST_WEEKEND])
     return 1 if since >= 0 and since % 14 < 4 else 0
 
 
-@driver_function
+@dual_function
 def scaled_day(params, t):  # type: ignore[no-untyped-def]
     """The day of session t, scaled to run from -1 on the first day to 1 on the last."""
     return (t // 2 + 1 - params[DAY_CENTRE]) / params[DAY_HALF]
 
 
-@driver_function
+@dual_function
 def features(params, t, prior, prop, x):  # type: ignore[no-untyped-def]
     """Write phi(S, a) for a = 0, 1 into x[2, d], given the two sensed values; return the public cell.
 
@@ -156,14 +156,14 @@ def features(params, t, prior, prop, x):  # type: ignore[no-untyped-def]
     return tod + 2 * at_weekend
 
 
-@driver_function
+@dual_function
 def reset(params, state):  # type: ignore[no-untyped-def]
     """The state before the first session: nothing brushed, and yesterday counts as 0."""
     for j in range(STATE_SIZE):
         state[j] = 0.0
 
 
-@driver_function
+@dual_function
 def sensed(params, state, t):  # type: ignore[no-untyped-def]
     """The two sensed values (prior, prop) at session t, counted from 0."""
     prior = (state[YESTERDAY] - params[PRIOR_MEAN]) / params[PRIOR_SD]
@@ -171,14 +171,14 @@ def sensed(params, state, t):  # type: ignore[no-untyped-def]
     return prior, prop
 
 
-@driver_function
+@dual_function
 def arrive(params, state, t, x):  # type: ignore[no-untyped-def]
     """Session t arrives, counted from 0: write phi(S, a) into x[2, d], return the cell tod + 2*weekend."""
     prior, prop = sensed(params, state, t)
     return features(params, t, prior, prop, x)
 
 
-@driver_function
+@dual_function
 def corner(params, t, i, x):  # type: ignore[no-untyped-def]
     """The features at t with prior (bit 0 of i) and prop (bit 1) at the low or high end of their ranges."""
     total = 2.0 * CAP if i & 1 else 0.0
@@ -186,7 +186,7 @@ def corner(params, t, i, x):  # type: ignore[no-untyped-def]
     return features(params, t, (total - params[PRIOR_MEAN]) / params[PRIOR_SD], prop, x)
 
 
-@driver_function
+@dual_function
 def zero_probability_and_rate(params, x, action):  # type: ignore[no-untyped-def]
     """(p0, lam) from the features: the chance of not brushing, and the rate of the seconds brushed."""
     width = 5 + int(params[HAS_DAY])
@@ -208,7 +208,7 @@ def zero_probability_and_rate(params, x, action):  # type: ignore[no-untyped-def
     return p0, math.exp(min(log_rate, 700.0))
 
 
-@driver_function
+@dual_function
 def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
     """E[min(Z*Y, 180)] = (1 - p0) * (180 - sum over y < 180 of (180 - y) P(Y = y))."""
     if lam >= CERTAIN_RATE:
@@ -221,7 +221,7 @@ def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
     return (1.0 - p0) * (CAP - short)
 
 
-@driver_function
+@dual_function
 def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-def]
     """The capped outcome Q of a session, from two uniforms in [0, 1): brushes when u_zero >= p0."""
     p0, lam = zero_probability_and_rate(params, x, action)
@@ -232,7 +232,7 @@ def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-de
     return min(float(rng.poisson(u_poisson, lam)), CAP)
 
 
-@driver_function
+@dual_function
 def advance(params, state, t, q):  # type: ignore[no-untyped-def]
     """Record the capped outcome q of session t."""
     slot = FLAGS + t % WINDOW
