@@ -9,6 +9,7 @@ from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.variables import DayOfStudy, Number, TimeOfDay
 from opportune.worlds.brushing import step
+from opportune.worlds.brushing.step import PRIOR, PROP, TOD, WEEKEND
 
 STUDIES = tuple(step.SCALES)
 BLIND = ("unknown", "known")
@@ -18,10 +19,6 @@ NOISE_SD = 0.5
 """R. Rewards Q/180 lie in [0, 1]: whatever its law, such a variable is sub-Gaussian with scale 1/2."""
 THETA_BOUND = 1.0
 """W. The best linear fit of Q/180 on phi has a norm from 0.37 to 0.81 for every shipped user."""
-
-# The places of the variables in a moment's values; the action's follows.
-NAMES = ("weekend", "tod", "prior", "prop", "day")
-WEEKEND, TOD, PRIOR, PROP, DAY = range(5)
 
 
 def brushing_problem(

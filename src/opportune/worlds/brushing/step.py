@@ -30,6 +30,10 @@ HORIZON = 140
 CERTAIN_RATE = 1000.0
 """A Poisson outcome of this rate or more falls below the cap with probability less than 1e-200."""
 
+# The places of the variables in a moment's values; the action's follows.
+NAMES = ("weekend", "tod", "prior", "prop", "day")
+WEEKEND, TOD, PRIOR, PROP, DAY = range(5)
+
 # params: what the user is like
 HAS_DAY = 0  # 1 where the day is a feature (ROBAS 3), else 0
 PRIOR_MEAN = 1  # m

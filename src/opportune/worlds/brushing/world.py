@@ -19,18 +19,8 @@ from opportune.core.scores import write_moment
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
-from opportune.worlds.brushing.problem import (
-    DAY,
-    NAMES,
-    NOISE_SD,
-    PRIOR,
-    PROP,
-    STUDIES,
-    THETA_BOUND,
-    TOD,
-    WEEKEND,
-    brushing_problem,
-)
+from opportune.worlds.brushing.problem import NOISE_SD, STUDIES, THETA_BOUND, brushing_problem
+from opportune.worlds.brushing.step import DAY, NAMES, PRIOR, PROP, TOD, WEEKEND
 from opportune.worlds.common import HEAD, Happenings
 
 if TYPE_CHECKING:
