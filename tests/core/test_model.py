@@ -343,3 +343,54 @@ def test_actions_that_cannot_be_told_apart_stay_tied() -> None:
             assert len(set(learner.means[rows])) == 1
             assert len(set(learner.widths[rows])) == 1
             assert best_in_block(learner.handle, context)[1] in {0, 1}
+
+
+def exact_widths(rows: Floats, seen: Ints, regularisation: float) -> Floats:
+    """Every row's x' V^-1 x by elimination in extended precision, V from how often each row was seen."""
+    x = rows.astype(np.longdouble)
+    v = np.longdouble(regularisation) * np.eye(rows.shape[1], dtype=np.longdouble) + (x.T * seen) @ x
+    d = len(v)
+    joint = np.concatenate([v, x.T], axis=1)
+    for i in range(d):
+        joint[i] /= joint[i, i]
+        others = np.arange(d) != i
+        joint[others] -= np.outer(joint[others, i], joint[i])
+    return np.asarray((joint[:, d:] * x.T).sum(axis=0), dtype=np.float64)
+
+
+def raw_steps(largest: float) -> Problem:
+    """A problem with raw counts up to `largest` and what they make together with the action and another variable."""
+    steps: list[float] = np.linspace(0.0, largest, 9).tolist()
+    return Problem.from_formula(
+        "1 + action * (steps + mood)",
+        {"steps": steps, "mood": [-1.0, 0.0, 1.0]},
+        ["rest", "walk"],
+        context_probs=np.full(27, 1 / 27),
+        noise_sd=0.5,
+    )
+
+
+def width_error(problem: Problem, steps: int, **form: Any) -> float:
+    """The largest relative error of width^2 after so many observations."""
+    learner = Learner(problem, **form)
+    rows = np.random.default_rng(3).integers(0, problem.contexts * problem.actions, steps)
+    learner.observe(rows, np.zeros(steps))
+    seen = np.bincount(rows, minlength=len(learner.rows))
+    exact = exact_widths(learner.rows, seen, problem.regularisation)
+    on_the_spot = np.einsum("ij,jk,ik->i", learner.rows, learner.cov, learner.rows)
+    found = learner.widths**2 if learner.sizes.table else on_the_spot
+    return float(np.abs(found / exact - 1.0).max())
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("largest", [1.0, 32.0, 33.0, 20_000.0, 1e6])
+def test_widths_keep_their_digits_whatever_the_features_units(largest: float, table: bool) -> None:
+    """After 10,000 steps, with features of up to a million: x' V^-1 x to 1e-8."""
+    assert width_error(raw_steps(largest), 10_000, table=table) < 1e-8
+
+
+def test_without_units_the_digits_would_be_lost() -> None:
+    """The control: the same counts as they are."""
+    problem = raw_steps(1e6)
+    problem.units = np.ones(problem.d)
+    assert width_error(problem, 3_000) > 1e-4

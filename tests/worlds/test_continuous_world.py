@@ -209,11 +209,11 @@ def test_blind_features_are_running_means_in_each_stratum() -> None:
     hidden = made.hidden_from_recommender
     one = run(world, policy, replicates=1).isel(policy=0, world=0, replicate=0)
     action, reward = one["action"].values, one["reward"].values
-    x = np.array([made.features(values_of(world, 0, step)) for step in range(1, HORIZON + 1)])
+    x = np.array([made.features(values_of(world, 0, step)) for step in range(1, HORIZON + 1)]) / made.units
     for t in range(HORIZON):
         earlier = list(range(t % 2, t, 2))
         blind = x[t].copy()
-        blind[:, hidden] = (x[earlier].mean(axis=0) if earlier else made.start[t % 2])[:, hidden]
+        blind[:, hidden] = (x[earlier].mean(axis=0) if earlier else made.start[t % 2] / made.units)[:, hidden]
         known = Knowledge(made, [x[s][action[s]] for s in range(t)], list(reward[:t]))
         assert float(one["gap"][t]) == pytest.approx(gap(known, x[t], blind, 10.0), rel=1e-7, abs=1e-9)
 
@@ -226,15 +226,15 @@ def test_known_means_are_not_averaged() -> None:
     one = run(world, op.pd1_ucb(10, scale="range"), replicates=1).isel(policy=0, world=0, replicate=0)
     hidden = made.hidden_from_recommender
     action, reward = one["action"].values, one["reward"].values
-    x = np.array([made.features(values_of(world, 0, step)) for step in range(1, HORIZON + 1)])
+    x = np.array([made.features(values_of(world, 0, step)) for step in range(1, HORIZON + 1)]) / made.units
     for t in (0, 1, 10, 49):
-        blind = np.where(hidden, means[t % 2], x[t])
+        blind = np.where(hidden, means[t % 2] / made.units, x[t])
         known = Knowledge(made, [x[s][action[s]] for s in range(t)], list(reward[:t]))
         assert float(one["gap"][t]) == pytest.approx(gap(known, x[t], blind, 10.0), rel=1e-7, abs=1e-9)
 
 
 def test_counts_of_an_agent_are_sums_of_features() -> None:
-    """After some steps a live agent's counts are how often each stratum was seen, and the features' sums."""
+    """After some steps a live agent's counts are how often each stratum was seen, and the features' sums, in units."""
     agent = op.Agent(PROBLEM, op.pd2_ucb(5), horizon=20, seed=1, stream=0)
     sums, counts = np.zeros((2, 2, PROBLEM.d)), np.zeros(2)
     rng = np.random.default_rng(1)
@@ -247,7 +247,7 @@ def test_counts_of_an_agent_are_sums_of_features() -> None:
         counts[(step - 1) % 2] += 1
     kept = agent._at.views(Counts, agent._groups["counts"])
     np.testing.assert_array_equal(kept.count[:2], counts)
-    np.testing.assert_allclose(kept.total[: sums.size], sums.ravel(), rtol=1e-13)
+    np.testing.assert_allclose(kept.total[: sums.size], (sums / PROBLEM.units).ravel(), rtol=1e-13)
 
 
 def test_reveals_pay() -> None:
@@ -319,3 +319,25 @@ def test_replace_keeps_the_rest() -> None:
     changed = world.replace(reward_delay=0)
     assert (changed.happenings.reward_delay, changed.noise_sd, changed.name) == (0, 0.3, "mine")
     assert math.isclose(float(changed.theta[0]), float(THETA[0]))
+
+
+def test_units_do_not_matter_where_they_are_large() -> None:
+    """Steps as counts, or in units of 32,768: the same decisions and values, bit for bit; theta in the user's units."""
+    unit = 2.0**15
+
+    def made_of(steps: op.Number) -> op.ContinuousProblem:
+        variables = {"steps": steps, "mood": ["low", "high"]}
+        return op.ContinuousProblem("action * (steps + mood)", variables, ["no", "yes"], noise_sd=0.5)
+
+    def study(steps: op.Number, drawn: Any, effect: float) -> xr.Dataset:
+        theta = np.array([0.2, effect, 0.1, effect / 2, -0.3])
+        drawing = {"steps": drawn, "mood": op.Choice({"low": 0.5, "high": 0.5})}
+        world = op.ContinuousWorld(made_of(steps), theta=theta, distributions=drawing)
+        return run(world, [op.pace_ucb(5), op.pd2_ucb(5)], replicates=5)
+
+    assert made_of(op.Number(0, 20_000)).units.tolist() == [1.0, unit, 1.0, unit, 1.0]
+    raw = study(op.Number(0, 20_000), op.Uniform(0, 20_000), 0.5 / unit)
+    divided = study(op.Number(0, 20_000 / unit), op.Uniform(0, 20_000 / unit), 0.5)
+    for name in ("action", "nudged", "gap", "price", "outcome", "value", "disagreement"):
+        assert np.array_equal(raw[name].values, divided[name].values), name
+    assert raw["theta"].values[0].tolist() == [0.2, 0.5 / unit, 0.1, 0.25 / unit, -0.3]

@@ -75,7 +75,7 @@ def _blind(data: xr.Dataset) -> xr.DataArray:
 def _learning_bound(world: LinearWorld, horizon: int, budget: float, tolerance_sum: float) -> float:
     """Proposition 2 with c_max = 1, its smallest possible value: a loss below this is below the bound for any c_max."""
     problem = world.problem
-    largest = float(np.linalg.norm(problem.features, axis=2).max())
+    largest = float(np.linalg.norm(problem.features / problem.units, axis=2).max())
     radius = bounds.radius_bound(
         horizon, dimension=problem.d, norm_bound=problem.theta_bound, feature_bound=largest, delta=problem.delta,
         noise_scale=problem.noise_sd,

@@ -16,13 +16,13 @@ from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Cho
 from opportune.problems.program import Program
 from opportune.problems.settings import (
     VISIBILITIES,
+    Beliefs,
     Located,
     Moment,
     Visibility,
     check_action_names,
-    check_value_range,
     check_visibility,
-    knowledge,
+    units_of,
 )
 from opportune.problems.variables import (
     Schedule,
@@ -42,7 +42,7 @@ Mask = NDArray[np.bool_]
 MOST_STRATA = 10_000
 
 
-class ContinuousProblem:
+class ContinuousProblem(Beliefs):
     """What both agents know beforehand about a decision problem whose features are computed at the moment.
 
     Args:
@@ -56,7 +56,7 @@ class ContinuousProblem:
             middle of a variable's bounds, or the mean over its levels, unless given.
         known_means: E[phi(S, a) | stratum], [strata, A, d], if known; only features that are hidden are read.
         noise_sd: sd of the reward's noise, the scale R of the confidence radius.
-        theta_bound: W, a bound on the norm of the true parameter.
+        theta_bound: W, a bound on the norm of the true parameter; that of a large feature counts in its `units`.
         value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
         largest_gap: the largest true gap; scale `gap` needs it.
         least_distance: Dmin; by the corners of the bounds unless given.
@@ -91,13 +91,10 @@ class ContinuousProblem:
         self.visibility = check_visibility(visibility, self.variables, scheduled)
         self.formula, self.order = formula, order
         self.program = _program(formula, self.variables, self.action_names, order)
-        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
-        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
-        self.delta = checks.real("delta", delta, above=0.0, below=1.0)
-        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
-        self.regularisation = checks.real("regularisation", lam, above=0.0)
-        self.value_range = check_value_range(value_range)
-        self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+        self._believe(
+            noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
+            regularisation=regularisation,
+        )  # fmt: skip
         self._least_distance = least_distance
         if least_distance is not None:
             self._least_distance = checks.real("least_distance", least_distance, above=0.0)
@@ -141,6 +138,19 @@ class ContinuousProblem:
             for name, variable in self.variables.items()
             if self.visibility[name] == "public" and levels_of(variable) is not None
         )
+
+    @cached_property
+    def units(self) -> Floats:
+        """What each feature is divided by inside, 1 unless it is large; W, lam and distances are those inside: [d]."""
+        given = [*self.variables.values()]
+        bounds = {v: (b.low, b.high) for v, variable in enumerate(given) if (b := bounds_of(variable)) is not None}
+        levels = {v: len(levels_of(variable) or ()) for v, variable in enumerate(given) if v not in bounds}
+        return units_of(self.program.largest(bounds, {**levels, len(given): self.actions}))
+
+    @cached_property
+    def _inside(self) -> Program:
+        """The features as the algorithm takes them."""
+        return self.program.divided(self.units)
 
     @cached_property
     def hidden_from_recommender(self) -> Mask:
@@ -248,6 +258,7 @@ class ContinuousProblem:
         x = self.features(
             combine(self.variables, self.middle, self._extremes(), most=MOST_COMBINATIONS, who=who, instead=instead)
         )
+        x = x / self.units
         pairs = itertools.combinations(range(self.actions), 2)
         distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
@@ -259,7 +270,7 @@ class ContinuousProblem:
 
         `form` is what suits a device, a policy and a world: simd, sampled, delay, interrupted.
         """
-        program = self.program
+        program = self._inside
         return layout(
             d=self.d, actions=self.actions, contexts=0, strata=self.strata, corners=len(self._sensed_corners),
             probabilities=PLUGIN if self.known_means is None else KNOWN, reported=self.reported,
@@ -273,15 +284,15 @@ class ContinuousProblem:
         return at.filled(
             Constants,
             {
-                **knowledge(self, horizon),
-                "start": self.start,
+                **self._knowledge(horizon),
+                "start": self.start / self.units,
                 "hidden": self.hidden_from_recommender,
                 "unsensed": self.hidden_from_revealer,
                 "weight": self._weights,
                 "corner": self._sensed_corners,
-                "code": self.program.code,
-                "atom_end": self.program.atom_end,
-                "factor": self.program.factors,
+                "code": self._inside.code,
+                "atom_end": self._inside.atom_end,
+                "factor": self._inside.factors,
             },
         )
 
@@ -314,13 +325,8 @@ class ContinuousProblem:
             "order": self.order,
             "start": {name: self._value(name, number) for name, number in self._start_values.items()},
             "known_means": None if self.known_means is None else self.known_means.tolist(),
-            "noise_sd": self.noise_sd,
-            "theta_bound": self.theta_bound,
-            "value_range": None if self.value_range is None else list(self.value_range),
-            "largest_gap": self.largest_gap,
+            **self._beliefs(),
             "least_distance": self._least_distance,
-            "delta": self.delta,
-            "regularisation": self.regularisation,
         }
 
     @classmethod
@@ -332,9 +338,7 @@ class ContinuousProblem:
 
     def replace(self, **changes: Any) -> "ContinuousProblem":
         """The same problem with some settings changed; lam follows W unless it was given."""
-        settings = {**self.to_dict(), "variables": self.variables, **changes}
-        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
-            settings["regularisation"] = changes.get("regularisation")
+        settings = self._changed({**self.to_dict(), "variables": self.variables}, changes)
         return ContinuousProblem(
             settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings
         )

@@ -15,12 +15,12 @@ from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (
     VISIBILITIES,
+    Beliefs,
     Located,
     Visibility,
     check_action_names,
-    check_value_range,
     check_visibility,
-    knowledge,
+    units_of,
 )
 from opportune.problems.variables import (
     DayOfStudy,
@@ -39,14 +39,14 @@ Ints = NDArray[np.int64]
 _NO_VALUES: Floats = np.zeros(0)
 
 
-class Problem:
+class Problem(Beliefs):
     """What both agents know beforehand about a decision problem with finitely many contexts.
 
     Args:
         features: phi[K, A, d], the feature vector of each context and action.
         context_probs: the probability of each context, or None if it must be learned.
         noise_sd: sd of the reward's noise, the scale R of the confidence radius.
-        theta_bound: W, a bound on the norm of the true parameter.
+        theta_bound: W, a bound on the norm of the true parameter; that of a large feature counts in its `units`.
         value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
         largest_gap: the largest true gap; scale `gap` needs it, and a world that knows the truth supplies it.
         delta: the confidence sets hold with probability 1 - delta.
@@ -87,13 +87,10 @@ class Problem:
         self.context_probs: Floats | None = None
         if context_probs is not None:
             self.context_probs = checks.probabilities("context_probs", context_probs, self.contexts)
-        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
-        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
-        self.delta = checks.real("delta", delta, above=0.0, below=1.0)
-        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
-        self.regularisation = checks.real("regularisation", lam, above=0.0)
-        self.value_range = check_value_range(value_range)
-        self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+        self._believe(
+            noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
+            regularisation=regularisation,
+        )  # fmt: skip
         self.schedule = _schedule(variables, decisions_per_day)
         self.variables = _variables(variables, self.contexts)
         self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
@@ -152,12 +149,17 @@ class Problem:
         return int((self.features != 0.0).any(axis=0).sum(axis=1).max())
 
     @cached_property
+    def units(self) -> Floats:
+        """What each feature is divided by inside, 1 unless it is large; W, lam and distances are those inside: [d]."""
+        return units_of(np.abs(self.features).max(axis=(0, 1)))
+
+    @cached_property
     def least_distance(self) -> float:
         """Dmin: the least ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions."""
-        least = math.inf
+        least, x = math.inf, self.features / self.units
         for a in range(self.actions):
             for b in range(a):
-                least = min(least, float(np.linalg.norm(self.features[:, a] - self.features[:, b], axis=1).min()))
+                least = min(least, float(np.linalg.norm(x[:, a] - x[:, b], axis=1).min()))
         return least
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
@@ -266,11 +268,12 @@ class Problem:
         means = self.means(self.stratum_of, self.strata, self.context_probs)
         if sizes.senses:
             means = np.concatenate([means, self.means(self.sense_of, self.senses, self.context_probs)])
+        means = means / self.units
         known = self.context_probs is not None
-        rows = np.concatenate([self.features, means]) if known else self.features
-        rows = rows.reshape(-1, self.d)
+        rows = self.features / self.units
+        rows = (np.concatenate([rows, means]) if known else rows).reshape(-1, self.d)
         parts: dict[str, Any] = {
-            **knowledge(self, horizon),
+            **self._knowledge(horizon),
             "rows": rows,
             "stratum_of": self.stratum_of,
             "sense_of": self.sense_of,
@@ -302,12 +305,7 @@ class Problem:
         return {
             "features": self.features.tolist(),
             "context_probs": None if self.context_probs is None else self.context_probs.tolist(),
-            "noise_sd": self.noise_sd,
-            "theta_bound": self.theta_bound,
-            "value_range": None if self.value_range is None else list(self.value_range),
-            "largest_gap": self.largest_gap,
-            "delta": self.delta,
-            "regularisation": self.regularisation,
+            **self._beliefs(),
             "variables": {
                 name: to_json(self.schedule.variables.get(name, levels)) for name, levels in self.variables.items()
             },
@@ -325,9 +323,7 @@ class Problem:
     def replace(self, **changes: Any) -> "Problem":
         """The same problem with some settings changed; lam follows W unless it was given."""
         variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
-        settings = {**self.to_dict(), "variables": variables, **changes}
-        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
-            settings["regularisation"] = changes.get("regularisation")
+        settings = self._changed({**self.to_dict(), "variables": variables}, changes)
         return Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def __repr__(self) -> str:

@@ -82,6 +82,30 @@ class Program:
                     x[..., action, j] *= atoms[factors[j, i] - 1]
         return x
 
+    def largest(self, bounds: Mapping[int, tuple[float, float]], levels: Mapping[int, int]) -> Floats:
+        """A bound on each feature's size, from the bounds and levels of the variables, the action among them: [d]."""
+        sizes = [1.0]
+        for operations in self.atom_operations:
+            read = variables_of(operations)
+            axes = axes_between({v: bounds[v] for v in read & set(bounds)}, {v: levels[v] for v in read & set(levels)})
+            values: list[Any] = [0.0] * (self.action_variable + 1)
+            for v, axis in zip(axes, np.meshgrid(*axes.values(), indexing="ij", sparse=True), strict=True):
+                values[v] = axis
+            sizes.append(float(np.abs(run(operations, values, self.tables)).max()))
+        return np.asarray(np.array(sizes)[self.factors.reshape(self.d, self.width).astype(int)].prod(axis=1))
+
+    def divided(self, units: Floats) -> "Program":
+        """The same features, each divided by its unit."""
+        if (units == 1.0).all():
+            return self
+        factors = self.factors.reshape(self.d, self.width).astype(int)
+        columns = []
+        for name, numbers, unit in zip(self.names, factors, units.tolist(), strict=True):
+            atoms = tuple(self.atom_operations[i - 1] for i in numbers if i)
+            share: tuple[Operations, ...] = (((op.NUMBER, 1.0 / unit),),) if unit != 1.0 else ()
+            columns.append(Column(name, atoms + share))
+        return assemble(columns, variables=self.action_variable, actions=self.actions, tables=self.tables)
+
 
 def assemble(columns: Sequence[Column], *, variables: int, actions: int, tables: Mapping[int, Floats]) -> Program:
     """The program for these features of so many variables; `tables` has the numbers of variables' levels."""

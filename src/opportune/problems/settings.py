@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.errors import InputError
 
+Floats = NDArray[np.float64]
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
 MOST_ACTIONS = 127
@@ -38,6 +39,56 @@ class Moment(NamedTuple):
     """Sensed variables that were not given: the decision point counts as missing."""
     unreported: tuple[str, ...]
     """Reported variables that were not given, as is usual before a reveal."""
+
+
+class Beliefs:
+    """What the agents believe of rewards, whatever contexts are like; kinds of problems add these."""
+
+    noise_sd: float
+    theta_bound: float
+    value_range: tuple[float, float] | None
+    largest_gap: float | None
+    delta: float
+    regularisation: float
+
+    def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
+                 regularisation: Any) -> None:  # fmt: skip
+        """Check and take them; lam is 1/W^2 unless given."""
+        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
+        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
+        self.delta = checks.real("delta", delta, above=0.0, below=1.0)
+        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
+        self.regularisation = checks.real("regularisation", lam, above=0.0)
+        self.value_range = check_value_range(value_range)
+        self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+
+    def _beliefs(self) -> dict[str, Any]:
+        """Them as plain JSON values."""
+        return {
+            "noise_sd": self.noise_sd,
+            "theta_bound": self.theta_bound,
+            "value_range": None if self.value_range is None else list(self.value_range),
+            "largest_gap": self.largest_gap,
+            "delta": self.delta,
+            "regularisation": self.regularisation,
+        }
+
+    def _changed(self, settings: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with some of them changed; lam follows W unless it was given."""
+        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
+            settings["regularisation"] = None
+        return {**settings, **changes}
+
+    def _knowledge(self, horizon: int) -> dict[str, Any]:
+        """The numbers of them that the constants of any problem hold."""
+        return {
+            "noise": self.noise_sd,
+            "regularisation": self.regularisation,
+            "prior": math.sqrt(self.regularisation) * self.theta_bound,
+            "confidence": 2.0 * math.log(1.0 / self.delta),
+            "delta": self.delta,
+            "horizon": horizon,
+        }
 
 
 def check_value_range(value: Any) -> tuple[float, float] | None:
@@ -84,13 +135,14 @@ def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
     return names
 
 
-def knowledge(problem: Any, horizon: int) -> dict[str, Any]:
-    """The numbers that the constants of any problem hold."""
-    return {
-        "noise": problem.noise_sd,
-        "regularisation": problem.regularisation,
-        "prior": math.sqrt(problem.regularisation) * problem.theta_bound,
-        "confidence": 2.0 * math.log(1.0 / problem.delta),
-        "delta": problem.delta,
-        "horizon": horizon,
-    }
+LARGE = 32.0
+"""Features beyond this are divided inside, so that confidence widths keep their digits."""
+
+
+def units_of(largest: Floats) -> Floats:
+    """What each feature is divided by inside: 1, or a power of two that brings a large one below 1.
+
+    Dividing by a power of two rounds nothing. Widths are what is left of 1/lam after many updates; with x as they are,
+    raw counts of steps, say, their relative error would grow like 1e-16 T max x^2 / lam.
+    """
+    return np.where(largest > LARGE, 2.0 ** np.ceil(np.log2(np.maximum(largest, 1.0))), 1.0)

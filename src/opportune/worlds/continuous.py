@@ -136,7 +136,7 @@ class ContinuousWorld:
         return np.concatenate(
             [
                 self.happenings.head(self.noise_sd), [len(rows), len(columns)], places,
-                np.ravel(about), rows.ravel(), self.theta, packed.parameters,
+                np.ravel(about), rows.ravel(), self.theta * self.problem.units, packed.parameters,
             ]
         )  # fmt: skip
 
