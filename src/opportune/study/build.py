@@ -1,7 +1,6 @@
 """A study built from its file: the worlds and policies that the settings describe, and how to run them."""
 
 import copy
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -175,21 +174,21 @@ class Study:
     def problem(self) -> Problem | ContinuousProblem:
         """What the agents know, value_range aside where it comes from the truth."""
         reward, known = self.settings.reward, self.settings.contexts.known
-        bound = reward.theta_bound
-        if bound is None:
-            self.require_bound()
-            bound = math.sqrt(sum(effect.bound**2 for effect in self.effects.values())) or 1.0
+        self.require_bound()
         problem: Problem | ContinuousProblem = Problem.from_formula(
             reward.formula,
             self.variables,
             self.settings.study.actions,
             self.probabilities if known and not self.continuous else None,
             noise_sd=reward.noise_sd,
-            theta_bound=bound,
+            theta_bound=1.0 if reward.theta_bound is None else reward.theta_bound,
             delta=reward.delta,
             visibility={name: v.visibility for name, v in self.settings.variables.items() if v.schedule is None},
             decisions_per_day=decisions_per_day(self.settings),
         )
+        if reward.theta_bound is None:
+            bounds = [effect.bound for effect in self.effects.values()]
+            problem = problem.replace(theta_bound=float(np.linalg.norm(bounds * problem.units)) or 1.0)
         if isinstance(problem, ContinuousProblem):
             given = reward.value_range
             problem = problem.replace(value_range=None if given is None else (given[0], given[1]))
