@@ -3,23 +3,35 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,serve,cluster,gpu
-STAMP := $(VENV)/.installed
+EXTRAS ?= dev,serve,cluster
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+CORE := $(VENV)/.installed-core
+ALL := $(VENV)/.installed-$(EXTRAS)
+LOWEST := .venv-lowest
 
-.PHONY: run test test-bounds lint install bench clean
+.PHONY: run test test-bounds test-lowest lint install bench clean
 
-run: install
+# Needs the package itself and what it depends on, no extras.
+run: $(CORE)
 	$(BIN)/opportune reproduce all --out out
 
 # Two files of tests at a time.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile
+# What starts other processes or takes the time is left out.
+FAST = -m "not browser and not cluster and not slow"
 
 test: install
 	$(PYTEST)
 
-# The debug build: every access to an array is checked. What starts other processes or takes the time is left out.
+# The debug build: every access to an array is checked.
 test-bounds: install
-	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) -m "not browser and not cluster and not slow"
+	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) $(FAST)
+
+# The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,
+# live agents, metrics and the command line.
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) \
+		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
 
 lint: install
 	$(BIN)/ruff check .
@@ -29,13 +41,26 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-install: $(STAMP)
+install: $(ALL)
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	touch $(STAMP)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
+	touch $(CORE)
+
+$(ALL): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[$(EXTRAS)]'
+	touch $(ALL) $(CORE)
+
+$(LOWEST)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e .
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python -c constraints.txt pytest pytest-xdist hypothesis
+	touch $@
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src benchmarks tests -name '*.nb[ic]' -delete

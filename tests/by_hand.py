@@ -1,4 +1,4 @@
-"""Knowledge solved afresh from lists of what was observed (SPEC section 2): slow, with nothing kept in between."""
+"""Knowledge solved afresh from lists of what was observed (docs/paper.md): slow, with nothing kept in between."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A slow second reading of SPEC section 10, PACE: rotation, debt and pace, with all that goes with them.
+"""A slow second reading of docs/pace.md, PACE: rotation, debt and pace, with all that goes with them.
 
 It builds on the reading of sections 1 to 5 in tests/reference.py and is like it: independent of `opportune`, and as
 much as possible is worked out anew from what has happened. Leave out one idea (`without`) and it must part from the

@@ -1,4 +1,4 @@
-"""A slow second reading of SPEC.md, sections 1 to 5 and 8 (`plugin`), and of LIVE.md, section 1.
+"""A slow second reading of the paper (docs/paper.md; unknown p by `plugin`) and of docs/live.md.
 
 Nothing here is clever. Every quantity is worked out anew, at each decision, from the list of everything an agent has
 been told: no running inverse, no running determinant, no running mean; a reward that is corrected is corrected in the
@@ -346,7 +346,7 @@ class Participant:
         left = self.settings.budget - self.purse.spent
         return min(left, self.settings.budget - self.purse.nudges) if self.settings.hard else left
 
-    # Section 3: one decision, in the two calls of LIVE.md.
+    # One decision, in the two calls of docs/live.md.
 
     def _scores(self, known: Frozen, vectors: Floats, normals: Sequence[float] | None) -> list[float]:
         """What the recommender thinks of each action: by ucb, or by the parameter drawn (Thompson sampling).

@@ -191,7 +191,7 @@ def simulated_step(
         assert math.isnan(got.reward)
 
 
-# The run as live agents make it, with everything that LIVE.md says may happen.
+# The run as live agents make it, with everything that docs/live.md says may happen.
 
 
 @dataclass

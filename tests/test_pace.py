@@ -1,4 +1,4 @@
-"""PACE, simulated and live, against the slow second reading of SPEC section 10 (tests/pace_reference.py).
+"""PACE, simulated and live, against the slow second reading of docs/pace.md (tests/pace_reference.py).
 
 Runs are drawn, written down and compared as in tests/test_agreement.py; only the policy and the reference are others.
 That PACE keeps to the rules for revealers in general is shown in tests/test_testing.py.

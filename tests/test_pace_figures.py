@@ -1,4 +1,4 @@
-"""PACE's regret comes out as measured by an independent program (SPEC section 10), within Monte-Carlo error.
+"""PACE's regret comes out as measured by an independent program (docs/pace.md), within Monte-Carlo error.
 
 Both programs draw instances of their own, so a stated figure has an error like ours: means may differ by four standard
 errors of a difference, by instance. Figures that were stated for slightly other settings may differ by about 1 more.

@@ -1,4 +1,4 @@
-"""The synthetic study comes out as measured by an independent program (SPEC section 5), within Monte-Carlo error."""
+"""The synthetic study comes out as measured by an independent program (docs/paper.md), within Monte-Carlo error."""
 
 from itertools import pairwise
 

@@ -248,7 +248,7 @@ def test_pace_with_theta_known(budget: float) -> None:
 
 
 def test_pace_with_theta_known_loses_a_bounded_amount() -> None:
-    """At B = T/10 the loss against the clairvoyant does not grow with T, while the price's does (SPEC section 10)."""
+    """At B = T/10 the loss against the clairvoyant does not grow with T, while the price's does (docs/pace.md)."""
     rng = np.random.default_rng(1)
     gaps, probs = np.linspace(0.1, 1.0, 10), np.full(10, 0.1)
     lost: dict[str, list[float]] = {"pace": [], "price": []}

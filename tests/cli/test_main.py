@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, and the code it ends with."""
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -260,45 +261,140 @@ def test_example_can_be_run(in_folder: Path, capsys: pytest.CaptureFixture[str])
         assert label in shown
     assert max(map(len, shown.splitlines())) <= 80
     stem = Path("results") / "stress-messages"
+    drawn = ("differences", "outcomes", "regret", "reveals")
     written = [
         f"{stem}.nc",
-        *(f"{stem}-{name}.{kind}" for name in ("regret", "reveals") for kind in ("png", "svg")),
+        f"{stem}.csv",
+        *(f"{stem}-{name}.{kind}" for name in drawn for kind in ("png", "svg")),
+        f"{stem}-report.html",
     ]
-    assert shown.splitlines()[-5:] == written
+    assert shown.splitlines()[-len(written) :] == written
     assert all((in_folder / name).stat().st_size > 0 for name in written)
 
 
+def table_rows(shown: str) -> dict[str, list[str]]:
+    """The rows of the first table that was printed, by policy."""
+    lines = [line.split() for line in shown.split("Outcome:", maxsplit=1)[0].splitlines()]
+    return {line[0]: line[1:] for line in lines if line}
+
+
 def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table's numbers are those of the data: reveals, nudges and what is left of the budget."""
+    """The tables' numbers are those of the data: outcomes, paired differences, nudges, what is left, and regret."""
     before = numba.get_num_threads()
     assert cli.run(["simulate", "tiny.toml", "--jobs", "1"]) == 0
     assert numba.get_num_threads() == before
-    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.split()}
+    shown = capsys.readouterr().out
+    rows = table_rows(shown)
     data = load(in_folder / "out" / "tiny.nc")
     assert data.attrs["study_file"] == STUDY
+    mean = data["total_outcome"].mean(["world", "replicate"]) / 20
+    lost = (data["total_best"] - data["total_outcome"]).mean(["world", "replicate"])
     for policy in ("naive", "PD2", "never"):
         here = data.sel(policy=policy)
-        assert rows[policy][-3] == f"{float(here['reveals'].mean()):.1f}"
+        assert float(rows[policy][0]) == pytest.approx(float(mean.sel(policy=policy)), abs=0.051)
         assert rows[policy][-2] == f"{float(here['nudges'].mean()):.1f}"
+        if policy != "never":
+            difference = float(mean.sel(policy=policy) - mean.sel(policy="never"))
+            assert float(rows[policy][3]) == pytest.approx(difference, abs=0.051)
+            assert float(rows[policy][6]) == pytest.approx(float(lost.sel(policy=policy)), abs=0.51)
+    assert rows["never"][3] == "-"
     assert rows["naive"][-1] == f"{4 - float(data['spent'].sel(policy='naive').mean()):.1f}"
     assert rows["never"][-1] == "-"
+    regrets = shown.split("Regret, by clairvoyant")[1]
+    assert [line.split()[:3] for line in regrets.splitlines() if "±" in line] == [
+        ["4", "nudges", "naive"],
+        ["4", "nudges", "PD2"],
+    ]
+    assert "Without a budget, and so not in this table: never." in regrets
+
+
+def test_the_table_is_written_in_full(in_folder: Path) -> None:
+    """The CSV file has a row per policy, numbers as they are in the data, and no regret where there is no budget."""
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    data = load(in_folder / "out" / "tiny.nc")
+    with (in_folder / "out" / "tiny.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["naive", "PD2", "never"]
+    outcome = data["total_outcome"] / 20
+    paired = (outcome.sel(policy="PD2") - outcome.sel(policy="never")).values
+    assert float(rows["PD2"]["difference"]) == pytest.approx(paired.mean())
+    assert float(rows["PD2"]["difference_high"]) > float(rows["PD2"]["difference"])
+    assert rows["PD2"]["clairvoyant"] == "4 nudges"
+    assert float(rows["PD2"]["regret_low"]) <= float(rows["PD2"]["regret"])
+    assert (rows["never"]["regret"], rows["never"]["budget"], rows["never"]["difference"]) == ("", "", "")
+
+
+def test_the_reference_can_be_chosen(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--reference names the policy that others are compared with; a wrong name is refused before anything runs."""
+    assert cli.run(["simulate", "tiny.toml", "--reference", "naive"]) == 0
+    shown = capsys.readouterr().out
+    assert "Beside naive: the difference on the same draws." in shown
+    assert table_rows(shown)["naive"][3] == "-"
+    page = (in_folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
+    assert "opportune simulate tiny.toml --reference naive" in page
+    (in_folder / "out" / "tiny.nc").unlink()
+    assert cli.run(["simulate", "tiny.toml", "--reference", "PD3"]) == 2
+    assert errors(capsys)[-1].startswith("opportune: error: --reference is 'PD3'; expected one of 'naive', 'PD2'")
+    assert not (in_folder / "out" / "tiny.nc").exists()
+
+
+def test_the_unit_of_the_reward_is_shown(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A study that names its unit has outcomes in it, on the terminal and on the page."""
+    (in_folder / "tiny.toml").write_text(STUDY.replace("noise_sd", 'unit = "minutes"\nnoise_sd'), encoding="utf-8")
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    assert "(minutes); more is better" in capsys.readouterr().out
+    assert "mean outcome (minutes)" in (in_folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("in_folder")
+def test_names_are_shown_as_they_are(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Markup in a policy's name is text, on the terminal and on the page."""
+    named = STUDY.replace('kind = "PD2"', 'kind = "PD2"\nname = "[red]x[/red]<b>"')
+    (in_folder / "tiny.toml").write_text(named, encoding="utf-8")
+    assert cli.run(["simulate", "tiny.toml"]) == 0
+    assert "[red]x[/red]<b>" in capsys.readouterr().out
+    page = (in_folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
+    assert "[red]x[/red]<b>" not in page
+    assert "[red]x[/red]&lt;b&gt;" in page
+
+
+def test_devices(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """--device reaches the simulation; a wrong one is refused, and cuda says what it needs where there is none."""
+    seen: list[str] = []
+
+    def noted(device: str, _: object) -> str:
+        seen.append(device)
+        return "cpu"
+
+    monkeypatch.setattr("opportune.simulation.run.pick_device", noted)
+    for device in ("auto", "cpu"):
+        assert cli.run(["simulate", "tiny.toml", "--device", device]) == 0
+    assert seen == ["auto", "cpu"]
+    assert cli.run(["simulate", "tiny.toml", "--device", "tpu"]) == 2
+    assert errors(capsys)[-1].startswith("opportune: error: device is 'tpu'; expected one of 'cpu', 'cuda', 'auto'")
+    monkeypatch.undo()
+    monkeypatch.chdir(in_folder)
+    monkeypatch.setattr("opportune.simulation.cuda.available", lambda: False)
+    for command in (["simulate", "tiny.toml"], ["reproduce", "table"]):
+        assert cli.run([*command, "--device", "cuda"]) == 2
+        assert "device 'cuda' is not available" in errors(capsys)[-1]
 
 
 def test_studies_with_numbers_show_outcomes(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the paper's regret is not defined, table and figure show realised regret and outcome instead."""
+    """Where the paper's regret is not defined, there is no table and no figure of it."""
     numbers = 'range = [1, 3]\ndistribution = { kind = "uniform" }'
     (in_folder / "tiny.toml").write_text(STUDY.replace("range = [1, 3]", numbers), encoding="utf-8")
     assert cli.run(["simulate", "tiny.toml"]) == 0
     shown = capsys.readouterr().out
-    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.split()}
-    assert "Less regret and more outcome are better." in shown
+    rows = table_rows(shown)
     data = load(in_folder / "out" / "tiny.nc")
     for policy in ("naive", "PD2", "never"):
-        here = data.sel(policy=policy)
-        assert rows[policy][1] == f"{float((here['total_best'] - here['total_outcome']).mean()):.1f}"
-        assert rows[policy][4] == f"{float(here['total_outcome'].mean()) / 20:.3f}"
-    names = [f"out/tiny-{name}.{kind}" for name in ("outcomes", "reveals") for kind in ("png", "svg")]
-    assert shown.splitlines()[-4:] == names
+        mean = float(data["total_outcome"].sel(policy=policy).mean()) / 20
+        assert float(rows[policy][0]) == pytest.approx(mean, abs=0.051)
+    assert "clairvoyant" not in shown
+    drawn = ("differences", "outcomes", "reveals")
+    names = [f"out/tiny-{name}.{kind}" for name in drawn for kind in ("png", "svg")]
+    assert shown.splitlines()[-7:] == [*names, "out/tiny-report.html"]
 
 
 def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,17 +402,18 @@ def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.Capt
     hard = STUDY.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')
     (in_folder / "tiny.toml").write_text(hard, encoding="utf-8")
     assert cli.run(["simulate", "tiny.toml"]) == 0
-    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.split()}
+    rows = table_rows(capsys.readouterr().out)
     nudges = float(load(in_folder / "out" / "tiny.nc")["nudges"].sel(policy="PD2").mean())
     assert rows["PD2"][-1] == f"{4 - nudges:.1f}"
 
 
 def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With trace = false there are a table and data, and a line that says why there are no figures."""
+    """With trace = false there are tables, data and differences, and a line that says why nothing shows time."""
     (in_folder / "tiny.toml").write_text(STUDY.replace("replicates", "trace = false\nreplicates"), encoding="utf-8")
     assert cli.run(["simulate", "tiny.toml"]) == 0
-    assert "no figures" in errors(capsys)[-1]
-    assert [path.name for path in (in_folder / "out").iterdir()] == ["tiny.nc"]
+    assert "no figures over time" in errors(capsys)[-1]
+    names = {"tiny.nc", "tiny.csv", "tiny-differences.png", "tiny-differences.svg", "tiny-report.html"}
+    assert {path.name for path in (in_folder / "out").iterdir()} == names
 
 
 @pytest.mark.usefixtures("in_folder")
@@ -350,11 +447,11 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """Names and options reach the runner as they were given; the report's path is the last line."""
-    options = ["--out", "here", "--quick", "--seed", "7", "--force", "--cluster", "ray://a:1"]
+    options = ["--out", "here", "--quick", "--seed", "7", "--force", "--device", "auto", "--cluster", "ray://a:1"]
     assert cli.run(["reproduce", "table", "regret", "table", *options]) == 0
     assert runner == {
         "names": ["table", "regret"], "out": Path("here"), "quick": True, "seed": 7, "jobs": None,
-        "force": True, "cluster": "ray://a:1",
+        "force": True, "device": "auto", "cluster": "ray://a:1",
     }  # fmt: skip
     assert capsys.readouterr().out.splitlines()[-1] == str(Path("here") / "report.html")
 

@@ -1,4 +1,4 @@
-"""Ridge regression one observation at a time, against a fresh solve (SPEC section 2)."""
+"""Ridge regression one observation at a time, against a fresh solve (docs/paper.md, Learning)."""
 
 import math
 from typing import Any
@@ -124,7 +124,7 @@ class Learner:
 
 
 class Solved:
-    """The same from SPEC's formulas, all observations at once."""
+    """The same from the formulas of docs/paper.md, all observations at once."""
 
     def __init__(self, problem: Problem, rows: Floats, x: Floats, rewards: Floats) -> None:
         lam, d = problem.regularisation, problem.d

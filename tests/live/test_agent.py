@@ -14,6 +14,7 @@ import opportune as op
 from opportune.core.layout import Budget, Model
 from opportune.core.rng import COIN, draw
 from opportune.errors import InputError, OpportuneError, StateError
+from opportune.revealers import pace
 
 # One small problem for most of what follows: two contexts, two actions, orthogonal features. Context 1 is worth
 # knowing, context 0 is not.
@@ -113,7 +114,7 @@ def test_nothing_reported_is_known_before_a_reveal() -> None:
         assert knowledge(agents[0]) != knowledge(agents[1])  # now it is uncovered
 
 
-# Rules for what reality adds (LIVE.md section 1).
+# Rules for what reality adds (docs/live.md).
 
 
 def test_an_open_nudge_is_unanswered_once_the_next_decision_point_comes() -> None:
@@ -504,7 +505,8 @@ def test_why_nudged() -> None:
 def test_why_the_coin_said_no() -> None:
     """Where the coin decided, it is named with the probability it fell above."""
     assert small_agent(op.naive_ucb(5)).decide(1, coin=0.75).why == (
-        "No nudge: this rule nudges whatever the context, but the coin 0.75 fell above the probability 0.50."
+        "No nudge: this rule nudges whatever the context, but the coin 0.75 fell above the probability 0.50. "
+        "The old advice stands: walk."
     )
 
 
@@ -522,7 +524,8 @@ def test_why_the_budget_is_spent() -> None:
         agent = small_agent(policy)
         assert agent.decide(1).nudged
         for context in (0, 1):
-            assert agent.decide(context).why == "No nudge: the budget is spent."
+            decision = agent.decide(context)
+            assert decision.why == f"No nudge: the budget is spent. The old advice stands: {decision.action}."
 
 
 def test_why_the_price_is_too_high() -> None:
@@ -530,7 +533,8 @@ def test_why_the_price_is_too_high() -> None:
     agent = small_agent(op.pd1_ucb(2))
     decision = agent.decide(0)
     assert decision.gap < 0.0
-    assert decision.why == f"No nudge: knowing the context is worth {decision.gap:.2f}, where a nudge costs 0.00."
+    worth = f"No nudge: knowing the context is worth {decision.gap:.2f}, where a nudge costs 0.00."
+    assert decision.why == f"{worth} The old advice stands: {decision.action}."
     for _ in range(3):
         agent.learn(-50.0)
         decision = agent.decide(0)
@@ -544,7 +548,40 @@ def test_why_nothing_was_planned() -> None:
     for revealer in (op.Periodic(every=3), op.Never()):
         for context in (0, 1):
             decision = small_agent(op.Policy(revealer=revealer)).decide(context)
-            assert decision.why == "No nudge: the rule has none planned for this step."
+            stands = f"The old advice stands: {decision.action}."
+            assert decision.why == f"No nudge: the rule has none planned for this step. {stands}"
+
+
+def test_why_staleness_made_the_difference() -> None:
+    """Under PD2 stale advice raises the probability; where the coin fell in between, that made the difference."""
+    made = small_agent(op.pd2_ucb(5)).propose(1, coin=0.0)
+    fresh, stale = ("walk", "rest") if made.action == "rest" else ("rest", "walk")
+    raised = made._replace(gap=0.4, price=0.1, probability=0.9, fresh_action=fresh, action=stale, nudged=True)
+    change = f"what was learned since the last contact would change the advice from {stale} to {fresh}"
+    for coin, tail in ((0.5, " and made the difference"), (0.3, "")):
+        assert raised._replace(coin=coin).why == (
+            f"Nudge: knowing the context is worth 0.40, where a nudge costs 0.10; {change}, which raised the "
+            f"probability from 0.40 to 0.90{tail} (probability 0.90, coin {coin:.2f})."
+        )
+    same = raised._replace(probability=0.4, coin=0.3)  # beyond what the tolerance allows, or PD1
+    assert change in same.why
+    assert "raised" not in same.why
+    assert "would change" not in raised._replace(fresh_action=stale, coin=0.5).why
+
+
+def test_why_under_pace_names_stale_advice() -> None:
+    """PACE's own words are followed by what fresh advice would be; a debt without which nothing is gained is named."""
+    made = small_agent(op.pace_ucb(5)).propose(1, coin=0.0)
+    other = "walk" if made.action == "rest" else "rest"
+    assert f"would change the advice from {made.action} to {other}" in made._replace(fresh_action=other).why
+    assert "would change" not in made._replace(fresh_action=made.action).why
+    notes = list(made.notes or ())
+    notes[pace.DEBT], notes[pace.WORTH], notes[pace.CAUSE] = 0.5, 0.4, pace.BY_RANK
+    owed = "following old advice has cost about 0.50 since the last contact"
+    assert owed in made._replace(notes=tuple(notes)).why
+    assert "without that cost nothing would be gained by it now" in made._replace(notes=tuple(notes)).why
+    notes[pace.WORTH] = 0.9
+    assert "without that cost" not in made._replace(notes=tuple(notes)).why
 
 
 # What is refused, and that a refused call changes nothing.

@@ -1,4 +1,4 @@
-"""Rewards that come late, in any order, or wrong at first: the same knowledge in the end (LIVE.md section 1)."""
+"""Rewards that come late, in any order, or wrong at first: the same knowledge in the end (docs/live.md)."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ import pytest
 
 from opportune.errors import DataError, WriteError
 from opportune.experiments import NAMES
-from opportune.report import page as report
+from opportune.report import html as report
 from opportune.report.page import write_report
 
 
@@ -126,12 +126,46 @@ def test_summary_counts_over_all_experiments(tmp_path: Path) -> None:
 
 
 def test_claims_that_failed_are_listed_at_the_top(tmp_path: Path) -> None:
-    """A failed claim is named before the first experiment; without one there is no such list."""
+    """Every claim is named before the first experiment, failed ones first; without one there is no such list."""
     put(tmp_path, "regret")
     page = page_of(tmp_path)
-    assert page.index("What did not hold") < page.index("regret claim two") < page.index('id="regret"')
+    places = [
+        page.index(text) for text in ("<h3>Not held</h3>", "claim two", "claim three", "claim one", 'id="regret"')
+    ]
+    assert places == sorted(places)
     put(tmp_path, "regret", claims=[{"statement": "All well", "verdict": "held", "evidence": ""}])
-    assert "What did not hold" not in page_of(tmp_path)
+    assert "<h3>Not held</h3>" not in page_of(tmp_path)
+
+
+def test_the_page_opens_with_what_was_found(tmp_path: Path) -> None:
+    """Findings in words come first, the main ones before the others, with one figure, which is not shown twice."""
+    for name in ("table", "regret", "oralytics", "pace"):
+        put(tmp_path, name, found=f"Found in {name}.")
+    pace = result("pace")
+    pace["figures"][0]["name"] = "pace"
+    put(tmp_path, "pace", found="Found in pace.", figures=pace["figures"])
+    page = page_of(tmp_path)
+    order = [f"Found in {name}." for name in ("pace", "regret", "oralytics", "table")]
+    places = [page.index("What we found</h2>"), *map(page.index, order), page.index('id="verdicts-title"')]
+    assert places == sorted(places)
+    assert page.count('alt="A line in pace"') == 1
+    assert page.index('alt="A line in pace"') < page.index('id="verdicts-title"')
+    assert "Figure 1, under" in page
+    (tmp_path / "plain").mkdir()
+    put(tmp_path / "plain", "regret")
+    assert "What we found" not in page_of(tmp_path / "plain")
+
+
+def test_words_are_explained_at_the_end(tmp_path: Path) -> None:
+    """The page ends with the words it uses."""
+    put(tmp_path, "regret")
+    page = page_of(tmp_path)
+    assert page.index('id="again"') < page.index('id="words"')
+    explained = " ".join(re.findall(r"<dt>([^<]+)</dt>", page[page.index('id="words"') :])).lower()
+    for word in (
+        "scale", "realised regret", "gap", "price", "instance", "competitive ratio", "plug-in", "optimistic", "pace",
+    ):  # fmt: skip
+        assert word in explained
 
 
 def test_experiments_come_in_the_readers_order(tmp_path: Path) -> None:

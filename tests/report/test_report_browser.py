@@ -9,7 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page
 from test_report import drawing, put
 
+import opportune as op
 from browser import find_chromium, open_browser
+from opportune.analysis.comparison import compare_policies, pick_reference
+from opportune.cli.simulate import write_results
 from opportune.report.page import write_report
 
 WIDTHS = (1280, 360)
@@ -35,6 +38,67 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "regret-a.svg").write_text(drawing(1200, 300), encoding="utf-8")
     (directory / "opens-a.svg").write_text(drawing(300, 2000, "pt"), encoding="utf-8")
     return write_report(directory)
+
+
+@pytest.fixture(scope="module")
+def study_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a simulated study with long names, and figures of its own."""
+    policies = [
+        op.naive_ucb(4, name=LONG),
+        op.pd2_ucb(4),
+        op.pd2_ucb(8, name="PD2 B=8"),
+        op.Policy(revealer=op.Never(), name="never"),
+    ]
+    data = op.simulate(op.synthetic_worlds(2, seed=1), policies, horizon=20, replicates=2, seed=1, progress=False)
+    named = data.assign_attrs(study="tiny", study_file="[study]\n" + 40 * LONG, unit="points")
+    stem = tmp_path_factory.mktemp("study") / "tiny"
+    rows = compare_policies(named)
+    return list(write_results(named, rows, pick_reference(named), stem, f"opportune simulate {LONG}.toml"))[-1]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_a_study(chromium: Browser, study_report: Path, width: int) -> None:
+    """It loads alone and without errors, fits desktop and phone, shows its figures, and labels stay readable."""
+    asked: list[str] = []
+    errors: list[str] = []
+    with chromium.new_context(viewport={"width": width, "height": 800}) as context:
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: errors.append(message.text))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(study_report.as_uri(), wait_until="networkidle")
+        page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true })")
+        assert [at for at in asked if not at.startswith("data:")] == [study_report.as_uri()]
+        assert errors == []
+        assert page.title() == "Opportune: tiny"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        images = page.locator("figure img")
+        assert images.count() == 4
+        for image in images.all():
+            assert image.evaluate("i => i.naturalWidth > 0 && i.clientWidth / i.getAttribute('width')") > 0.75
+        assert page.locator("#found li").count() >= 2
+        assert page.locator("table").count() == 3
+        links = page.locator("nav a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+        assert all(page.locator(link).count() == 1 for link in links)
+        assert "`" not in page.locator("body").inner_text()
+
+
+@pytest.mark.browser
+def test_tables_do_not_hide_columns_beside_an_empty_margin(chromium: Browser, study_report: Path) -> None:
+    """On a desktop a table of seven columns is seen whole; it scrolls only where the window is too narrow for it."""
+    for width, hidden in ((1280, False), (390, True)):
+        with chromium.new_context(viewport={"width": width, "height": 800}) as context:
+            page = context.new_page()
+            page.goto(study_report.as_uri())
+            assert page.locator(".scroll").first.evaluate("e => e.scrollWidth > e.clientWidth") is hidden
+
+
+@pytest.mark.browser
+def test_labels_of_figures_stay_readable(page: Page) -> None:
+    """No figure is shrunk below three quarters of the size it was drawn for, on a phone either: it scrolls instead."""
+    for image in page.locator("figure img").all():
+        assert image.evaluate("i => i.clientWidth / i.getAttribute('width')") > 0.65
 
 
 @pytest.fixture(params=WIDTHS)

@@ -1,4 +1,7 @@
-"""The guarantees of SPEC section 7, on every input: any gaps in [-1, 1], disagreements and budget above 0."""
+"""The guarantees that the paper proves (docs/paper.md), on every input.
+
+Any gaps in [-1, 1], disagreements and budget above 0.
+"""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The guarantees of SPEC section 10 on every input, each with a control that must fail.
+"""The guarantees of docs/pace.md on every input, each with a control that must fail.
 
 Agents are driven live: any contexts in any order, any rewards, coins, openings and unanswered nudges.
 """

@@ -1,8 +1,8 @@
 """What the best revealer could have done: the clairvoyant, the auxiliary problem and the competitive ratio.
 
 Gaps are `u*_{s_t} - v*`, time is the last axis, and the leading axes count sequences. A budget may be
-one number or an array, one number for each sequence. The equations stand in SPEC section 6 and in Section 3
-and Appendices C and D of the paper.
+one number or an array, one number for each sequence. The equations stand in docs/paper.md, and in
+Section 3 and Appendices C and D of the paper.
 """
 
 import numpy as np
@@ -70,7 +70,7 @@ def auxiliary(
 
     Algorithm C.1 (PD1) without `disagreement`; with it Algorithm 1 (PD2), `disagreement` the sequence n_t and
     `tolerance` the initial beta_t. The rules are those that run live, from `opportune.revealers`. They are
-    made for gaps of at most 1 (SPEC section 5).
+    made for gaps of at most 1 (docs/paper.md, scales).
     """
     if (disagreement is None) != (tolerance is None):
         given = "disagreement" if tolerance is None else "tolerance"
@@ -125,7 +125,7 @@ def pace_ranks(gaps: ArrayLike, probabilities: ArrayLike) -> Floats:
 def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Floats:
     """How much of the clairvoyant's gain a revealer got: sum_t o_t gap_t / sum_t o^CLV_t gap_t.
 
-    The baseline v* is out of both sums (SPEC section 6). Where nothing was to be gained the ratio is 1.
+    The baseline v* is out of both sums (docs/paper.md). Where nothing was to be gained the ratio is 1.
     """
     probability = _steps("o", o)
     gap, limit = _sequences(gaps, budget, probability.shape)

@@ -14,16 +14,18 @@ from opportune.policy import Policy
 
 RUN_AXES = ("policy", "world", "replicate")
 _TAKE_LATER = "compute it for the whole Dataset, then select steps"
+NO_LIMIT = "no limit"
+"""What the clairvoyant of a policy without a budget has."""
 
 
 def regret(data: xr.Dataset) -> xr.DataArray:
-    """The paper's regret: cumulative value of the clairvoyant minus that of the policy (SPEC section 6).
+    """The paper's regret: cumulative value of the clairvoyant minus that of the policy (docs/paper.md).
 
     With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run. The clairvoyant
     spends the budget over the whole run: of a few steps take regret(data).sel(step=...), not the regret of those steps.
     """
     _needs_truth(data, "regret")
-    if any(map(_shared, _policies(data))):
+    if any(map(_shared, described_policies(data))):
         _needs_trace(data, "regret under a shared budget")
     _needs_everyone(data, "regret")
     if "step" not in data.dims:
@@ -36,7 +38,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
 
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
-    if "total_best" not in data or bool(data["total_best"].isnull().any()):
+    if not has_realised_regret(data):
         raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
     if "step" not in data.dims:
         return (data["total_best"] - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
@@ -49,6 +51,28 @@ def realised_regret(data: xr.Dataset) -> xr.DataArray:
 def has_regret(data: xr.Dataset) -> bool:
     """Whether the paper's regret is defined: its clairvoyant needs contexts that are a finite set."""
     return "true_gap" in data
+
+
+def has_realised_regret(data: xr.Dataset) -> bool:
+    """Whether the worlds tell what the best action would have been worth."""
+    return "total_best" in data and not bool(data["total_best"].isnull().any())
+
+
+def clairvoyants(data: xr.Dataset) -> dict[str, list[str]]:
+    """Which policies' regrets can be compared: by the clairvoyant that they are measured against, in words.
+
+    It has the policy's own budget. Policies without one are measured against a clairvoyant without limit, who is in
+    here only where no policy has a budget: beside others they would look worse for having more.
+    """
+    found: dict[str, list[str]] = {}
+    for label, policy in zip(map(str, data["policy"].values), described_policies(data), strict=True):
+        budget = policy["budget"]
+        name = NO_LIMIT
+        if budget is not None:
+            many = "nudge" if budget["amount"] == 1 else "nudges"
+            name = f"{budget['amount']:g} {many}{' for all together' if budget['shared'] else ''}"
+        found.setdefault(name, []).append(label)
+    return {name: labels for name, labels in found.items() if name != NO_LIMIT} or found
 
 
 def mean_outcome(data: xr.Dataset) -> xr.DataArray:
@@ -67,7 +91,7 @@ def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     _needs_everyone(data, "the clairvoyant's value")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
-    for i, policy in enumerate(_policies(data)):
+    for i, policy in enumerate(described_policies(data)):
         budget = float(data["budget"].values[i])
         chosen[i] = _together(clairvoyant, gaps[i].values, budget, shared=_shared(policy))
     return (_by_context(data, "true_blind") + chosen * gaps).rename("clairvoyant_value")
@@ -82,7 +106,7 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
     _needs_everyone(data, "the auxiliary problem's value")
     gaps = _by_context(data, "true_gap")
     chosen = xr.zeros_like(data["value"])
-    for i, policy in enumerate(_policies(data)):
+    for i, policy in enumerate(described_policies(data)):
         kind, budget = policy["revealer"]["kind"], float(data["budget"].values[i])
         if kind == "FixedRate":
             participants = data.sizes["world"] if _shared(policy) else 1
@@ -184,7 +208,7 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     return blind + gain
 
 
-def _policies(data: xr.Dataset) -> list[dict[str, Any]]:
+def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
     """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
 
@@ -236,7 +260,7 @@ def _needs_whole(data: xr.Dataset, what: str) -> None:
 def _needs_everyone(data: xr.Dataset, what: str) -> None:
     """Refuse a selection of participants who share a budget: a clairvoyant would give it to those alone."""
     everyone: int = config(data)["worlds"]
-    if data.sizes["world"] != everyone and any(map(_shared, _policies(data))):
+    if data.sizes["world"] != everyone and any(map(_shared, described_policies(data))):
         raise InputError(
             f"{what} under a shared budget needs all {everyone} worlds; got {data.sizes['world']}: compute it for the "
             "whole Dataset, then select worlds"

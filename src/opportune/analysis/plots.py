@@ -1,6 +1,7 @@
 """Figures from Datasets: readable in print and by colour-blind readers."""
 
 import io
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,29 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from opportune.analysis.comparison import at_end, paired_difference, pick_reference
 from opportune.analysis.intervals import RUNS, mean_interval
-from opportune.analysis.metrics import mean_outcome, realised_regret, regret, spend
+from opportune.analysis.metrics import (
+    NO_LIMIT,
+    clairvoyants,
+    has_realised_regret,
+    mean_outcome,
+    realised_regret,
+    regret,
+    spend,
+)
 from opportune.analysis.styles import POLICIES, Style, assign
 from opportune.files import write_whole
 
 DPI = 150
+WIDE = 9.6
+"""Inches. Wider figures would be too small to read on a page."""
+BLOCKS = 30
+"""Blocks of steps in which probabilities are averaged, about."""
 
 RC: dict[Any, Any] = {
     "font.size": 10,
+    "axes.titlesize": "medium",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -27,6 +42,7 @@ RC: dict[Any, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "legend.frameon": False,
+    "legend.handlelength": 3.2,
     "svg.hashsalt": "opportune",
 }
 
@@ -41,65 +57,175 @@ def new_figure(
     return figure, panels
 
 
-def draw_curve(axes: Axes, curve: xr.Dataset, label: str, style: Style) -> None:
-    """A mean against the step, with a band for its 95% interval: `curve` is one of `mean_interval`."""
-    axes.plot(curve["step"], curve["mean"], label=label, linewidth=1.8, **style._asdict())
-    axes.fill_between(curve["step"], curve["low"], curve["high"], color=style.color, alpha=0.18, linewidth=0)
+def draw_curve(axes: Axes, curve: xr.Dataset, label: str, style: Style, *, per_day: int | None = None) -> None:
+    """A mean against the step, or the day, with a band for its 95% interval: `curve` is one of `mean_interval`."""
+    time = curve["step"] / (per_day or 1)
+    axes.plot(time, curve["mean"], label=label, linewidth=1.8, **style._asdict())
+    axes.fill_between(time, curve["low"], curve["high"], color=style.color, alpha=0.18, linewidth=0)
 
 
-def draw_curves(axes: Axes, values: xr.DataArray, *, over: Sequence[str] = RUNS) -> None:
-    """One line per policy against the step, with a band for the 95% interval of the mean."""
+def draw_curves(
+    axes: Axes, values: xr.DataArray, *, over: Sequence[str] = RUNS, per_day: int | None = None,
+    styles: dict[str, Style] | None = None,
+) -> None:  # fmt: skip
+    """One line per policy against the step, or against the day, with a band for the 95% interval of the mean."""
     curves = mean_interval(values, over)
-    for label, style in assign(map(str, curves["policy"].values)).items():
-        draw_curve(axes, curves.sel(policy=label), label, style)
-    axes.set_xlabel("step")
+    labels = [str(label) for label in curves["policy"].values]
+    styles = styles or assign(labels)
+    for label in labels:
+        draw_curve(axes, curves.sel(policy=label), label, styles[label], per_day=per_day)
+    axes.set_xlabel("day" if per_day else "step")
 
 
-def legend_outside(axes: Axes) -> None:
-    """A legend above the whole figure, where it covers no line."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure = axes.get_figure(root=True)
-    if figure is not None:
-        columns = max(1, min(len(labels), int(figure.get_figwidth() / 1.8)))
-        figure.legend(handles, labels, loc="outside upper left", ncols=columns, frameon=False)
+def legend_outside(*panels: Axes) -> None:
+    """One legend for these panels above the whole figure, where it covers no line."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        entries = entries | {new: h for new, h in zip(labels, handles, strict=True) if new not in entries}
+    figure = panels[0].get_figure(root=True)
+    if figure is not None and entries:
+        with mpl.rc_context(RC):
+            columns = _legend_columns(list(entries), figure.get_figwidth())
+            figure.legend(list(entries.values()), list(entries), loc="outside upper left", ncols=columns)
+
+
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """As many columns as fit into so many inches, each as wide as its longest label; earlier columns are longer."""
+    for columns in range(len(labels), 1, -1):
+        rows, more = divmod(len(labels), columns)
+        starts = [i * rows + min(i, more) for i in range(columns + 1)]
+        longest = [max(map(len, labels[a:b])) for a, b in itertools.pairwise(starts)]
+        if sum(0.85 + 0.078 * letters for letters in longest) <= width:
+            return columns
+    return 1
+
+
+def block_means(values: xr.DataArray) -> tuple[xr.DataArray, int]:
+    """Means of blocks of steps, each at its block's middle, and how many steps a block has.
+
+    A moving mean would be of fewer and fewer steps towards both ends, and bend there for no reason. All blocks are of
+    one size, which divides the steps where some size near `BLOCKS` blocks does; else the last few steps are left out.
+    """
+    steps = values.sizes["step"]
+    wanted = max(1, round(steps / BLOCKS))
+    near = range(max(1, wanted // 2), 2 * wanted + 1)
+    size = min((n for n in near if steps % n == 0), key=lambda n: abs(n - wanted), default=wanted)
+    blocks = values.assign_coords(step=values["step"].astype(np.float64)).coarsen(step=size, boundary="trim")
+    means: xr.DataArray = blocks.mean()
+    return means, size
+
+
+def days_of(data: xr.Dataset) -> int | None:
+    """Decisions per day, where the study has days."""
+    found = data.attrs.get("decisions_per_day")
+    return None if found is None else int(found)
 
 
 def plot_regret(data: xr.Dataset) -> Figure:
-    """Cumulative regret of each policy over time, mean with 95% band."""
-    figure, (axes,) = new_figure()
-    draw_curves(axes, regret(data))
-    axes.set(title="Regret so far", ylabel="cumulative regret")
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    legend_outside(axes)
+    """Cumulative regret of each policy over time, mean with 95% band; a panel for each clairvoyant.
+
+    Only policies with the same budget are measured against the same clairvoyant. Those without a budget are drawn where
+    no policy has one.
+    """
+    groups = clairvoyants(data)
+    rows = -(-len(groups) // 2)
+    columns = min(2, len(groups))
+    figure, panels = new_figure(rows, columns, width=6.4 if columns == 1 else WIDE, height=0.6 + 3.4 * rows)
+    lost, styles = regret(data), assign(map(str, data["policy"].values))
+    for axes, (name, labels) in zip(panels, groups.items(), strict=False):
+        draw_curves(axes, lost.sel(policy=labels), per_day=days_of(data), styles=styles)
+        axes.set(title=f"Against a clairvoyant with {name}", ylabel="cumulative regret")
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    for axes in panels[len(groups) :]:
+        axes.remove()
+    shown = [label for labels in groups.values() for label in labels]
+    absent = [label for label in map(str, data["policy"].values) if label not in shown]
+    if absent and NO_LIMIT not in groups:
+        figure.supxlabel(f"Not shown, as they have no budget: {', '.join(absent)}", fontsize="small", color="0.35")
+    legend_outside(*panels[: len(groups)])
     return figure
 
 
 def plot_outcomes(data: xr.Dataset) -> Figure:
-    """What patients lost and got: realised regret and mean outcome of each policy over time, mean with 95% band."""
-    figure, (left, right) = new_figure(1, 2, width=9.6)
-    draw_curves(left, realised_regret(data))
-    left.set(title="Realised regret so far", ylabel="cumulative realised regret")
-    left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
-    legend_outside(left)
-    draw_curves(right, mean_outcome(data))
-    right.set(title="Outcome so far", ylabel="mean expected reward per step")
+    """What patients got and lost: mean outcome and realised regret of each policy over time, mean with 95% band."""
+    both = has_realised_regret(data)
+    figure, panels = new_figure(1, 1 + both, width=WIDE if both else 6.4)
+    draw_curves(panels[0], mean_outcome(data), per_day=days_of(data))
+    panels[0].set(title="Outcome so far", ylabel=with_unit("mean expected reward per step", data))
+    if both:
+        draw_curves(panels[1], realised_regret(data), per_day=days_of(data))
+        panels[1].set(title="Realised regret so far", ylabel=with_unit("lost against the best action", data))
+        panels[1].set_ylim(bottom=min(0.0, panels[1].get_ylim()[0]))
+    legend_outside(panels[0])
+    return figure
+
+
+def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
+    """How far each policy's mean outcome is from the reference's, on the same draws, with 95% intervals."""
+    chosen = pick_reference(data, reference)
+    outcome = at_end(mean_outcome(data))
+    labels = [str(label) for label in data["policy"].values if str(label) != chosen]
+    figure, (axes,) = new_figure(height=1.3 + 0.32 * max(1, len(labels)))
+    styles = assign(map(str, data["policy"].values))
+    axes.axvline(0.0, color="0.4", linewidth=1)
+    for place, label in enumerate(labels):
+        found = paired_difference(outcome, label, chosen)
+        error = None if np.isnan(found.half_width) else found.half_width
+        axes.errorbar(found.mean, -place, xerr=error, fmt="o", markersize=5, capsize=3, color=styles[label].color)
+    axes.set_yticks([-place for place in range(len(labels))], labels)
+    axes.set_ylim(-len(labels) + 0.4, 0.6)
+    axes.grid(visible=False, axis="y")
+    axes.set(title=f"Mean outcome beside {chosen}", xlabel=with_unit("difference per step", data))
     return figure
 
 
 def plot_reveals(data: xr.Dataset) -> Figure:
     """When reveals happen: mean probability and mean spending of each policy over time."""
-    figure, (left, right) = new_figure(1, 2, width=9.6)
-    window = max(1, data.sizes["step"] // 30)
-    smooth = data["probability"].rolling(step=window, center=True, min_periods=1).mean()
-    draw_curves(left, smooth)
-    left.set(title="When reveals happen", ylabel=f"probability of a reveal (mean of {window} steps)")
+    figure, (left, right) = new_figure(1, 2, width=WIDE)
+    per_day = days_of(data)
+    means, size = block_means(data["probability"])
+    draw_curves(left, means, per_day=per_day)
+    steps = "each step" if size == 1 else f"means of {size} steps"
+    left.set(title="When reveals happen", ylabel=f"probability of a nudge ({steps})")
     legend_outside(left)
-    draw_curves(right, spend(data))
-    right.set(title="What they cost", ylabel="reveals spent (expected)")
-    for budget in sorted({float(b) for b in data["budget"].values if np.isfinite(b)}):
-        right.axhline(budget, color="0.4", linewidth=1, linestyle=":")
-        right.annotate(f"budget {budget:g}", (1.0, budget), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    spent = spend(data)
+    draw_curves(right, spent, per_day=per_day)
+    budgets = sorted({float(b) for b in data["budget"].values if np.isfinite(b)})
+    free = [b for b in data["budget"].values if not np.isfinite(b)]
+    title = "What they cost"
+    if budgets:
+        top = 1.2 * budgets[-1]
+        if free and float(spent.mean(list(RUNS)).max()) > top:
+            title += " (who has no budget may leave the picture)"
+            right.set_ylim(-0.04 * top, top)
+        label_levels(right, budgets, "budget")
+    right.set(title=title, ylabel="expected nudges so far")
     return figure
+
+
+def label_levels(axes: Axes, levels: Sequence[float], what: str) -> None:
+    """Dotted lines at these heights, in rising order, named at the right, outside; names too close share a place."""
+    low, high = axes.get_ylim()
+    groups: list[list[float]] = []
+    for level in levels:
+        axes.axhline(level, color="0.4", linewidth=1, linestyle=":")
+        if groups and level - groups[-1][-1] < 0.06 * (high - low):
+            groups[-1].append(level)
+        else:
+            groups.append([level])
+    for group in groups:
+        axes.annotate(
+            f"{what} {', '.join(f'{level:g}' for level in group)}", (1.0, float(np.mean(group))),
+            xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points", va="center",
+            fontsize="small", color="0.25",
+        )  # fmt: skip
+
+
+def with_unit(words: str, data: xr.Dataset) -> str:
+    """A label with the unit of the reward, if the study names one."""
+    unit = data.attrs.get("unit", "")
+    return f"{words} ({unit})" if unit else words
 
 
 def plot_scatter(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from opportune.cli.interrupts import kept
-from opportune.cli.shared import Cluster, Jobs, Out
+from opportune.cli.shared import Cluster, Device, Jobs, Out
 from opportune.errors import InputError
 from opportune.experiments import NAMES
 
@@ -37,6 +37,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of every random draw.", metavar="N")] = 1,
     jobs: Jobs = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what is already there.")] = False,
+    device: Device = "cpu",
     cluster: Cluster = None,
 ) -> None:
     """Reproduce the paper's experiments."""
@@ -44,7 +45,9 @@ def reproduce(
     with kept(f"what is finished is kept in {out}; the same command goes on from there"):
         from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
-        report = run_experiments(chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, cluster=cluster)
+        report = run_experiments(
+            chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, device=device, cluster=cluster
+        )
     typer.echo(str(report))
 
 

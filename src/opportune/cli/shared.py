@@ -18,6 +18,16 @@ Cluster = Annotated[
 ]
 
 
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Where simulations run: cpu, cuda, or auto, which takes an NVIDIA GPU where there is one. Optimistic "
+        "policies run on the CPU only.",
+        metavar="cpu|cuda|auto",
+    ),
+]
+
+
 class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
     """Ctrl-C, with what was kept."""
 

@@ -1,28 +1,34 @@
-"""`opportune simulate`: run a study described in a file; print its table, write its data and figures."""
+"""`opportune simulate`: run a study described in a file; print its tables, write its data, figures and report."""
 
+import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opportune.cli.interrupts import answered, kept
-from opportune.cli.shared import DONE, Cluster, Interrupted, Jobs, Out, say
+from opportune.cli.shared import DONE, Cluster, Device, Interrupted, Jobs, Out, say
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.figure import Figure
     from rich.table import Table
 
+    from opportune.analysis.comparison import Compared
+    from opportune.experiments import record
+    from opportune.report.study import Drawn
     from opportune.study import Study
 
 HELP = """Simulate a study of your own, described in a TOML file.
 
-Prints a table of mean results; writes the data (NetCDF) and figures (PNG and SVG) under the study's name. A
-wrong key or value is named with its line in the file.
+Prints tables of mean results; writes the data (NetCDF), the table (CSV), figures (PNG and SVG) and a report
+(HTML) under the study's name. The last line of output is the report's path. A wrong key or value is named with
+its line in the file.
 
 \b
 Examples:
@@ -39,7 +45,16 @@ def simulate(
         bool, typer.Option("--policies", help="List the kinds of policy and the recommenders a study file may name.")
     ] = False,
     out: Out = Path("out"),
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="The policy that others are compared with: the first that never nudges, or the first, unless given.",
+            metavar="POLICY",
+            show_default=False,
+        ),
+    ] = None,
     jobs: Jobs = None,
+    device: Device = "cpu",
     cluster: Cluster = None,
 ) -> None:
     """Simulate a study described in a file, or print an example of one, or what it may name."""
@@ -52,20 +67,26 @@ def simulate(
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
     from opportune import threads  # noqa: PLC0415
+    from opportune.analysis.comparison import compare_policies, pick_reference  # noqa: PLC0415
+    from opportune.analysis.results import save  # noqa: PLC0415
     from opportune.files import held  # noqa: PLC0415
     from opportune.study import load_study  # noqa: PLC0415
 
     loaded = load_study(study)
+    _check_reference(loaded, reference)
     with threads.limited(jobs, name="--jobs"), held(out):  # better refused before the run than after it
-        data = _run_study(loaded, cluster)
+        data = _run_study(loaded, cluster, device)
         if data.attrs["interrupted"]:
             _keep_unfinished(data, out / loaded.name, loaded.settings.study.replicates)
-        _print_results(data)
+        chosen = pick_reference(data, reference)
+        rows = compare_policies(data, chosen)
+        print_results(data, rows, chosen)
         with kept("no data were written"):
-            results = _write_data(data, out / loaded.name)
+            results = save(data, out / f"{loaded.name}.nc")
         typer.echo(str(results))
-        with kept(f"the data are complete in {results}; figures may be missing"):
-            for path in _write_figures(data, out / loaded.name):
+        command = f"opportune simulate {study.name}" + (f" --reference {shlex.quote(reference)}" if reference else "")
+        with kept(f"the data are complete in {results}; table, figures or report may be missing"):
+            for path in write_results(data, rows, chosen, out / loaded.name, command):
                 typer.echo(str(path))
 
 
@@ -80,6 +101,15 @@ def _keep_unfinished(data: "xr.Dataset", stem: Path, replicates: int) -> None:
     raise Interrupted(f"{finished} were finished and are kept in {path}")
 
 
+def _check_reference(study: "Study", reference: str | None) -> None:
+    """Refuse a reference that is none of the study's policies, before anything runs."""
+    from opportune import checks  # noqa: PLC0415
+    from opportune.simulation.pack import policy_labels  # noqa: PLC0415
+
+    if reference is not None:
+        checks.choice("--reference", reference, policy_labels(study.policies()))
+
+
 def _print_policies() -> None:
     from opportune.recommenders import RECOMMENDERS  # noqa: PLC0415
     from opportune.revealers import REVEALERS  # noqa: PLC0415
@@ -88,7 +118,7 @@ def _print_policies() -> None:
     typer.echo(f"kind, when to nudge:\n{plain(REVEALERS)}\n\nrecommender, what to recommend:\n{plain(RECOMMENDERS)}")
 
 
-def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
+def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset":
     """Run a study here or on a cluster; what was finished before Ctrl-C comes back."""
     general = study.settings.study
     runs = len(study.policies()) * general.instances * general.replicates
@@ -99,86 +129,93 @@ def _run_study(study: "Study", cluster: str | None) -> "xr.Dataset":
             from opportune.simulation.cluster import connect  # noqa: PLC0415
 
             stack.enter_context(connect(cluster))
+        from opportune.simulation.run import on_device  # noqa: PLC0415
+
+        stack.enter_context(on_device(device))
         stack.enter_context(kept("no replicate was finished, nothing was written"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end
         return study.run(progress=True, on_interrupt="return")
 
 
-def _print_results(data: "xr.Dataset") -> None:
+def write_results(
+    data: "xr.Dataset", rows: "Sequence[Compared]", reference: str, stem: Path, command: str
+) -> Iterator[Path]:
+    """Write the table, the figures and, last, the report; yields each file once it is there."""
+    from opportune.report.study import write_csv, write_study_report  # noqa: PLC0415
+
+    yield write_csv(rows, stem.with_name(stem.name + ".csv"))
+    figures = _draw(data, stem, reference)
+    for figure in figures:
+        yield from (figure.png, figure.svg)
+    yield write_study_report(data, rows, reference, figures, stem.with_name(stem.name + "-report.html"), command)
+
+
+def print_results(data: "xr.Dataset", rows: "Sequence[Compared]", reference: str) -> None:
+    """What can be compared between all policies first, then regret, clairvoyant by clairvoyant."""
     from rich.console import Console  # noqa: PLC0415
 
-    from opportune.analysis.metrics import has_regret  # noqa: PLC0415
+    from opportune.report.study import observed, outcome_table, regret_table  # noqa: PLC0415
 
-    of = "instances" if data.sizes["world"] > 1 else "runs"
-    better = "Less regret is better" if has_regret(data) else "Less regret and more outcome are better"
-    Console().print(results_table(data))
-    typer.echo(f"{better}. ±: half a 95% interval of the mean over {of}.")
-    typer.echo(f"All policies meet the same {of}: differences are surer than that suggests.\n")
+    console, of = Console(), observed(data)
+    unit = data.attrs.get("unit", "")
+    title = f"{data.attrs.get('study', 'Results')}: means after {data.attrs['horizon']:,} steps"
+    outcomes = outcome_table(data, rows, reference)
+    shown = [i for i, column in enumerate(outcomes.columns) if column != "reveals"]  # in the file and on the page
+    console.print(_terminal_table(title, outcomes, shown))
+    typer.echo(f"Outcome: mean expected reward per step{f' ({unit})' if unit else ''}; more is better.")
+    typer.echo(f"Beside {reference}: the difference on the same draws.")
+    typer.echo(f"±: half a 95% interval of the mean over {of} (Student's t).\n")
+    lost = regret_table(data, rows)
+    if lost is not None:
+        console.print(_terminal_table("Regret, by clairvoyant", lost, range(3)))
+        absent = [row.policy for row in rows if row.regret is None]
+        if absent:
+            typer.echo(f"Without a budget, and so not in this table: {', '.join(absent)}.\n")
 
 
-def results_table(data: "xr.Dataset") -> "Table":
-    """Mean results of each policy: over runs, and over instances where there are several."""
+def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> "Table":
+    """A table for the terminal; names are shown as they are, whatever they hold."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    from opportune.analysis.intervals import interval_of_runs  # noqa: PLC0415
-    from opportune.analysis.metrics import has_regret, mean_outcome, realised_regret, regret  # noqa: PLC0415
-    from opportune.analysis.results import config  # noqa: PLC0415
-
-    table = Table(
-        title=f"{data.attrs.get('study', 'Results')}: means after {data.attrs['horizon']:,} steps",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    measures = {"Realised\nregret": (_at_end(realised_regret(data)), 1)}
-    if has_regret(data):
-        measures = {"Regret": (_at_end(regret(data)), 1), **measures}
-    else:
-        measures["Mean\noutcome"] = (_at_end(mean_outcome(data)), 3)
-    table.add_column("Policy")
-    for heading in (*measures, "Reveals", "Nudges", "Budget\nleft"):
-        table.add_column(heading, justify="right")
-    for label, policy in zip(data["policy"].values, config(data)["policies"], strict=True):
-        here = {"policy": label}
-        table.add_row(
-            str(label),
-            *(interval_of_runs(values.sel(here)).text(digits) for values, digits in measures.values()),
-            f"{float(data['reveals'].sel(here).mean()):.1f}",
-            f"{float(data['nudges'].sel(here).mean()):.1f}",
-            _budget_left(data.sel(here), policy["budget"]),
-        )
-    return table
+    places = list(shown)
+    drawn = Table(title=Text(title, style="italic"), box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
+    for i in places:
+        words = table.columns[i]
+        is_name = words in {"policy", "clairvoyant with"}
+        drawn.add_column(Text(words[:1].upper() + words[1:]), justify="left" if is_name else "right")
+    for row in table.rows:
+        drawn.add_row(*(Text("-" if row[i] is None else str(row[i])) for i in places))
+    return drawn
 
 
-def _budget_left(data: "xr.Dataset", budget: dict[str, Any] | None) -> str:
-    """What is left of one policy's budget: of nudges if it is hard, else of reveal probabilities."""
-    if budget is None:
-        return "-"
-    spent = data["nudges"] if budget["hard"] else data["spent"]
-    return f"{budget['amount'] - float(spent.mean()):.1f}"
-
-
-def _at_end(values: "xr.DataArray") -> "xr.DataArray":
-    return values.isel(step=-1) if "step" in values.dims else values
-
-
-def _write_data(data: "xr.Dataset", stem: Path) -> Path:
-    """Write the data; the file's path."""
-    from opportune.analysis.results import save  # noqa: PLC0415
-
-    return save(data, stem.with_name(stem.name + ".nc"))
-
-
-def _write_figures(data: "xr.Dataset", stem: Path) -> Iterator[Path]:
-    """Write the figures; yields each file once it is there."""
-    if "step" not in data.dims:
-        say("no figures: with trace = false there are no steps to draw", DONE)
-        return
+def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[Drawn]":
+    """The figures: differences and, with a trace, what happened over time."""
     from opportune.analysis.metrics import has_regret  # noqa: PLC0415
-    from opportune.analysis.plots import plot_outcomes, plot_regret, plot_reveals, save_figure  # noqa: PLC0415
+    from opportune.analysis.plots import (  # noqa: PLC0415
+        plot_differences,
+        plot_outcomes,
+        plot_regret,
+        plot_reveals,
+        save_figure,
+    )
+    from opportune.report.study import ALTS, CAPTIONS, Drawn  # noqa: PLC0415
 
-    first = ("regret", plot_regret) if has_regret(data) else ("outcomes", plot_outcomes)
-    for name, plot in (first, ("reveals", plot_reveals)):
-        for file in save_figure(plot(data), stem.parent, f"{stem.name}-{name}"):
-            yield stem.with_name(file)
+    plots: dict[str, Callable[[xr.Dataset], Figure]] = {}
+    if data.sizes["policy"] > 1:
+        plots["differences"] = lambda data: plot_differences(data, reference)
+    if "step" in data.dims:
+        plots["outcomes"] = plot_outcomes
+        if has_regret(data):
+            plots["regret"] = plot_regret
+        plots["reveals"] = plot_reveals
+    else:
+        say("no figures over time: with trace = false there are no steps to draw", DONE)
+    drawn = []
+    for name, plot in plots.items():
+        files = save_figure(plot(data), stem.parent, f"{stem.name}-{name}")
+        png, svg = (stem.with_name(file) for file in files)
+        drawn.append(Drawn(png, svg, CAPTIONS[name], ALTS[name]))
+    return drawn

@@ -29,8 +29,9 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What an experiment found."""
+    """What an experiment found: in a few sentences with numbers in them, then everything."""
 
+    found: str
     numbers: dict[str, Any]
     claims: list[Claim]
     pictures: list[Picture]

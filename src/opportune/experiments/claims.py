@@ -50,6 +50,11 @@ class Estimate(BaseModel):
             return Verdict.HELD
         return Verdict.NOT_HELD if self.high < above or self.low > below else Verdict.NOT_DECIDED
 
+    @property
+    def held(self) -> bool:
+        """Whether all of the interval lies on the claimed side."""
+        return self.verdict is Verdict.HELD
+
 
 class Claim(BaseModel):
     """A sentence that its experiment could refute, and what came of it."""

@@ -51,6 +51,7 @@ class Record(_Part):
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: Text
     about: str
+    found: str = ""
     config: dict[str, Any]
     numbers: dict[str, Any]
     claims: list[Claim]

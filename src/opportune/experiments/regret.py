@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from opportune.analysis.plots import draw_curves, legend_outside, new_figure, plot_scatter
+from opportune.analysis.styles import assign
 from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.claims import Claim, claim, measure
 from opportune.experiments.record import Table
@@ -15,6 +16,7 @@ from opportune.experiments.studies import (
     SCALES,
     advantage,
     by_budget,
+    falling_note,
     instance_means,
     lower_claim,
     paper_policies,
@@ -56,11 +58,31 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     """Means, scatter plots and the paper's claims."""
     numbers = {task: _numbers(data) for task, data in parts.items()}
     return Findings(
+        found=_found(numbers),
         numbers=numbers,
         claims=[c for scale in SCALES for c in regret_claims(parts, scale)] + [_budget_claim(parts)],
         pictures=[p for task, data in parts.items() for p in regret_pictures(task, data, "regret")],
         tables=[regret_table(numbers, "Mean cumulative regret at the end, ± 95% interval over instances")],
     )
+
+
+def _found(numbers: Mapping[str, Mapping[str, Any]]) -> str:
+    """How much PD2 loses, beside naive and PD1, at the lowest and at the highest budget."""
+    tasks = list(numbers)
+    ends = {task: numbers[task] for task in (tasks[0], tasks[-1])}
+    said = "; ".join(
+        f"at B = {task[1:]} naive loses {_lost(n, 'naive')}, PD1 {_lost(n, 'PD1 range')} and PD2 "
+        f"{_lost(n, 'PD2 range')} with the paper's scale, PD1 {_lost(n, 'PD1 adaptive')} and PD2 "
+        f"{_lost(n, 'PD2 adaptive')} with scale adaptive"
+        for task, n in ends.items()
+    )
+    pays = all(n["regret"][f"PD2 {s}"]["mean"] < n["regret"]["naive"]["mean"] for n in ends.values() for s in SCALES)
+    lead = "Waiting for moments that are worth a reveal " + ("pays." if pays else "does not pay everywhere.")
+    return f"{lead} Mean regret at the end: {said}."
+
+
+def _lost(numbers: Mapping[str, Any], policy: str) -> str:
+    return f"{numbers['regret'][policy]['mean']:.0f}"
 
 
 def _numbers(data: xr.Dataset) -> dict[str, Any]:
@@ -139,12 +161,13 @@ def _draw_regret(data: xr.Dataset) -> Figure:
 
 def _draw_scatters(data: xr.Dataset) -> Figure:
     """PD2 against naive and against PD1, for each scale, one dot per instance."""
-    figure, panels = new_figure(1, 4, width=12.0, height=3.4)
+    figure, panels = new_figure(2, 2, width=7.2, height=7.0)
     means = instance_means(data)
     pairs = [(f"PD2 {s}", other) for s in SCALES for other in ("naive", f"PD1 {s}")]
     for axes, (ours, other) in zip(panels, pairs, strict=True):
-        plot_scatter(axes, means.sel(policy=other).values, means.sel(policy=ours).values, other, ours)
-        axes.set_title(f"{ours} and {other}", fontsize="medium")
+        dots = means.sel(policy=other).values, means.sel(policy=ours).values
+        plot_scatter(axes, *dots, other, ours, color=assign([ours])[ours].color)
+        axes.set_title(f"{ours} and {other}")
     return figure
 
 
@@ -158,7 +181,7 @@ def regret_pictures(task: str, data: xr.Dataset, prefix: str) -> list[Picture]:
             name=f"{prefix}-b{budget}",
             figure=_draw_regret(data),
             caption=f"Cumulative regret at B = {budget}: mean over instances with a 95% band. Lower is better; "
-            f"at the end: {told}.",
+            f"at the end: {told}.{falling_note(data)}",
             alt=f"Line chart of cumulative regret over time for five policies at a budget of {budget}.",
         ),
         Picture(

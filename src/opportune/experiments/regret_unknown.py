@@ -60,6 +60,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     optimistic = {f"B{b}": parts[f"optimistic-B{b}"] for b in config["budgets"]}
     numbers = {task: {"regret": summary(data)} for task, data in plugin.items()}
     return Findings(
+        found=_found(plugin, known, optimistic),
         numbers={
             "plugin": numbers,
             "known": {task: summary(data) for task, data in known.items()},
@@ -75,6 +76,20 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
             regret.regret_table(numbers, "Mean cumulative regret at the end, distribution unknown (plugin)"),
             _optimistic_table(config, plugin, optimistic),
         ],
+    )
+
+
+def _found(
+    plugin: Mapping[str, xr.Dataset], known: Mapping[str, xr.Dataset], optimistic: Mapping[str, xr.Dataset]
+) -> str:
+    """What not knowing the distribution costs PD2, and what optimism about it does."""
+    first = next(iter(plugin))
+    learned, told = (summary(parts[first])["PD2 adaptive"]["mean"] for parts in (plugin, known))
+    hopeful, even = (summary(optimistic[first])[policy]["mean"] for policy in ("PD2", "naive"))
+    return (
+        f"Nobody needs to be told how probable contexts are: at B = {first[1:]} PD2 (scale adaptive) loses "
+        f"{learned:.0f} by observed frequencies and {told:.0f} where they are known. With optimism about them as well, "
+        f"as the paper states its algorithm, PD2 loses {hopeful:.0f} and naive {even:.0f} on fewer instances."
     )
 
 

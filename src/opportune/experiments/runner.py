@@ -28,6 +28,7 @@ from opportune.experiments.writer import Found, Writer, score
 from opportune.files import held
 from opportune.progress import bar
 from opportune.report.page import write_report
+from opportune.simulation.run import DEVICES, on_device
 
 WORTH_KEEPING = 0.5  # seconds
 
@@ -40,13 +41,15 @@ def reproduce(
     seed: int = 1,
     jobs: int | None = None,
     force: bool = False,
+    device: str = "cpu",
     cluster: str | None = None,
 ) -> Path:
     """Run experiments (or "all"), write their files and the report; returns the report's path.
 
     A finished experiment with the same configuration and code, whose files are undamaged, is not run again unless
     `force`; an interrupted one goes on with its first unfinished task. While this lasts, no other run may write to
-    `out`.
+    `out`. On a GPU (`device` "cuda", or "auto" where there is one) policies that are optimistic about the context
+    distribution still run on the CPU, and so does what is computed beside simulations; results do not depend on it.
     """
     chosen = [find(name) for name in (NAMES if "all" in names else names)]
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
@@ -55,12 +58,24 @@ def reproduce(
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))
         stack.enter_context(held(out))
+        stack.enter_context(on_device(_suited(device, console)))
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
 
             stack.enter_context(connect(cluster))
         _run_all(plan, out, force, console)
         return write_report(out)
+
+
+def _suited(device: str, console: Console) -> str:
+    """The device for simulations that are not all made for it: a GPU, if wanted, for those that are."""
+    if checks.choice("device", device, DEVICES) != "cuda":
+        return device
+    from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
+
+    cuda.require()
+    console.print("on the GPU, but for optimistic policies (regret-unknown) and what is computed beside simulations")
+    return "auto"
 
 
 def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bool, console: Console) -> None:
@@ -132,6 +147,7 @@ def _found(
         experiment=experiment.name,
         title=experiment.title,
         about=experiment.about,
+        found=findings.found,
         config=config,
         numbers=findings.numbers,
         claims=findings.claims,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from opportune.analysis.intervals import Interval, interval
 from opportune.analysis.metrics import realised_regret, regret, spend
-from opportune.analysis.plots import legend_outside, new_figure
-from opportune.analysis.styles import POLICIES
+from opportune.analysis.plots import WIDE, legend_outside, new_figure
+from opportune.analysis.styles import assign
 from opportune.experiments.claims import Claim, claim, measure
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.simulation.run import simulate
@@ -21,6 +21,7 @@ from opportune.worlds import SimulatedWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
+FALL = 0.02  # a curve falls if it falls by more than this share of the figure's height
 TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 PAPER = ("naive", "PD1", "PD2")
 """The paper's three policies."""
@@ -153,17 +154,29 @@ def by_budget(parts: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
 
 def draw_against(x: Sequence[float], panels: Mapping[str, Mapping[str, list[dict[str, float]]]]) -> DrawnPanels:
     """A panel per title: means of each policy against x, with bands for their 95% intervals."""
-    figure, axes_of = new_figure(1, len(panels), width=9.6, height=4.0)
+    figure, axes_of = new_figure(1, len(panels), width=WIDE, height=4.0)
     for axes, (title, entries) in zip(axes_of, panels.items(), strict=True):
-        for policy in PAPER:
-            style = POLICIES[policy]
+        for policy, style in assign(entries).items():
             mean = np.array([e["mean"] for e in entries[policy]])
             half = np.array([e["half_width"] for e in entries[policy]])
             axes.plot(x, mean, marker="o", markersize=4, label=policy, **style._asdict())
             axes.fill_between(x, mean - half, mean + half, color=style.color, alpha=0.18, linewidth=0)
         axes.set_title(title)
-    legend_outside(axes_of[0])
+    legend_outside(*axes_of)
     return figure, axes_of
+
+
+def falling_note(*parts: xr.Dataset) -> str:
+    """Why a line falls, where one does: read off the mean curves."""
+    for data in parts:
+        curves = data["regret"].mean("world").values
+        falls = (np.maximum.accumulate(curves, axis=-1) - curves).max()
+        if falls > FALL * np.abs(curves).max():
+            return (
+                " Where a line falls, or lies below 0, the policy is revealing while the clairvoyant saves its reveals "
+                "for larger gaps to come: it is ahead for now and pays later, when its budget is spent."
+            )
+    return ""
 
 
 def plus_minus(entry: dict[str, float]) -> str:

@@ -77,11 +77,12 @@ class Decision(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The decision in a sentence."""
+        """The decision in a sentence or two: what made the difference, and which advice the patient has now."""
         if self.opened:
             return f"The patient opened the app, which costs nothing; advice for this moment: {self.action}."
         if not self.nudged:
-            return explain(self)
+            stands = "" if not self.available else f" The old advice stands: {self.action}."
+            return explain(self) + stands
         if self.answered:
             return f"{explain(self)} The patient answered; advice for this moment: {self.action}."
         return f"{explain(self)} It went unanswered, so the old advice stands: {self.action}."
@@ -97,22 +98,30 @@ def settled(made: Proposal, **known: Any) -> Decision:
     )  # fmt: skip
 
 
+def _staleness(made: Proposal | Decision, standing: str) -> str:
+    """That the advice has gone stale, with names, and what that did to the nudge."""
+    if made.fresh_action == standing:
+        return ""
+    stale = f"; what was learned since the last contact would change the advice from {standing} to {made.fresh_action}"
+    alone = max(0.0, made.gap)  # what the probability would be if the advice were fresh
+    if made.notes is not None or made.probability <= alone + 1e-9:
+        return stale
+    raised = f"{stale}, which raised the probability from {alone:.2f} to {made.probability:.2f}"
+    return f"{raised} and made the difference" if made.nudged and made.coin >= alone else raised
+
+
 def explain(made: Proposal | Decision) -> str:
     """Why there was a nudge, or none."""
     standing = made.action if isinstance(made, Proposal) else made.stale_action
     if not made.available or made.opened:
         cause = "the patient has opened the app" if made.opened else f"{made.reason}; the old advice stands: {standing}"
         return f"No nudge: {cause}."
-    stale = ""
-    if made.fresh_action != standing:
-        stale = (
-            f"; what was learned since the last contact would change the advice from {standing} to {made.fresh_action}"
-        )
     worth = "this rule nudges whatever the context"
     if made.notes is not None:
-        worth = REVEALERS.named()[made.rule].words(made.notes)
+        worth = REVEALERS.named()[made.rule].words(made.notes) + _staleness(made, standing)
     elif made.priced:
-        worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}{stale}"
+        worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}"
+        worth += _staleness(made, standing)
     if made.nudged:
         return f"Nudge: {worth} (probability {made.probability:.2f}, coin {made.coin:.2f})."
     if made.probability > 0.0:

@@ -1,50 +1,26 @@
 """The report: one self-contained HTML page from the results that experiments left in a directory."""
 
-import base64
 import json
-import math
-import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 
 from opportune.errors import DataError
 from opportune.experiments import NAMES
 from opportune.experiments.claims import Claim, Verdict
-from opportune.experiments.record import Cell, FigureFiles, Record, Table, check_record, command
-from opportune.files import write_whole
+from opportune.experiments.record import FigureFiles, Record, check_record, command
+from opportune.report.html import Image, read_picture, render, write_page
 
-LARGEST_SVG = 2_000_000
-"""Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
+OPENING = "pace"
+"""The figure that the page opens with, if it is there."""
+FIRST = (OPENING, "regret", "oralytics")
+"""Experiments whose findings come first."""
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-NOTHING = "–"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Image:
-    """A figure's file as a data URI, with its size in pixels for the layout."""
-
-    uri: str
-    width: int
-    height: int
-
-    @property
-    def wide(self) -> bool:
-        """Whether it would be too small to read when fitted to the width of a phone."""
-        return self.width > 1.9 * self.height
+Place = tuple[str, int]
+"""An experiment and the number of one of its figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +45,22 @@ class Origin:
     command: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """The figure that the page opens with."""
+
+    place: Place
+    figure: FigureFiles
+    picture: Image
+
+
 def write_report(directory: Path) -> Path:
     """Write `report.html` from every result in a directory; it appears only once it is complete.
 
     JSON files that no experiment wrote (no `experiment` key) are left alone. A result that cannot be read,
     or whose figure is missing, is a `DataError` that names the file.
     """
-    results = _read_results(directory)
-    page = _render(directory, results)
-    target = directory / "report.html"
-    write_whole(target, page.encode())
-    return target
+    return write_page(_render(directory, _read_results(directory)), directory / "report.html")
 
 
 # Reading
@@ -126,49 +107,6 @@ def _place(experiment: str) -> tuple[int, str]:
     return (NAMES.index(experiment) if experiment in NAMES else len(NAMES), experiment)
 
 
-def _read_picture(directory: Path, figure: FigureFiles) -> Image:
-    svg, png = (_inside(directory, name) for name in (figure.svg, figure.png))
-    if svg.stat().st_size > LARGEST_SVG:
-        return _read_png(png)
-    return _read_svg(svg)
-
-
-def _inside(directory: Path, name: str) -> Path:
-    file = directory / name
-    if not file.resolve().is_relative_to(directory.resolve()):
-        raise DataError(f"{file}: figure lies outside {directory}; expected a file within it")
-    if not file.is_file():
-        raise DataError(f"{file}: figure is missing; run its experiment again")
-    return file
-
-
-def _read_svg(file: Path) -> Image:
-    content = file.read_bytes()
-    try:
-        root = ElementTree.fromstring(content)
-        _, _, width, height = (float(part) for part in root.attrib["viewBox"].replace(",", " ").split())
-    except (ElementTree.ParseError, KeyError, ValueError) as error:
-        raise DataError(f"{file}: not readable as SVG with a viewBox: {error!r}") from error
-    if not root.tag.endswith("svg") or not (width > 0 and height > 0):
-        raise DataError(f"{file}: root is {root.tag!r}, {width:g} by {height:g}; expected a drawing")
-    pixels = 4 / 3 if root.get("width", "").endswith("pt") else 1  # CSS: 96 pixels are 72 points
-    return _picture("image/svg+xml", content, width * pixels, height * pixels)
-
-
-def _read_png(file: Path) -> Image:
-    content = file.read_bytes()
-    # Eight bytes of signature, then a chunk: four bytes of length, its name IHDR, width and height.
-    if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
-        raise DataError(f"{file}: not readable as PNG")
-    width, height = struct.unpack(">II", content[16:24])
-    return _picture("image/png", content, width, height)
-
-
-def _picture(kind: str, content: bytes, width: float, height: float) -> Image:
-    uri = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
-    return Image(uri=uri, width=round(width), height=round(height))
-
-
 # Counting and grouping
 
 
@@ -194,104 +132,47 @@ def _origins(results: Sequence[Record]) -> list[Origin]:
     ]
 
 
-def _is_numeric(table: Table, column: int) -> bool:
-    """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
-    cells = [row[column] for row in table.rows if row[column] is not None]
-    return bool(cells) and all(_reads_as_number(cell) for cell in cells)
+def _importance(experiment: str) -> int:
+    """Where its findings stand among those of all: the main ones first, the rest in the reader's order."""
+    return FIRST.index(experiment) if experiment in FIRST else len(FIRST)
 
 
-# Writing for people
+def _opening(results: Sequence[Record], pictures: Mapping[Place, Image]) -> Opening | None:
+    """The figure that says most: that of our own rule, else the first of an experiment that says what it found."""
+    places = [
+        ((result.experiment, at), figure)
+        for result in results
+        if result.found
+        for at, figure in enumerate(result.figures)
+    ]
+    chosen = next(((place, figure) for place, figure in places if figure.name == OPENING), next(iter(places), None))
+    if chosen is None:
+        return None
+    place, figure = chosen
+    return Opening(place=place, figure=figure, picture=pictures[place])
 
 
 def _render(directory: Path, results: list[Record]) -> str:
-    environment = Environment(
-        loader=PackageLoader("opportune.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=_number, duration=_duration, day=_day, moment=_moment, setting=_setting)
     pictures = {
-        (result.experiment, at): _read_picture(directory, figure)
+        (result.experiment, at): read_picture(directory, figure.svg, figure.png)
         for result in results
         for at, figure in enumerate(result.figures)
     }
-    return environment.get_template("report.html.jinja").render(
+    return render(
+        "report.html.jinja",
         results=results,
+        found=sorted((result for result in results if result.found), key=lambda result: _importance(result.experiment)),
+        main_findings=len(FIRST),
+        opening=_opening(results, pictures),
         pictures=pictures,
         tallies={result.experiment: _tally(result.claims) for result in results},
         total=_tally(claim for result in results for claim in result.claims),
+        by_verdict={
+            verdict: [(result, claim) for result in results for claim in result.claims if claim.verdict is verdict]
+            for verdict in Verdict
+        },
         seconds=sum(result.seconds for result in results),
         first=min(result.finished for result in results),
         last=max(result.finished for result in results),
         origins=_origins(results),
-        Verdict=Verdict,
-        is_numeric=_is_numeric,
     )
-
-
-def _reads_as_number(cell: Cell) -> bool:
-    if isinstance(cell, str):
-        return cell.strip().lstrip("+-−±<>≤≥≈~ ")[:1].isdigit() or cell.strip() in {"", NOTHING, "-", "—"}
-    return not isinstance(cell, bool)
-
-
-def _number(cell: Cell) -> str:
-    """A cell of a table: text as it is, floats to three significant digits."""
-    match cell:
-        case None:
-            return NOTHING
-        case bool():
-            return "yes" if cell else "no"
-        case str():
-            return cell
-        case int():
-            return (f"{cell:,}" if abs(cell) >= 10_000 else str(cell)).replace("-", "−")
-        case float():
-            return _real(cell).replace("-", "−")
-
-
-def _real(value: float) -> str:
-    if math.isnan(value):
-        return NOTHING
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    size = abs(value)
-    if size == 0:
-        return "0"
-    if size < 1e-4 or size >= 1e9:
-        digits, power = f"{value:.2e}".split("e")
-        return f"{digits} × 10{str(int(power)).translate(SUPERSCRIPTS)}"
-    if size >= 99.95:
-        return f"{value:,.0f}" if size >= 9_999.5 else f"{value:.0f}"
-    return f"{value:#.3g}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def _day(moment: datetime) -> str:
-    here = moment.astimezone(UTC)
-    return f"{here.day} {MONTHS[here.month - 1]} {here.year}"
-
-
-def _moment(moment: datetime) -> str:
-    return f"{_day(moment)}, {moment.astimezone(UTC):%H:%M} UTC"
-
-
-def _setting(value: Any) -> str:
-    """A setting as people write it: lists with commas, no quotes and no braces."""
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {_setting(inner)}" for key, inner in value.items())
-    if isinstance(value, list):
-        return ", ".join(_setting(inner) for inner in value)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return _number(value) if isinstance(value, bool) or value is None else str(value)

@@ -377,6 +377,8 @@ class Pace(Revealer):
         text = f"{better} better than this one{debt}; {reach} {notes[SHARE]:.0%}"
         if notes[WORTH] <= TIE:
             text = f"nothing would be gained by it now{debt}; {reach} {notes[SHARE]:.0%}"
+        elif notes[WORTH] - notes[DEBT] <= TIE:
+            text += "; without that cost nothing would be gained by it now"
         if cause == BY_GRID:
             return "what the patient can report is needed to learn from the steps since the last contact"
         if cause == BY_GUARD:

@@ -12,6 +12,7 @@ from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
 from opportune.errors import InputError
 from opportune.policy import Policy, layout_form, rule_for
+from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
@@ -22,6 +23,8 @@ DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
     **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
     "context_count": "how often each context arrived",
+    "action_name": "what each action is called",
+    "context_name": "the levels of each context's variables",
     "true_gap": "true gap of each context",
     "true_best": "true value of the best action in each context",
     "true_blind": "true value of the best blind action in each context's public stratum",
@@ -166,6 +169,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
         "replicate": np.arange(finished),
         "world_name": ("world", [w.name or f"world {i}" for i, w in enumerate(worlds)]),
         "budget": ("policy", [p.budget.amount if p.budget else np.inf for p in policies]),
+        **_names([w.informed_problem() for w in worlds]),
     }
     if output.numbers.shape[-1]:
         coords["step"] = np.arange(1, horizon + 1)
@@ -181,4 +185,22 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     if linear:
         streams = streams_of(0, finished, len(worlds)).T.copy()
         variables["context_count"] = (("world", "replicate", "k"), count_contexts(linear, streams, horizon, seed))
-    return label_dataset(variables, coords, attrs, DESCRIPTIONS)
+    return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
+
+
+def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
+    """What actions and contexts are called, where all worlds have the same names for them."""
+    first = problems[0]
+    found = {}
+    if all(p.action_names == first.action_names for p in problems):
+        found["action_name"] = ("a", list(first.action_names))
+    if isinstance(first, Problem) and all(p.variables == first.variables for p in problems):
+        levels = (first.levels(k).items() for k in range(first.contexts))
+        found["context_name"] = ("k", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
+    return found
+
+
+def _days(problem: Any) -> dict[str, int]:
+    """How many decisions a day has, where there are days at all."""
+    per_day: int = problem.schedule.decisions_per_day
+    return {"decisions_per_day": per_day} if problem.schedule.variables or per_day > 1 else {}

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from opportune.worlds import SimulatedWorld
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
 INTERRUPTS = ("raise", "return")
+_device: ContextVar[str] = ContextVar("device", default="cpu")  # where a caller of `simulate` does not say
 CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
 SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
@@ -41,7 +43,7 @@ def simulate(
     seed: int,
     trace: bool = True,
     progress: bool = True,
-    device: str = "cpu",
+    device: str | None = None,
     on_interrupt: str = "raise",
 ) -> xr.Dataset:
     """Run every policy in every world, `replicates` times, over `horizon` steps.
@@ -58,7 +60,8 @@ def simulate(
         seed: of every draw.
         trace: keep every step; without it only totals are kept, and memory does not grow with the horizon.
         progress: show a progress bar if it takes more than a moment.
-        device: "cpu", "cuda", or "auto", which takes a GPU where there is one.
+        device: "cpu", "cuda", or "auto", which takes a GPU where there is one; "cpu" unless given, or what
+            `on_device` says.
         on_interrupt: what Ctrl-C does: "raise", KeyboardInterrupt as ever, or "return", give back the replicates that
             are finished, with a warning and the attribute `interrupted` = 1 (KeyboardInterrupt if there are none).
 
@@ -71,7 +74,7 @@ def simulate(
     horizon = checks.whole("horizon", horizon, least=1)
     replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
-    checks.choice("device", device, DEVICES)
+    device = checks.choice("device", _device.get() if device is None else device, DEVICES)
     checks.choice("on_interrupt", on_interrupt, INTERRUPTS)
     check_inputs(world_list, policy_list)
     labels = policy_labels(policy_list)
@@ -101,6 +104,16 @@ def simulate(
         ),
     }  # fmt: skip
     return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+
+
+@contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Have `simulate` run on this device while this lasts, wherever it is called without one."""
+    token = _device.set(checks.choice("device", device, DEVICES))
+    try:
+        yield
+    finally:
+        _device.reset(token)
 
 
 class Group(NamedTuple):

@@ -156,7 +156,9 @@ class Study:
             progress=progress,
             on_interrupt=on_interrupt,
         )
-        return data.assign_attrs(study=self.name, study_file=self.text)
+        unit = self.settings.reward.unit
+        said = {"study": self.name, "study_file": self.text} | ({} if unit is None else {"unit": unit})
+        return data.assign_attrs(said)
 
     def require_truth(self) -> None:
         """Refuse to simulate a study whose file does not say what works."""

@@ -9,7 +9,7 @@ from opportune.experiments.oralytics.grid import config, run_task, tasks
 from opportune.experiments.oralytics.numbers import all_numbers
 from opportune.experiments.oralytics.pictures import all_pictures
 from opportune.experiments.oralytics.tables import all_tables
-from opportune.experiments.oralytics.verdicts import all_claims
+from opportune.experiments.oralytics.verdicts import all_claims, what_was_found
 
 __all__ = ["EXPERIMENT", "config", "findings", "run_task", "tasks"]
 
@@ -18,6 +18,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     """Figure 3 with its claims, what a cost and openings change, shared budgets and models, and what our choices do."""
     numbers = all_numbers(parts)
     return Findings(
+        found=what_was_found(config, parts, numbers),
         numbers=numbers,
         claims=all_claims(config, parts, numbers),
         pictures=all_pictures(config, parts, numbers),

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from opportune.analysis.intervals import interval
-from opportune.analysis.plots import legend_outside, new_figure
+from opportune.analysis.plots import WIDE, legend_outside, new_figure
 from opportune.analysis.styles import POLICIES
 from opportune.experiments.base import Config, Picture
 from opportune.experiments.oralytics.grid import CHOICES, MODELS, REFERENCES, THREE, open_tasks
@@ -17,6 +17,9 @@ from opportune.experiments.oralytics.tables import by_cost
 from opportune.experiments.oralytics.verdicts import Z95
 
 PER_SESSION = "seconds per session"
+STYLES = POLICIES | {"PD1": POLICIES["PD1 range"], "PD2": POLICIES["PD2 range"]}
+"""PD1 and PD2 are those with scale range here, and look like them."""
+SESSIONS_PER_DAY = 2
 
 
 def all_pictures(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbers) -> list[Picture]:
@@ -32,27 +35,28 @@ def all_pictures(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbe
 
 def _draw_line(axes: Axes, at: Sequence[float], points: Numbers, policy: str) -> None:
     """Means with a band for the paper's 95% interval."""
-    style = POLICIES[policy]
+    style = STYLES[policy]
     mean, half = np.array(points["mean"]), Z95 * np.array(points["se_paper"])
     axes.plot(at, mean, label=policy, linewidth=1.8, **style._asdict())
     axes.fill_between(at, mean - half, mean + half, color=style.color, alpha=0.15, linewidth=0)
 
 
 def _curves(config: Config, curves: Numbers) -> Picture:
-    figure, (left, right) = new_figure(1, 2, width=9.6, height=4.4)
+    figure, (left, right) = new_figure(1, 2, width=WIDE, height=4.4)
+    days = [time / SESSIONS_PER_DAY for time in curves["times"]]
     for policy in (*THREE, *REFERENCES):
-        _draw_line(left, curves["times"], curves[policy], policy)
+        _draw_line(left, days, curves[policy], policy)
     for policy in THREE:
-        _draw_line(right, curves["times"], curves[policy], policy)
+        _draw_line(right, days, curves[policy], policy)
     for axes, title in ((left, "With references"), (right, "The paper's three policies")):
-        axes.set(title=title, xlabel="decisions so far", xticks=curves["times"])
+        axes.set(title=title, xlabel="day", xticks=days)
         axes.set_ylabel("mean brushing so far (seconds)")
     left.set_ylim(bottom=0.0)
     legend_outside(left)
     return Picture(
         name="oralytics",
         figure=figure,
-        caption=f"Mean seconds brushed per session up to each time: {config['users']} users of ROBAS 3, "
+        caption=f"Mean seconds brushed per session up to each day: {config['users']} users of ROBAS 3, "
         f"{config['trials']} trials, B = {config['budget']} (bands: 1.96 standard errors by the paper's formula). "
         "Left: the references show what there is to gain, from never to always sending. Right: the paper's three "
         "policies alone, on a scale that does not begin at 0.",
@@ -85,7 +89,7 @@ def _draw_differences(
     intervals = [interval(values) for values in found.values()]
     axes.errorbar(
         places, [i.mean for i in intervals], yerr=[i.half_width for i in intervals], label=label, capsize=2,
-        fmt={"PD2": "o", "PD1": "s", "naive": "D"}[policy], markersize=5, color=POLICIES[policy].color,
+        fmt={"PD2": "o", "PD1": "s", "naive": "D"}[policy], markersize=5, color=STYLES[policy].color,
     )  # fmt: skip
 
 
@@ -122,7 +126,7 @@ def _opens(config: Config, parts: Mapping[str, xr.Dataset]) -> Picture:
 
 
 def _shared(parts: Mapping[str, xr.Dataset]) -> Picture:
-    figure, (left, right) = new_figure(1, 2, width=9.6, height=4.0)
+    figure, (left, right) = new_figure(1, 2, width=WIDE, height=4.0)
     budgets = {"in expectation": "", "hard": ", hard"}
     _fill_differences(
         left, "What sharing the budget brings", "kind of budget", list(budgets),
@@ -145,14 +149,14 @@ def _shared(parts: Mapping[str, xr.Dataset]) -> Picture:
 
 
 def _choices(parts: Mapping[str, xr.Dataset]) -> Picture:
-    figure, panels = new_figure(1, 2, width=9.6, height=4.4)
+    figure, panels = new_figure(1, 2, width=WIDE, height=4.4)
     places = [-float(i) for i in range(len(CHOICES))]
     for axes, other in zip(panels, THREE[1:], strict=True):
         found = [interval(lead(parts[task], "PD2", other)) for task in CHOICES]
         axes.axvline(0.0, color="0.4", linewidth=1)
         axes.errorbar(
             [i.mean for i in found], places, xerr=[i.half_width for i in found], fmt="o", markersize=5,
-            color=POLICIES["PD2"].color, elinewidth=1.6,
+            color=STYLES["PD2"].color, elinewidth=1.6,
         )  # fmt: skip
         axes.set(title=f"PD2 minus {other}", xlabel=PER_SESSION, yticks=places)
         axes.set_yticklabels([choice.label for choice in CHOICES.values()] if axes is panels[0] else [])

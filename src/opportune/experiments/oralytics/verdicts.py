@@ -48,6 +48,43 @@ def all_claims(config: Config, parts: Parts, numbers: Numbers) -> list[Claim]:
     ]
 
 
+def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
+    """Who wins in the paper's brushing study, why, and from which cost on there is something to decide."""
+    base = numbers["base"]
+    policies = (*THREE, *REFERENCES, UNREVEALED, REVEALED)
+    best = max(policies, key=lambda p: float(base[p]["mean"]))
+    said = ", ".join(f"{p} {base[p]['mean']:.0f}" for p in (best, *(p for p in THREE if p != best), "never send"))
+    if best != "always send":
+        return f"In brushing {best} comes first. Seconds per session: {said}."
+    return (
+        "In the paper's brushing study nobody beats a rule that sends a message every time and learns nothing. "
+        f"Seconds per session: {said}. Messages are free there and nearly always help, so that there is nothing "
+        f"to decide: one who knows each user's true effects sends in {100 * base[INFORMED]['sent']:.0f}% of sessions. "
+        "All that a policy can find out is to send; what it loses is the price of finding out: PD2 sent in "
+        f"{100 * base['PD2']['sent']:.0f}%. {_worth_knowing(config, parts)}"
+    )
+
+
+def _worth_knowing(config: Config, parts: Parts) -> str:
+    """From which cost on one who knows the truth is clearly ahead of the better of always and never sending."""
+    for c in config["costs"]:
+        data = parts[f"cost-{c}"]
+        found = measure("", lead(data, INFORMED, _better(data)), above=0.0)
+        if found.held:
+            return (
+                f"Knowing the user pays, clearly, only from a cost of {c} s of brushing per message on (of those "
+                f"tried): who knows the truth is then {found.mean:.1f} s ahead of the better of always and never "
+                f"sending (95% interval {found.low:.1f} to {found.high:.1f})."
+            )
+    return "At none of the costs per message that were tried does knowing the user clearly pay."
+
+
+def _better(data: xr.Dataset) -> str:
+    """Always or never sending, whichever brings more."""
+    values = whole_course(data)
+    return max(("always send", "never send"), key=lambda p: float(values.sel(policy=p).mean()))
+
+
 def ahead(label: str, data: xr.Dataset, first: str, second: str) -> Estimate:
     """By how much `first` is ahead of `second`, which must be above 0."""
     return measure(label, lead(data, first, second), above=0.0)
@@ -140,8 +177,7 @@ def _context_claim(config: Config, parts: Parts) -> Claim:
     found, informed = [], []
     for c in config["costs"]:
         data = parts[f"cost-{c}"]
-        values = whole_course(data)
-        better = max(("always send", "never send"), key=lambda p: float(values.sel(policy=p).mean()))
+        better = _better(data)
         found.append(ahead(f"cost {c} s, of {better}", data, "PD2", better))
         informed.append(f"{c} s: {float(np.mean(lead(data, INFORMED, better))):+.1f}")
     return claim(

@@ -1,4 +1,4 @@
-"""PACE, our own rule, on the paper's study and beyond it: how good, why, and where not (SPEC section 10)."""
+"""PACE, our own rule, on the paper's study and beyond it: how good, why, and where not (docs/pace.md)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from opportune.experiments.pace.grid import config, run_task, tasks
 from opportune.experiments.pace.numbers import all_numbers
 from opportune.experiments.pace.pictures import all_pictures
 from opportune.experiments.pace.tables import all_tables
-from opportune.experiments.pace.verdicts import all_claims
+from opportune.experiments.pace.verdicts import all_claims, what_was_found
 
 __all__ = ["EXPERIMENT", "config", "findings", "run_task", "tasks"]
 
@@ -18,6 +18,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     """Regret, its parts, growth with the horizon, settings that a rule should survive, and brushing."""
     numbers = all_numbers(config, parts)
     return Findings(
+        found=what_was_found(config, parts, numbers),
         numbers=numbers,
         claims=all_claims(config, parts),
         pictures=all_pictures(config, parts, numbers),

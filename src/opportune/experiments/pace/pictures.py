@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from opportune.analysis.intervals import interval, mean_interval
-from opportune.analysis.plots import draw_curve, legend_outside, new_figure, plot_scatter
+from opportune.analysis.plots import WIDE, draw_curve, legend_outside, new_figure, plot_scatter
 from opportune.analysis.styles import BLUE, GREY, POLICIES, SKY, WINE, Style, assign
 from opportune.experiments.base import Config, Picture
 from opportune.experiments.pace.grid import BRUSHING, brushing_task
@@ -35,7 +36,7 @@ def all_pictures(config: Config, parts: Parts, numbers: Numbers) -> list[Picture
 
 
 def _regret(config: Config, parts: Parts, numbers: Numbers) -> Picture:
-    figure, (left, right) = new_figure(1, 2, width=10.4, height=4.6)
+    figure, (left, right) = new_figure(1, 2, width=WIDE, height=4.6)
     first, budgets = config["budgets"][0], config["budgets"]
     data = parts[f"known-B{first}"]
     styles = assign(CURVES)
@@ -44,8 +45,8 @@ def _regret(config: Config, parts: Parts, numbers: Numbers) -> Picture:
         _draw_means(right, budgets, [numbers["known"][str(b)]["regret"][policy] for b in budgets], styles[policy])
     floor = numbers["known"][str(first)]["realised_regret"][REVEALED]["mean"]
     curve = data["realised_regret"].sel(policy=REVEALED).mean("world")
-    left.plot(curve["step"], curve, color="0.25", linewidth=1.2, linestyle=":", label=f"{REVEALED} (realised)")
-    right.axhline(floor, color="0.25", linewidth=1.2, linestyle=":")
+    left.plot(curve["step"], curve, linewidth=1.4, label=f"{REVEALED} (realised)", **POLICIES[REVEALED]._asdict())
+    right.axhline(floor, linewidth=1.4, **POLICIES[REVEALED]._asdict())
     left.set(title=f"Over time, B = {first}", xlabel="step", ylabel="cumulative regret", ylim=(0, TOP))
     right.set(title="At the end", xlabel="budget B", ylabel="cumulative regret (log scale)", yscale="log")
     right.set_yticks(ticks := [20, 30, 50, 100, 200, 400], [str(t) for t in ticks])
@@ -75,7 +76,7 @@ def _draw_means(axes: Axes, x: Sequence[float], entries: Sequence[dict[str, floa
 
 def _scatter(config: Config, parts: Parts) -> Picture:
     budgets = config["budgets"]
-    figure, panels = new_figure(1, len(budgets), width=3.4 * len(budgets), height=3.9)
+    figure, panels = new_figure(1, len(budgets), width=WIDE, height=3.9)
     for axes, b in zip(panels, budgets, strict=True):
         means = instance_means(parts[f"known-B{b}"])
         ours = means.sel(policy=PACE).values
@@ -83,19 +84,24 @@ def _scatter(config: Config, parts: Parts) -> Picture:
         axes.scatter(means.sel(policy=ADAPTIVE).values, ours, s=18, color=BLUE, alpha=0.75, linewidths=0, marker="s")
         for collection, label in zip(axes.collections, (PRINTED, ADAPTIVE), strict=True):
             collection.set_label(label)
-        axes.set_title(f"B = {b}")
+        low = 0.8 * float(ours.min())
+        axes.set(title=f"B = {b}", xscale="log", yscale="log", xlim=(low, None), ylim=(low, None))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(FixedLocator([20, 50, 100, 200, 400]))
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_locator(NullLocator())
     legend_outside(panels[0])
     return Picture(
         name="pace-scatter",
         figure=figure,
-        caption="Regret at the end for each instance: PACE against PD2 as printed (range) and PD2 adaptive. A dot "
-        "below the diagonal is an instance on which PACE does better.",
+        caption="Regret at the end for each instance, on log scales: PACE against PD2 as printed (range) and PD2 "
+        "adaptive. A dot below the diagonal is an instance on which PACE does better.",
         alt="Scatter plots of PACE against PD2, two dots per instance, all far below the diagonal.",
     )
 
 
 def _parts(config: Config, numbers: Numbers) -> Picture:
-    figure, (left, right) = new_figure(1, 2, width=10.4, height=4.2)
+    figure, (left, right) = new_figure(1, 2, width=WIDE, height=4.2)
     budgets = config["budgets"]
     width = 0.8 / len(SPLIT)
     for i, policy in enumerate(SPLIT):
@@ -132,7 +138,7 @@ def _parts(config: Config, numbers: Numbers) -> Picture:
 
 
 def _growth(config: Config, numbers: Numbers) -> Picture:
-    figure, (left, right) = new_figure(1, 2, width=10.4, height=4.2)
+    figure, (left, right) = new_figure(1, 2, width=WIDE, height=4.2)
     horizons = config["horizons"]
     found = [numbers["growth"][str(t)] for t in horizons]
     price = POLICIES["PD2"]
@@ -141,7 +147,7 @@ def _growth(config: Config, numbers: Numbers) -> Picture:
     _draw_means(right, horizons, [f["regret"][ADAPTIVE] for f in found], price, ADAPTIVE)
     _draw_means(right, horizons, [f["regret"][PACE] for f in found], POLICIES[PACE], PACE)
     floor = [f["floor"]["mean"] for f in found]
-    right.plot(horizons, floor, color="0.25", linewidth=1.2, linestyle=":", label=f"{REVEALED} (realised)")
+    right.plot(horizons, floor, linewidth=1.4, label=f"{REVEALED} (realised)", **POLICIES[REVEALED]._asdict())
     left.set(title="Rewards known: what arrivals cost", ylabel="information reveal loss (log scale)")
     right.set(title="Rewards learned: regret", ylabel="regret at the end (log scale)")
     wanted = {left: (0.5, 1, 5, 20, 100, 500), right: (20, 30, 50, 100, 200, 500, 1000)}
@@ -162,7 +168,7 @@ def _growth(config: Config, numbers: Numbers) -> Picture:
 
 def _robustness(config: Config, numbers: Numbers) -> Picture:
     budgets, names = config["robust_budgets"], config["settings"]
-    figure, panels = new_figure(1, len(budgets), width=5.4 * len(budgets) + 1.6, height=0.34 * len(names) + 1.7)
+    figure, panels = new_figure(1, len(budgets), width=WIDE, height=0.3 * len(names) + 1.7)
     styles = assign(ROBUST)
     for axes, b in zip(panels, budgets, strict=True):
         for policy in ROBUST:
@@ -199,7 +205,9 @@ def _named(name: str) -> str:
 
 
 def _brushing(config: Config, parts: Parts) -> Picture:
-    figure, panels = new_figure(1, len(config["studies"]), width=5.2 * len(config["studies"]), height=4.0)
+    figure, panels = new_figure(
+        1, len(config["studies"]), width=WIDE if len(config["studies"]) > 1 else 6.4, height=4.0
+    )
     others = [policy for policy in BRUSHING if policy != PACE]
     markers = dict(zip(others, ("D", "o", "s"), strict=True))
     for axes, study in zip(panels, config["studies"], strict=True):
