@@ -5,6 +5,7 @@ is one participant, or a study whose participants share a budget or a model: the
 """
 
 import functools
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from opportune.core.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
+from opportune.worlds.arrivals import arrivals_of, count_run
+from opportune.worlds.linear import LinearWorld
 
 THREADS = 256
 
@@ -204,10 +207,36 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
             *given, np.uint64(seed), cuda.to_device(streams[first:last]), horizon, *room,
             device_totals, device_numbers, device_marks,
         )  # fmt: skip
-        totals[first:last] = device_totals.copy_to_host()
+        device_totals.copy_to_host(totals[first:last])
         if traced:
-            numbers[first:last] = device_numbers.copy_to_host().reshape(numbers[first:last].shape)
-            marks[first:last] = device_marks.copy_to_host().reshape(marks[first:last].shape)
+            device_numbers.copy_to_host(numbers[first:last].reshape(device_numbers.shape))
+            device_marks.copy_to_host(marks[first:last].reshape(device_marks.shape))
+
+
+def count_contexts(worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> Any:
+    """How often each context arrives in each run: streams[W, R] -> [W, R, K]."""
+    _teach_compiler()
+    arrivals = arrivals_of(worlds)
+    counts = cuda.device_array((*streams.shape, arrivals.cumulative.shape[2]), np.int64)
+    given = [cuda.to_device(x) for x in (streams, *arrivals)]
+    _counting()[-(-streams.size // THREADS), THREADS](np.uint64(seed), *given, horizon, counts)
+    return counts.copy_to_host()
+
+
+@functools.cache
+def _counting() -> Any:
+    """The kernel that counts, one thread per run."""
+
+    @cuda.jit
+    def kernel(seed, streams, slot_of, cumulative, stay, horizon, counts):  # type: ignore[no-untyped-def]
+        worlds, replicates = streams.shape
+        for i in range(cuda.grid(1), worlds * replicates, cuda.gridsize(1)):
+            w, r = i // replicates, i % replicates
+            for k in range(counts.shape[2]):
+                counts[w, r, k] = 0
+            count_run(seed, streams[w, r], slot_of, cumulative[w], stay[w], 0, horizon, counts[w, r], -1)
+
+    return kernel
 
 
 def _replicates_at_once(per_replicate: int, traced: int, state: int = 0) -> int:

@@ -1,6 +1,7 @@
 """Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
-from opportune.worlds.arrivals import count_contexts
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -29,6 +29,10 @@ DESCRIPTIONS = {
     "true_best": "true value of the best action in each context",
     "true_blind": "true value of the best blind action in each context's public stratum",
 }
+
+
+Counter = Callable[[Sequence[LinearWorld], NDArray[np.uint64], int, int], NDArray[np.int64]]
+"""Counts how often each context arrives in each run: (worlds, streams[W, R], horizon, seed) -> [W, R, K]."""
 
 
 class Output:
@@ -45,6 +49,20 @@ class Output:
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
+
+    @contextmanager
+    def part(self, chosen: NDArray[np.int64], first: int, last: int) -> Iterator["Output"]:
+        """Room for the results of some policies: a part of this, or if that lies scattered, room aside, then put."""
+        _, policies, worlds, _, traced = self.numbers.shape
+        if chosen.size == policies:
+            part = Output(0, 0, 0, 0)
+            part.totals, part.numbers = self.totals[first:last], self.numbers[first:last]
+            part.marks = self.marks[first:last]
+            yield part
+        else:
+            part = Output(last - first, chosen.size, worlds, traced)
+            yield part
+            self.put(part, chosen, first, last)
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
@@ -156,8 +174,8 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
 
 
 def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
-    """The results as labelled arrays, axes policy, world, replicate, (step)."""
+             finished: int, horizon: int, seed: int, attrs: dict[str, Any], count: Counter) -> xr.Dataset:  # fmt: skip
+    """The results as labelled arrays, axes policy, world, replicate, (step); `count` counts contexts."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
     for i, (name, (kind, _)) in enumerate(TOTALS.items()):
@@ -184,7 +202,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     linear = [w for w in worlds if isinstance(w, LinearWorld)]
     if linear:
         streams = streams_of(0, finished, len(worlds)).T.copy()
-        variables["context_count"] = (("world", "replicate", "k"), count_contexts(linear, streams, horizon, seed))
+        variables["context_count"] = (("world", "replicate", "k"), count(linear, streams, horizon, seed))
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
 
 

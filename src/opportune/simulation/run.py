@@ -22,8 +22,18 @@ from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
-from opportune.simulation.pack import Output, build_dataset, check_inputs, layout_for, pack, policy_labels, streams_of
+from opportune.simulation.pack import (
+    Counter,
+    Output,
+    build_dataset,
+    check_inputs,
+    layout_for,
+    pack,
+    policy_labels,
+    streams_of,
+)
 from opportune.worlds import SimulatedWorld
+from opportune.worlds.arrivals import count_contexts
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
@@ -103,7 +113,17 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+    count = _counter(device)
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs, count)
+
+
+def _counter(device: str) -> Counter:
+    """What counts contexts there."""
+    if device == "cpu":
+        return count_contexts
+    from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
+
+    return cuda.count_contexts
 
 
 @contextmanager
@@ -254,12 +274,11 @@ def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[t
     replicates, _, n_worlds = output.totals.shape[:3]
     streams = streams_of(0, replicates, n_worlds)
     for group in groups:
-        part = Output(replicates, group.chosen.size, n_worlds, output.numbers.shape[-1])
-        cuda.run_batch(
-            batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
-            part.totals, part.numbers, part.marks,
-        )  # fmt: skip
-        output.put(part, group.chosen, 0, replicates)
+        with output.part(group.chosen, 0, replicates) as part:
+            cuda.run_batch(
+                batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
+                part.totals, part.numbers, part.marks,
+            )  # fmt: skip
     yield replicates
 
 
@@ -277,21 +296,11 @@ def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizo
 def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64], horizon: int, output: Output,
                first: int, last: int, threads: int) -> None:  # fmt: skip
     """Run some policies for the replicates first..last and put the results in their places."""
-    chosen = group.chosen
-    everything = chosen.size == output.totals.shape[1]
-    part = Output(0, 0, 0, 0)
-    traced = output.numbers.shape[-1]
-    if everything:
-        part.totals, part.numbers = output.totals[first:last], output.numbers[first:last]
-        part.marks = output.marks[first:last]
-    else:
-        part = Output(last - first, chosen.size, output.totals.shape[2], traced)
-    run_batch(
-        batch, group.at, chosen, group.shared, group.pooled, seed, streams, horizon,
-        part.totals, part.numbers, part.marks, threads,
-    )  # fmt: skip
-    if not everything:
-        output.put(part, chosen, first, last)
+    with output.part(group.chosen, first, last) as part:
+        run_batch(
+            batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
+            part.totals, part.numbers, part.marks, threads,
+        )  # fmt: skip
 
 
 def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
