@@ -1,0 +1,224 @@
+"""The value of the budget: what patients get for so many nudges, and the least number that reaches the target.
+
+With V(b) the mean outcome per day under budget b, V(never) and V(always) without nudges and with one at every
+decision, what a budget brings is the share
+
+    s(b) = (V(b) - V(never)) / (V(always) - V(never)).
+
+Each participant draws effects from the file's distributions, and counts as one observation. Intervals of means are
+Student's t; those of shares and of the least budget come from drawing participants again (bootstrap percentiles).
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.analysis.intervals import interval
+from opportune.planning.settings import Settings
+from opportune.planning.simulated import means
+from opportune.planning.tasks import Tasks
+from opportune.planning.worlds import participants_of
+from opportune.policy import Policy
+
+Floats = NDArray[np.float64]
+DRAWS = 2_000
+ROUNDS = 2
+BETWEEN = 3
+"""In the search for the least budget: so many rounds, each with so many budgets between the two that enclose it."""
+
+
+class Least(NamedTuple):
+    """The least budget that reaches the target, with its interval, and how it differs between participants."""
+
+    budget: int
+    low: float
+    high: float
+    share: float
+    """The share that it stands for: the target or, where no budget reaches that, the target times the most."""
+    reached: bool
+    """Whether the target itself can be reached."""
+    most: float
+    """The share that the policy brings without a limit."""
+    drawn_low: float
+    drawn_high: float
+    """The least budget of one participant in ten is below and above."""
+    never_reached: float
+    """The share of participants whom no budget brings to the target."""
+    useful: bool
+    """Whether a nudge at every decision is surely better than none."""
+
+
+class Values(NamedTuple):
+    """What each policy brings at each budget, for each participant."""
+
+    outcome: dict[str, dict[float, Floats]]
+    """{policy: {budget: outcome per day [participant]}}; budget 0 is never nudging."""
+    nudges: dict[str, dict[float, Floats]]
+    always: Floats
+    always_nudges: Floats
+    main: str
+
+    @property
+    def never(self) -> Floats:
+        """Without nudges, by the recommender of the policy that the plan is for."""
+        return self.outcome[self.main][0.0]
+
+
+def find_values(settings: Settings, tasks: Tasks) -> Values:
+    """Simulate every policy at every budget, and the two ends."""
+    worlds = participants_of(settings)
+    outcome: dict[str, dict[float, Floats]] = {}
+    nudges: dict[str, dict[float, Floats]] = {}
+    always: dict[str, Floats] = {}
+    for entry in settings.entries:
+        name = settings.name(entry)
+        budgets = list(map(float, settings.budgets))
+        policies = [settings.policy(entry, budget) for budget in budgets]
+        if entry == settings.main:
+            budgets = list(dict.fromkeys([*budgets, float(settings.horizon), math.inf]))
+            policies = [settings.policy(entry, b) for b in budgets[:-1]] + [settings.always(entry)]
+        data = _run(settings, tasks, f"value-{entry}", name, worlds, policies, settings.replicates)
+        outcome[name] = dict(zip(budgets, data["outcome"].values, strict=True))
+        nudges[name] = dict(zip(budgets, data["nudges"].values, strict=True))
+        if entry == settings.main:
+            always = {"outcome": outcome[name].pop(math.inf), "nudges": nudges[name].pop(math.inf)}
+    return Values(outcome, nudges, always["outcome"], always["nudges"], settings.name(settings.main))
+
+
+def _run(
+    settings: Settings, tasks: Tasks, key: str, what: str, worlds: list[Any], policies: list[Policy], replicates: int
+) -> xr.Dataset:
+    size = float(settings.horizon * settings.participants * replicates * len(policies))
+    return tasks.run(key, what, size, lambda: means(settings, worlds, policies, replicates))
+
+
+def shares(values: Floats, never: Floats, always: Floats) -> Floats:
+    """What a budget brings of what a nudge at every decision would; NaN where that is nothing."""
+    gain = np.asarray(always - never, dtype=np.float64)
+    worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)
+    return np.asarray((values - never) / worth, dtype=np.float64)
+
+
+def crossing(budgets: Floats, reached: Floats, target: float) -> float:
+    """The least budget at which a curve through these points reaches the target; infinite if it never does."""
+    for i, (budget, share) in enumerate(zip(budgets, reached, strict=True)):
+        if share >= target:
+            if i == 0:
+                return float(budget)
+            before, low = budgets[i - 1], reached[i - 1]
+            return float(before + (budget - before) * (target - low) / (share - low))
+    return math.inf
+
+
+def resampled(values: Mapping[float, Floats], never: Floats, always: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Budgets, and the share each brings in cohorts of participants who are drawn again: [cohort, budget]."""
+    budgets = np.array(sorted(values))
+    curves = np.stack([values[b] for b in budgets], axis=1)
+    n = len(never)
+    picks = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=DRAWS) / n
+    base, end = picks @ never, picks @ always
+    return budgets, shares(picks @ curves, base[:, None], end[:, None])
+
+
+def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
+    """The least budget that reaches the target under the policy that the plan is for.
+
+    Between the two budgets that enclose it, more are simulated, with fewer replications.
+    """
+    worlds = participants_of(settings)
+    curve = values.outcome[values.main]
+    never, always = float(values.never.mean()), float(values.always.mean())
+    gain = interval(values.always - values.never)
+    useful = gain.mean > 0.0 and not gain.low <= 0.0  # NaN, with one participant, says nothing against it
+    if not useful:
+        first = int(min(b for b in settings.budgets if b >= 1.0)) if max(settings.budgets) >= 1.0 else 1
+        nothing = math.nan
+        return Least(first, nothing, nothing, settings.target, False, nothing, nothing, nothing, 1.0, False)
+    most = max(float(shares(v.mean(), never, always)) for v in curve.values())
+    reached = most >= settings.target
+    target = settings.target if reached else settings.target * most
+    for _ in range(ROUNDS):
+        budgets = np.array(sorted(curve))
+        found = crossing(budgets, np.array([float(shares(curve[b].mean(), never, always)) for b in budgets]), target)
+        above = int(np.searchsorted(budgets, found))
+        below, top = budgets[max(above - 1, 0)], budgets[min(above, len(budgets) - 1)]
+        new = np.unique(np.round(np.linspace(below, top, BETWEEN + 2)[1:-1]))
+        between = [float(b) for b in new if below < b < top]
+        if not between:
+            break
+        policies = [settings.policy(settings.main, b) for b in between]
+        key = "search-" + "-".join(f"{b:g}" for b in between)
+        data = _run(settings, tasks, key, "the least budget", worlds, policies, settings.fewer)
+        curve.update(zip(between, data["outcome"].values, strict=True))
+        values.nudges[values.main].update(zip(between, data["nudges"].values, strict=True))
+    budgets, again = resampled(curve, values.never, values.always, settings.seed)
+    drawn = np.array([crossing(budgets, row, target) for row in again])
+    means_now = np.array([float(shares(curve[b].mean(), never, always)) for b in budgets])
+    found = crossing(budgets, means_now, target)
+    own = _own_least(values, target)
+    inside = own[np.isfinite(own)]
+    return Least(
+        budget=max(1, min(settings.horizon, math.ceil(found - 1e-9))),
+        low=float(np.quantile(drawn, 0.025, method="nearest")),
+        high=float(np.quantile(drawn, 0.975, method="nearest")),
+        share=target,
+        reached=reached,
+        most=most,
+        drawn_low=float(np.quantile(inside, 0.1)) if inside.size else math.nan,
+        drawn_high=float(np.quantile(inside, 0.9)) if inside.size else math.nan,
+        never_reached=1.0 - inside.size / max(own.size, 1),
+        useful=True,
+    )
+
+
+def _own_least(values: Values, target: float) -> Floats:
+    """The least budget for each participant by itself, for those to whom nudges are worth something."""
+    curve = values.outcome[values.main]
+    budgets = np.array(sorted(curve))
+    own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.always[:, None])
+    useful = (values.always - values.never) > 1e-12
+    return np.array([crossing(budgets, row, target) for row in own[useful]])
+
+
+def value_table(settings: Settings, values: Values) -> pd.DataFrame:
+    """What each policy brings at each budget: outcome per day with its interval, share, what one more nudge adds."""
+    rows = []
+    gain = float(values.always.mean() - values.never.mean())
+    for policy, curve in values.outcome.items():
+        budgets, again = resampled(curve, values.never, values.always, settings.seed)
+        for i, budget in enumerate(budgets):
+            mean = interval(curve[budget])
+            low, high = _quantiles(again[:, i])
+            row = {
+                "policy": policy, "budget": budget, "nudges": float(values.nudges[policy][budget].mean()),
+                "outcome": mean.mean, "low": mean.low, "high": mean.high,
+                "share": float(shares(curve[budget].mean(), values.never.mean(), values.always.mean())),
+                "share_low": low, "share_high": high,
+                "one_more": math.nan, "one_more_low": math.nan, "one_more_high": math.nan,
+            }  # fmt: skip
+            if i > 0:
+                more = interval((curve[budget] - curve[budgets[i - 1]]) / (budget - budgets[i - 1]))
+                row |= {"one_more": more.mean, "one_more_low": more.low, "one_more_high": more.high}
+            rows.append(row)
+    end = interval(values.always)
+    rows.append(
+        {
+            "policy": "always", "budget": math.nan, "nudges": float(values.always_nudges.mean()), "outcome": end.mean,
+            "low": end.low, "high": end.high, "share": 1.0 if abs(gain) > 1e-12 else math.nan,
+            "share_low": math.nan, "share_high": math.nan, "one_more": math.nan, "one_more_low": math.nan,
+            "one_more_high": math.nan,
+        }
+    )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _quantiles(values: Floats) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return math.nan, math.nan
+    return float(np.quantile(known, 0.025)), float(np.quantile(known, 0.975))

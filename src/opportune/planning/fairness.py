@@ -1,0 +1,104 @@
+"""Who gets the nudges: their spread over participants, over levels of what is known of a moment, and over time."""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.analysis.intervals import interval
+from opportune.planning.settings import Settings
+from opportune.study.arrivals import sizes_of
+
+Floats = NDArray[np.float64]
+
+
+class Fairness(NamedTuple):
+    """Who gets the nudges."""
+
+    participants: pd.DataFrame
+    levels: pd.DataFrame
+    times: pd.DataFrame
+    counts: Floats
+    """Nudges of each simulated participant."""
+
+
+def find_fairness(settings: Settings, data: xr.Dataset) -> Fairness:
+    """Who gets the nudges: `data` has every step of the policy that the plan is for."""
+    nudged = np.asarray(data["nudged"].values, dtype=np.float64)
+    counts = nudged.sum(axis=2)
+    return Fairness(_participants(counts), _levels(settings, data), _times(nudged), counts.ravel())
+
+
+def _participants(counts: Floats) -> pd.DataFrame:
+    """The lowest and highest tenth of participants, the middle, and all: nudges [participant, replicate].
+
+    In each simulated cohort participants are ranked by their nudges.
+    """
+    ranked = np.sort(counts, axis=0)
+    tenth = max(1, round(len(ranked) / 10))
+    groups = {
+        "lowest tenth": ranked[:tenth],
+        "middle": ranked[tenth : len(ranked) - tenth],
+        "highest tenth": ranked[-tenth:],
+        "all": ranked,
+    }
+    rows = []
+    for name, group in groups.items():
+        if len(group):
+            mean = interval(group.mean(axis=0))
+            share = float(group.sum() / max(ranked.sum(), 1e-12))
+            rows.append({"participants": name, "nudges": mean.mean, "low": mean.low, "high": mean.high, "share": share})
+    return pd.DataFrame(rows)
+
+
+def _levels(settings: Settings, data: xr.Dataset) -> pd.DataFrame:
+    """How probable a nudge is at each level of each variable that the revealer sees, per decision point.
+
+    Variables that may be any number have no levels, and a run keeps only the contexts of studies that have no others.
+    """
+    study = settings.study
+    columns = ["variable", "level", "decisions", "rate", "low", "high"]
+    if study.continuous:
+        return pd.DataFrame(columns=columns)
+    sizes = sizes_of(study.variables)
+    context = data["context"].values
+    nudged = data["nudged"].values
+    rows = []
+    grid = np.array(list(itertools.product(*(range(size) for size in sizes.values()))))
+    for v, name in enumerate(sizes):
+        table = study.settings.variables[name]
+        if table.schedule is None and table.visibility == "reported":
+            continue
+        level_at = grid[:, v][context]
+        levels = getattr(study.variables[name], "levels", study.variables[name])
+        for i, level in enumerate(levels):
+            here = level_at == i
+            each = here.sum(axis=(1, 2))
+            rates = (nudged & here).sum(axis=(1, 2))[each > 0] / each[each > 0]
+            if rates.size:
+                mean = interval(rates)
+                rows.append([name, str(level), float(here.mean()), mean.mean, mean.low, mean.high])
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _times(nudged: Floats) -> pd.DataFrame:
+    """Early against late: the share of a participant's nudges in each third of the study."""
+    horizon = nudged.shape[2]
+    edges = [0, round(horizon / 3), round(2 * horizon / 3), horizon]
+    each = nudged.sum(axis=(1, 2))
+    rows = []
+    for name, (first, last) in zip(("first third", "second third", "last third"), itertools.pairwise(edges), strict=True):
+        shares = nudged[:, :, first:last].sum(axis=(1, 2))[each > 0] / each[each > 0]
+        mean = interval(shares) if shares.size else None
+        rows.append(
+            {
+                "time": name,
+                "share": mean.mean if mean else np.nan,
+                "low": mean.low if mean else np.nan,
+                "high": mean.high if mean else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)

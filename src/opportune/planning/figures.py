@@ -1,0 +1,196 @@
+"""The figures of a plan, in the package's style: each with what to see in it, and what it shows to those who cannot."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from opportune.analysis.plots import legend_outside, new_figure
+from opportune.analysis.styles import BLUE, GREY, VERMILION, Style, assign
+from opportune.planning.run import Plan
+
+
+class Picture(NamedTuple):
+    """A figure, its file's name, what to see in it, and what it shows to those who cannot see it."""
+
+    name: str
+    figure: Figure
+    caption: str
+    alt: str
+
+
+def pictures(plan: Plan) -> list[Picture]:
+    """All figures, in the order of the report."""
+    return [_value(plan), _marginal(plan), _course(plan), _weekdays(plan), _fairness(plan), _robustness(plan), _power(plan)]
+
+
+def _lines(axes: Axes, x: pd.Series, table: pd.DataFrame, middle: str, low: str, high: str, label: str, style: Style) -> None:
+    axes.plot(x, table[middle], label=label, linewidth=1.8, marker="o", markersize=3.5, **style._asdict())
+    axes.fill_between(x, table[low], table[high], color=style.color, alpha=0.18, linewidth=0)
+
+
+def _value(plan: Plan) -> Picture:
+    figure, (axes,) = new_figure(height=4.2)
+    table = plan.value
+    limited = table[table["budget"].notna()]
+    for policy, style in assign(dict.fromkeys(limited["policy"])).items():
+        here = limited[limited["policy"] == policy]
+        _lines(axes, here["budget"], here, "outcome", "low", "high", policy, style)
+    never, always = float(plan.values.never.mean()), float(plan.values.always.mean())
+    target = never + plan.least.share * (always - never)
+    for level, text in ((never, "never"), (always, "at every decision"), (target, "target")):
+        axes.axhline(level, color="0.4", linewidth=1, linestyle=":")
+        axes.annotate(text, (1.0, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+    axes.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
+    axes.set(
+        xlabel=f"{plan.settings.nudges} per participant",
+        ylabel=f"{plan.settings.unit} per day",
+        title="What the budget brings",
+    )
+    legend_outside(axes)
+    return Picture(
+        "plan-value", figure,
+        f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each policy, between "
+        f"never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with effects of their own. "
+        f"Dashed: the plan’s {plan.least.budget:,} {plan.settings.nudges}.",
+        "Line chart: outcome per day rises with the budget and levels off; one line per policy.",
+    )  # fmt: skip
+
+
+def _marginal(plan: Plan) -> Picture:
+    figure, (axes,) = new_figure()
+    table = plan.value
+    here = table[(table["policy"] == plan.values.main) & table["one_more"].notna()]
+    style = assign([plan.values.main])[plan.values.main]
+    _lines(axes, here["budget"], here, "one_more", "one_more_low", "one_more_high", plan.values.main, style)
+    axes.axhline(0.0, color="0.4", linewidth=1)
+    axes.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
+    axes.set(
+        xlabel=f"{plan.settings.nudges} per participant",
+        ylabel=f"{plan.settings.unit} per day",
+        title=f"What one more {plan.settings.nudge} adds",
+    )
+    return Picture(
+        "plan-marginal", figure,
+        f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between one budget "
+        f"and the next. Band: 95%.",
+        "Line chart: the value of one more nudge falls as the budget grows.",
+    )  # fmt: skip
+
+
+def _course(plan: Plan) -> Picture:
+    figure, (axes,) = new_figure()
+    course = plan.workload.course
+    axes.fill_between(course["day"], 0.0, course["percentile_95"], color=BLUE, alpha=0.18, linewidth=0, label="95% of cohorts")
+    axes.plot(course["day"], course["mean"], color=BLUE, linewidth=1.8, label="mean")
+    axes.set(xlabel="day of the study", ylabel=f"{plan.settings.nudges} per day", title="Workload over the study")
+    axes.set_ylim(bottom=0.0)
+    legend_outside(axes)
+    return Picture(
+        "plan-workload", figure,
+        f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: the mean, and "
+        "what is not exceeded in 95% of simulated cohorts.",
+        "Area chart: daily workload rises while participants enrol, stays, and falls as they finish.",
+    )  # fmt: skip
+
+
+def _weekdays(plan: Plan) -> Picture:
+    figure, (axes,) = new_figure(height=3.2)
+    table = plan.workload.weekdays
+    axes.bar(table["weekday"].str[:3], table["nudges"], color=BLUE, width=0.6)
+    errors = [table["nudges"] - table["low"], table["high"] - table["nudges"]]
+    axes.errorbar(table["weekday"].str[:3], table["nudges"], yerr=np.nan_to_num(np.array(errors)), fmt="none", ecolor="0.2")
+    axes.plot(table["weekday"].str[:3], table["percentile_95"], "v", color=VERMILION, label="95th percentile of such days")
+    axes.set(ylabel=f"{plan.settings.nudges} per day", title="By weekday")
+    legend_outside(axes)
+    return Picture(
+        "plan-weekdays", figure,
+        "Mean workload on each weekday, with its 95% interval, and the 95th percentile of such days.",
+        "Bar chart of the mean number of nudges on each weekday.",
+    )  # fmt: skip
+
+
+def _fairness(plan: Plan) -> Picture:
+    levels = plan.fairness.levels
+    figure, panels = new_figure(1, 2, width=9.6, height=max(3.2, 0.3 * len(levels) + 1.6))
+    counts = plan.fairness.counts
+    left = panels[0]
+    edges = np.arange(math.floor(counts.min()), math.ceil(counts.max()) + 2) - 0.5
+    if len(edges) > 40:
+        edges = np.linspace(edges[0], edges[-1], 40)
+    left.hist(counts, bins=edges, weights=np.full(counts.size, 100.0 / counts.size), color=BLUE)
+    left.set(xlabel=f"{plan.settings.nudges} of a participant", ylabel="% of participants", title="How many each gets")
+    right = panels[1]
+    if levels.empty:
+        right.set_axis_off()
+    else:
+        names = [f"{row.variable} = {row.level}" for row in levels.itertuples()]
+        place = np.arange(len(names))[::-1]
+        right.barh(place, 100 * levels["rate"], color=GREY, height=0.6)
+        errors = 100 * np.array([levels["rate"] - levels["low"], levels["high"] - levels["rate"]])
+        right.errorbar(100 * levels["rate"], place, xerr=np.nan_to_num(errors), fmt="none", ecolor="0.2")
+        right.set_yticks(place, names)
+        right.set(xlabel=f"decisions with a {plan.settings.nudge}, %", title="At which moments")
+        right.grid(visible=False, axis="y")
+    return Picture(
+        "plan-fairness", figure,
+        f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with a "
+        f"{plan.settings.nudge}, by level of each variable that is public or sensed, with 95% intervals.",
+        "A histogram of nudges per participant, and bars of the nudge rate by level of each variable.",
+    )  # fmt: skip
+
+
+def _robustness(plan: Plan) -> Picture:
+    table = plan.robustness
+    figure, (left, right) = new_figure(1, 2, width=9.6, height=0.38 * len(table) + 1.6)
+    place = np.arange(len(table))[::-1]
+    top = plan.settings.horizon
+    least = np.minimum(table["least"].to_numpy(), top)
+    low, high = (np.minimum(table[name].to_numpy(), top) for name in ("least_low", "least_high"))
+    never = ~np.isfinite(table["least"].to_numpy())
+    colours = [BLUE if i == 0 else VERMILION for i in range(len(table))]
+    for y, x, a, b, colour, open_ended in zip(place, least, low, high, colours, never, strict=True):
+        left.plot([a, b], [y, y], color=colour, linewidth=1.6)
+        left.plot(x, y, ">" if open_ended else "o", color=colour)
+    left.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
+    left.set_yticks(place, table["assumption"])
+    left.set(xlabel=f"{plan.settings.nudges} needed", title="The least budget", xlim=(0, top * 1.04))
+    spread = np.array([table["share"] - table["share_low"], table["share_high"] - table["share"]])
+    for i, y in enumerate(place):
+        right.errorbar(
+            100 * table["share"].iloc[i], y, xerr=100 * np.abs(spread[:, i : i + 1]), fmt="o", color=colours[i]
+        )
+    right.set_yticks(place, [""] * len(table))
+    right.set(xlabel="% of what one at every decision would bring", title=f"What {plan.least.budget} {plan.settings.nudges} bring")
+    return Picture(
+        "plan-robustness", figure,
+        f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for the same "
+        f"share (an arrow: no number is enough). Right: what the plan’s {plan.least.budget:,} bring. Bars: 95%.",
+        "Dots with intervals for each changed assumption, beside the plan as in the file.",
+    )  # fmt: skip
+
+
+def _power(plan: Plan) -> Picture:
+    figure, panels = new_figure(1, 2, width=9.6)
+    table = plan.power.table
+    styles = assign(dict.fromkeys(table["design"]))
+    names = {"nudge": f"Effect of a {plan.settings.nudge}", "best action": f"“{plan.power.best_action}” against the first action"}
+    for axes, (effect, title) in zip(panels, names.items(), strict=True):
+        for design, style in styles.items():
+            here = table[(table["effect"] == effect) & (table["design"] == design) & (table["budget"] == plan.least.budget)]
+            if here["power"].notna().any():
+                _lines(axes, here["participants"], here, "power", "low", "high", design, style)
+        axes.axhline(0.8, color="0.4", linewidth=1, linestyle=":")
+        axes.set(xlabel="participants", ylabel="power", title=title, ylim=(-0.02, 1.04))
+    handles = [axes for axes in panels if axes.get_legend_handles_labels()[0]]
+    if handles:
+        legend_outside(max(handles, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
+    return Picture(
+        "plan-power", figure,
+        "How probable it is that the analysis finds the effect at the 5% level, against the number of participants, at the "
+        "plan’s budget. Dotted: 80%. A design without a line cannot tell: its probabilities are 0 or 1. Bands: 95%.",
+        "Line charts of power against the number of participants, one line per design.",
+    )  # fmt: skip

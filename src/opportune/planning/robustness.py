@@ -1,0 +1,112 @@
+"""Robustness: the plan again with one assumption changed at a time, and which of them moves it most."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opportune.analysis.intervals import interval
+from opportune.planning.budget import Least, crossing, resampled, shares
+from opportune.planning.settings import Settings
+from opportune.planning.simulated import means, stay_means
+from opportune.planning.tasks import Tasks
+from opportune.planning.worlds import Assumption, participants_of, survival
+
+
+def assumptions(settings: Settings) -> list[Assumption]:
+    """What might be otherwise: the file as it is first."""
+    world = settings.study.settings.world
+    dropout = settings.study.settings.participants.dropout
+    more = min(0.9, max(0.2, 2.0 * dropout))
+    found = [
+        Assumption(name="as in the file", text="nothing changed", dropout=dropout or None),
+        Assumption(
+            name="answers rarer",
+            text=f"a {settings.nudge} is answered with probability {0.6 * world.response_rate:.2g} instead of "
+            f"{world.response_rate:.2g}",
+            answers=0.6,
+        ),
+        Assumption(
+            name="openings more frequent",
+            text=f"participants open the app unasked with probability {min(1.0, world.open_rate + 0.1):.2g} at each "
+            f"decision instead of {world.open_rate:.2g}",
+            openings=0.1,
+        ),
+        Assumption(name="effects half as large", text="effects of actions are half as large", effects=0.5),
+        Assumption(
+            name="contexts misstated",
+            text="contexts arrive otherwise than agents were told: levels half as unequal, numbers one sd higher",
+            contexts=True,
+        ),
+        Assumption(
+            name="more drop out",
+            text=f"{more:.0%} of participants leave before the end instead of {dropout:.0%}",
+            dropout=more,
+        ),
+        Assumption(name="noise doubled", text="rewards vary twice as much", noise=2.0),
+    ]
+    return [a for a in found if _changes(settings, a)]
+
+
+def _changes(settings: Settings, assumption: Assumption) -> bool:
+    """Whether an assumption changes anything: rows of one's own data arrive as they are."""
+    if not assumption.contexts or not settings.study.continuous:
+        return True
+    return any(v.distribution is not None or v.probabilities is not None for v in settings.study.settings.variables.values())
+
+
+def count_steps(settings: Settings) -> float:
+    """How many steps the table takes."""
+    budgets = len(settings.budgets) + 3
+    return float(len(assumptions(settings)) * budgets * settings.horizon * settings.participants * settings.fewest)
+
+
+def find_robustness(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
+    """For each assumption the least budget that brings the same share as the plan, and what the plan's budget brings."""
+    rows: list[dict[str, Any]] = []
+    for number, assumption in enumerate(assumptions(settings)):
+        rows.append(_row(settings, tasks, least, number, assumption))
+    table = pd.DataFrame(rows)
+    moved = np.abs(np.minimum(table["least"], settings.horizon) - min(table["least"].iloc[0], settings.horizon))
+    return table.assign(moves=moved)
+
+
+def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption: Assumption) -> dict[str, Any]:
+    worlds = participants_of(settings, assumption)
+    staying = survival(settings, assumption.dropout) if assumption.dropout else None
+    policies = {
+        float(b): settings.policy(settings.main, b)
+        for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
+    }
+    policies[math.inf] = settings.always(settings.main)
+    chosen = list(policies.values())
+    data = tasks.run(
+        f"assumption-{number}-{least.budget}",
+        assumption.name,
+        float(settings.horizon * settings.participants * settings.fewest * len(chosen)),
+        lambda: means(settings, worlds, chosen, settings.fewest)
+        if staying is None
+        else stay_means(settings, worlds, chosen, settings.fewest, staying),
+    )
+    found = dict(zip(policies, data["outcome"].values, strict=True))
+    always = found.pop(math.inf)
+    budgets, again = resampled(found, found[0.0], always, settings.seed)
+    means_now = shares(np.array([found[b].mean() for b in budgets]), found[0.0].mean(), always.mean())
+    drawn = np.array([crossing(budgets, row, least.share) for row in again])
+    here = interval(found[float(least.budget)])
+    at = int(np.flatnonzero(budgets == least.budget)[0])
+    return {
+        "assumption": assumption.name,
+        "text": assumption.text,
+        "least": crossing(budgets, means_now, least.share),
+        "least_low": float(np.quantile(drawn, 0.025, method="nearest")),
+        "least_high": float(np.quantile(drawn, 0.975, method="nearest")),
+        "outcome": here.mean,
+        "outcome_low": here.low,
+        "outcome_high": here.high,
+        "share": float(means_now[at]),
+        "share_low": float(np.nanquantile(again[:, at], 0.025)),
+        "share_high": float(np.nanquantile(again[:, at], 0.975)),
+        "gain": float((found[float(least.budget)] - found[0.0]).mean()),
+    }

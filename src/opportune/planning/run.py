@@ -1,0 +1,169 @@
+"""`plan`: from a study to the answers, part by part; what is finished is kept, and the same call goes on from there."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from opportune.analysis.intervals import Interval, interval
+from opportune.planning import power, robustness
+from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
+from opportune.planning.fairness import Fairness, find_fairness
+from opportune.planning.power import Power, find_power
+from opportune.planning.robustness import find_robustness
+from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
+from opportune.planning.simulated import means, steps
+from opportune.planning.tasks import Tasks, folder_of
+from opportune.planning.workload import SHARED_COHORTS, Workload, find_workload
+from opportune.planning.worlds import participants_of
+from opportune.study import Study
+
+KEPT = ("nudged", "context")
+"""What workload and fairness need of every step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The answers, each with its uncertainty."""
+
+    settings: Settings
+    values: Values
+    least: Least
+    one_more: Interval
+    """What one nudge more than the plan's budget would add to the outcome per day."""
+    workload: Workload
+    fairness: Fairness
+    robustness: pd.DataFrame
+    power: Power
+    seconds: float
+
+    @property
+    def value(self) -> pd.DataFrame:
+        """What each policy brings at each budget."""
+        return value_table(self.settings, self.values)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table by its name."""
+        return {
+            "value": self.value,
+            "workload": self.workload.summary,
+            "workload-by-day": self.workload.course,
+            "workload-by-weekday": self.workload.weekdays,
+            "caps": self.workload.caps,
+            "participants": self.fairness.participants,
+            "levels": self.fairness.levels,
+            "times": self.fairness.times,
+            "robustness": self.robustness,
+            "power": self.power.table,
+            "randomising": self.power.coins,
+        }
+
+
+def plan(
+    study: Study,
+    *,
+    out: str | Path,
+    budgets: Sequence[float] | None = None,
+    target: float = TARGET,
+    participants: int | None = None,
+    replicates: int = REPLICATES,
+    device: str = "cpu",
+    progress: bool = True,
+) -> Plan:
+    """Plan a study: how many nudges, how much work, who gets them, how sure that is, and what can be found afterwards.
+
+    Args:
+        study: the study, with its truth; see `opportune.study.load_study`.
+        out: a folder; finished parts are kept in it until the whole plan is there, so that the same call goes on.
+        budgets: nudges per participant to try; the file's, with 0, unless given.
+        target: the share of what a nudge at every decision would bring that is to be reached.
+        participants: how many there will be; the file's, or 100.
+        replicates: how often each participant is simulated.
+        device: "cpu", "cuda" or "auto"; under `joblib.parallel_config(...)`, that backend's workers.
+        progress: show a progress bar.
+
+    """
+    settings = settings_of(
+        study, budgets=budgets, target=target, participants=participants, replicates=replicates, device=device
+    )
+    folder = folder_of(settings, Path(out))
+    if not progress:
+        return _plan(settings, folder, lambda what, done: None)
+    from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
+
+    whole = count_steps(settings)
+    with bar() as show:
+        task = show.add_task("planning", total=100)
+        return _plan(
+            settings,
+            folder,
+            lambda what, done: show.update(task, description=what, completed=min(100, round(100 * done / whole))),
+        )
+
+
+def count_steps(settings: Settings) -> float:
+    """How many steps a plan takes, about: what the progress bar goes by."""
+    per_run = float(settings.horizon * settings.participants)
+    grid = len(settings.budgets) * len(settings.entries) + 2
+    search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates
+    guess = max(1, int(max(settings.budgets)))
+    work = settings.traced + 4 * min(settings.traced, SHARED_COHORTS) + 4 * settings.fewest
+    parts = per_run * (grid * settings.replicates + search + work)
+    return parts + robustness.count_steps(settings) + power.count_steps(settings, guess)
+
+
+def _plan(settings: Settings, folder: Path, progress: Callable[[str, float], None]) -> Plan:
+    began = time.perf_counter()
+    tasks = Tasks(folder, progress)
+    values = find_values(settings, tasks)
+    least = find_least(settings, values, tasks)
+    one_more = _one_more(settings, tasks, values, least.budget)
+    data = tasks.run(
+        f"steps-{least.budget}",
+        "every step",
+        float(settings.horizon * settings.participants * settings.traced),
+        lambda: _steps(settings, least.budget),
+    )
+    found = Plan(
+        settings=settings,
+        values=values,
+        least=least,
+        one_more=one_more,
+        workload=find_workload(settings, tasks, least.budget, data),
+        fairness=find_fairness(settings, data),
+        robustness=find_robustness(settings, tasks, least),
+        power=find_power(settings, tasks, least.budget),
+        seconds=time.perf_counter() - began,
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _one_more(settings: Settings, tasks: Tasks, values: Values, budget: int) -> Interval:
+    """What one nudge more adds, by simulating both budgets in full."""
+    more = min(budget + 1, settings.horizon)
+    policies = [settings.policy(settings.main, b) for b in (budget, more)]
+    data = tasks.run(
+        f"one-more-{budget}",
+        f"{budget} {settings.nudges}, and one more",
+        2.0 * settings.horizon * settings.participants * settings.replicates,
+        lambda: means(settings, participants_of(settings), policies, settings.replicates),
+    )
+    outcome = data["outcome"].values
+    values.outcome[values.main][float(budget)] = outcome[0]
+    values.nudges[values.main][float(budget)] = data["nudges"].values[0]
+    if more == budget:
+        return Interval(math.nan, math.nan)
+    return interval(outcome[1] - outcome[0])
+
+
+def _steps(settings: Settings, budget: int) -> xr.Dataset:
+    """Nudges and contexts at every step, as small as they can be."""
+    data = steps(settings, participants_of(settings), settings.policy(settings.main, budget), settings.traced)
+    return xr.Dataset({name: (data[name].dims, np.asarray(data[name].values)) for name in KEPT})

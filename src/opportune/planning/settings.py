@@ -1,0 +1,203 @@
+"""What a plan is made with: the study, the budgets to try, how many participants and replications, the target."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.policy import Budget, Policy
+from opportune.problems.variables import WEEKDAYS
+from opportune.recommenders import LinUCB
+from opportune.revealers import Always, Never, Pace
+from opportune.study import Study
+from opportune.study.arrivals import decisions_per_day
+from opportune.study.schema import PolicyTable
+
+PARTICIPANTS = 100
+REPLICATES = 200
+TARGET = 0.9
+DEFAULT_SHARES = (0.0, 0.025, 0.05, 0.1, 0.2)
+"""Budgets to try where the file has none, as shares of the decisions."""
+TRACE_BYTES = 250_000_000
+BYTES_PER_STEP = 80
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A plan's settings, checked: see `settings_of`."""
+
+    study: Study
+    budgets: tuple[float, ...]
+    target: float
+    participants: int
+    replicates: int
+    device: str
+
+    @property
+    def horizon(self) -> int:
+        """Decisions of a participant."""
+        return self.study.settings.study.horizon
+
+    @property
+    def per_day(self) -> int:
+        """Decisions of a day."""
+        return decisions_per_day(self.study.settings)
+
+    @property
+    def days(self) -> float:
+        """Days that a participant is in the study."""
+        return self.horizon / self.per_day
+
+    @property
+    def seed(self) -> int:
+        """The study's seed."""
+        return self.study.settings.study.seed
+
+    @property
+    def unit(self) -> str:
+        """What rewards count."""
+        return self.study.settings.reward.unit or "points"
+
+    @property
+    def nudge(self) -> str:
+        """The word for one nudge."""
+        return self.study.settings.nudge.name
+
+    @property
+    def nudges(self) -> str:
+        """The word for several."""
+        return self.study.settings.nudge.several
+
+    @property
+    def shared(self) -> bool:
+        """Whether participants share one budget."""
+        return self.study.settings.study.budget_shared
+
+    @property
+    def first_weekday(self) -> int:
+        """The weekday of the study's first day, Monday is 0."""
+        scheduled = [v.first for v in self.study.settings.variables.values() if v.schedule in {"weekday", "weekend"}]
+        return WEEKDAYS.index(self.study.settings.schedule.first or (scheduled[0] if scheduled else "Monday"))
+
+    @property
+    def fewer(self) -> int:
+        """Replications where fewer are enough: while the budget is searched for."""
+        return max(min(self.replicates, 5), self.replicates // 4)
+
+    @property
+    def fewest(self) -> int:
+        """Replications of each what-if."""
+        return max(min(self.replicates, 5), self.replicates // 10)
+
+    @property
+    def traced(self) -> int:
+        """Replications of which every step is kept, as many as memory allows."""
+        most = TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
+        return max(2, min(self.fewer, most))
+
+    # The policies
+
+    @property
+    def entries(self) -> list[int]:
+        """The policies of the file that a budget limits, the one that the plan is for first."""
+        tables = self.study.settings.policies
+        limited = [i for i, entry in enumerate(tables) if entry.needs_budget]
+        served = self.study.settings.serve.policy
+        for wanted in (lambda e: served is not None and _name(e) == served, lambda e: e.kind == Pace.kind):
+            chosen = [i for i in limited if wanted(tables[i])]
+            if chosen:
+                return [chosen[0], *(i for i in limited if i != chosen[0])]
+        return limited
+
+    @property
+    def main(self) -> int:
+        """The policy that the plan is for, by its place in the file."""
+        return self.entries[0]
+
+    def name(self, entry: int) -> str:
+        """What a policy of the file is called."""
+        return _name(self.study.settings.policies[entry])
+
+    def policy(self, entry: int, budget: float) -> Policy:
+        """A policy of the file with a budget for each participant; with 0 it never nudges, its recommender stays."""
+        if budget <= 0.0:
+            return self.never(entry)
+        return self.study.policy(entry, budget, participants=self.participants)
+
+    def never(self, entry: int) -> Policy:
+        """No nudges at all, with a policy's own recommender."""
+        return self._unlimited(entry, Never(), "never")
+
+    def always(self, entry: int) -> Policy:
+        """A nudge at every decision, with a policy's own recommender."""
+        return self._unlimited(entry, Always(), "always")
+
+    def randomised(self, share: float, budget: float) -> Policy:
+        """PACE with a coin mixed in; with the budget of the plan, its kind and what is shared."""
+        general = self.study.settings.study
+        entry = self.study.settings.policies[self.main]
+        recommender = self.policy(self.main, 1.0).recommender if entry.kind == Pace.kind else LinUCB(rotate=True)
+        amount = budget * self.participants if self.shared else budget
+        return Policy(
+            recommender=recommender,
+            revealer=Pace(randomise=share),
+            budget=Budget(amount, hard=general.budget_kind == "hard", shared=self.shared),
+            pooled=entry.pooled,
+            name=f"PACE, randomise {share:g}",
+        )
+
+    def _unlimited(self, entry: int, revealer: Never | Always, name: str) -> Policy:
+        table = self.study.settings.policies[entry]
+        recommender = table.recommender_among(self.study.settings.study.actions)
+        return Policy(recommender=recommender, revealer=revealer, pooled=table.pooled, name=name)
+
+
+def settings_of(
+    study: Study,
+    *,
+    budgets: Sequence[float] | None = None,
+    target: float = TARGET,
+    participants: int | None = None,
+    replicates: int = REPLICATES,
+    device: str = "cpu",
+) -> Settings:
+    """A plan's settings; what is wrong with them is refused before anything is simulated.
+
+    Args:
+        study: the study.
+        budgets: nudges per participant to try; the file's, with 0, unless given.
+        target: the share of what a nudge at every decision would bring that is to be reached.
+        participants: how many there will be; the file's, or 100.
+        replicates: how often each participant is simulated.
+        device: "cpu", "cuda" or "auto".
+
+    """
+    if not isinstance(study, Study):
+        raise InputError(f"study is {type(study).__name__}; expected a Study, as load_study gives it")
+    study.require_truth()
+    horizon = study.settings.study.horizon
+    given = list(study.settings.study.budgets) if budgets is None else list(budgets)
+    if not given:
+        given = [math.ceil(horizon * share) for share in DEFAULT_SHARES]
+    checked = sorted({0.0, *(checks.real("budgets", b, least=0.0, most=float(horizon)) for b in given)})
+    if len(checked) < 2:
+        raise InputError(f"budgets is {given}; expected a number above 0 among them")
+    if study.settings.study.budget_kind == "hard" and not all(b.is_integer() for b in checked):
+        raise InputError(f"budgets is {given}; a hard budget counts nudges, expected whole numbers")
+    planned = study.settings.participants.planned or PARTICIPANTS
+    made = Settings(
+        study=study,
+        budgets=tuple(checked),
+        target=checks.real("target", target, above=0.0, below=1.0),
+        participants=checks.whole("participants", planned if participants is None else participants, least=2),
+        replicates=checks.whole("replicates", replicates, least=2, most=2**32 - 1),
+        device=checks.choice("device", device, ("cpu", "cuda", "auto")),
+    )
+    if not made.entries:
+        raise InputError(f"{study.source}: no policy in [[policies]] has a budget; expected one, such as kind = 'PACE'")
+    return made
+
+
+def _name(entry: PolicyTable) -> str:
+    return entry.name or entry.kind

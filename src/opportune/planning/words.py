@@ -1,0 +1,164 @@
+"""The plan in words: the sentence at the end, the recommendation, what was taken for granted."""
+
+import math
+
+import pandas as pd
+
+from opportune.planning.power import LEAST_USABLE
+from opportune.planning.run import Plan
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number for people: so many digits that count, no more."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0.0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return "0" if float(text.replace(",", "")) == 0.0 else text.replace("-", "−")
+
+
+def ordinal(n: int) -> str:
+    """1st, 2nd, 3rd, 4th."""
+    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n:,}{ending}"
+
+
+def count(plan: Plan, n: float) -> str:
+    """A number of nudges, in the study's word for them."""
+    whole = round(n)
+    return f"{whole:,} {plan.settings.nudge if whole == 1 else plan.settings.nudges}"
+
+
+def sentence(plan: Plan) -> str:
+    """The plan in a few plain sentences."""
+    least, settings = plan.least, plan.settings
+    budget = least.budget
+    if not least.useful:
+        return (
+            f"{settings.nudges.capitalize()} bring nothing that can be told from 0 in this study: the outcome per day is "
+            f"{number(float(plan.values.never.mean()), 3)} {settings.unit} without any and "
+            f"{number(float(plan.values.always.mean()), 3)} with one at every decision."
+        )
+    whole = count(plan, budget * settings.participants).split(" ")[0]
+    each = f"{count(plan, budget)} per participant ({whole} in all)"
+    more = f"the {ordinal(budget + 1)} {settings.nudge} adds {number(plan.one_more.mean)} {settings.unit} a day"
+    if math.isnan(plan.one_more.mean):
+        more = "there are no more decisions than that"
+    if least.reached:
+        first = f"{each} bring {settings.target:.0%} of what unlimited {settings.nudges} would; {more}."
+    else:
+        first = (
+            f"No number of {settings.nudges} brings {settings.target:.0%} of what a {settings.nudge} at every decision "
+            f"would: {plan.values.main} comes to {least.most:.0%} at most. {each} bring {settings.target:.0%} of that; "
+            f"{more}."
+        )
+    work = plan.workload.work
+    return (
+        f"{first} Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
+    )
+
+
+def recommendation(plan: Plan) -> list[str]:
+    """What a principal investigator should know first, one sentence or two each."""
+    settings, least = plan.settings, plan.least
+    found = [sentence(plan)]
+    if least.useful:
+        low, high = least.low, least.high
+        upper = f"{round(high):,}" if math.isfinite(high) else f"more than {settings.horizon:,}"
+        found.append(
+            f"Another cohort of {settings.participants:,} participants with effects drawn from the same distributions "
+            f"might need {math.ceil(low - 1e-9):,} to {upper} {settings.nudges} each for the same (95% interval). Of single "
+            f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
+        )
+    found.append(_moves(plan))
+    found.append(_power(plan))
+    return found
+
+
+def _moves(plan: Plan) -> str:
+    table = plan.robustness.iloc[1:]
+    if table.empty:
+        return "No assumption was changed."
+    worst = table.loc[table["moves"].idxmax()]
+    least = worst["least"]
+    text = f"{math.ceil(least):,}" if math.isfinite(least) else f"no number of {plan.settings.nudges} would be enough"
+    need = f"{text} {plan.settings.nudges} would be needed" if math.isfinite(least) else text
+    return (
+        f"Of the assumptions that were changed one at a time, “{worst['assumption']}” moves the answer most: {need}, and "
+        f"{count(plan, plan.least.budget)} would bring {worst['share']:.0%} instead of "
+        f"{plan.robustness.iloc[0]['share']:.0%}."
+    )
+
+
+def _power(plan: Plan) -> str:
+    table = plan.power.table
+    here = table[(table["budget"] == plan.least.budget) & (table["participants"] == plan.settings.participants)]
+    nudge = here[here["effect"] == "nudge"].set_index("design")
+    main = plan.values.main
+    usable = float(nudge.loc[main, "usable"])
+    coins = nudge.drop(index=main)
+    best = coins["power"].idxmax() if coins["power"].notna().any() else None
+    offer = ""
+    if best is not None:
+        lost = plan.power.coins.set_index("design").loc[best]
+        offer = (
+            f" “{best}” finds it with probability {coins.loc[best, 'power']:.0%} and costs "
+            f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} a day."
+        )
+    if math.isnan(nudge.loc[main, "power"]) or usable < LEAST_USABLE:
+        return (
+            f"Warning: with {main} as it is, {1 - usable:.0%} of the probabilities of a {plan.settings.nudge} are 0 or 1, "
+            f"and the effect of a {plan.settings.nudge} cannot be estimated from those decisions afterwards." + offer
+        )
+    return f"The analysis finds the effect of a {plan.settings.nudge} with probability {nudge.loc[main, 'power']:.0%}." + offer
+
+
+def assumptions_table(plan: Plan) -> pd.DataFrame:
+    """What the plan takes for granted: each assumption, its value, and where it stands in the file."""
+    settings = plan.settings
+    study = settings.study.settings
+    world = study.world
+    effects = settings.study.effects
+    drawn = sum(effect.drawn for effect in effects.values())
+    rows = [
+        ("participants", f"{settings.participants:,}", "[participants] planned"),
+        ("begin", f"evenly over {study.participants.enrolment_days:,} day(s)", "[participants] enrolment_days"),
+        ("leave before the end", f"{study.participants.dropout:.0%}", "[participants] dropout"),
+        ("decisions", f"{settings.horizon:,} each, {settings.per_day} per day", "[study] horizon, decisions_per_day"),
+        ("effects", f"{len(effects)} terms, {drawn} of them drawn for each participant", "[effects]"),
+        ("formula", study.reward.formula, "[reward] formula"),
+        ("noise", f"sd {world.noise_sd if world.noise_sd is not None else study.reward.noise_sd:g}", "[reward] noise_sd"),
+        ("context probabilities", "known to the agents" if study.contexts.known else "learned", "[contexts] known"),
+        (f"a {settings.nudge} is answered", f"{world.response_rate:.0%}", "[world] response_rate"),
+        ("the app is opened unasked", f"{world.open_rate:.1%} of decisions", "[world] open_rate"),
+        ("available", f"{world.available_rate:.0%} of decisions", "[world] available_rate"),
+        ("rewards arrive", f"{world.reward_rate:.0%}, up to {world.reward_delay} steps late", "[world] reward_rate, reward_delay"),
+        ("budget", ("shared by all" if settings.shared else "one each") + f", {study.study.budget_kind}", "[study] budget_kind, budget_shared"),
+        ("policy", plan.values.main, "[serve] policy, [[policies]]"),
+        ("minutes of staff", "not given" if study.nudge.minutes is None else f"{study.nudge.minutes:g}", "[nudge] minutes"),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["assumption", "value", "in the file"])
+
+
+def methods(plan: Plan) -> list[str]:
+    """How each answer was computed, and what was approximated."""
+    settings = plan.settings
+    text = [
+        f"Value: {settings.participants:,} participants, each with effects of its own, {settings.replicates:,} "
+        f"replications of every policy at every budget; {settings.fewer:,} while the least budget is searched for. All "
+        "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants who stay to "
+        "the end; without nudges the same recommender goes on.",
+        f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
+        "decisions from then on. Shared budgets are simulated as if all began together.",
+        "Caps: nudges beyond the cap count as spent and unanswered, at random: the worst case, since staff would make up "
+        "for some on other days.",
+        f"What if: {settings.fewest:,} replications for each. Agents believe what the file says; only the world changes.",
+        "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "
+        "Student’s t and a correction for few participants; cohorts are put together from simulated participants. The "
+        "effect of actions rests on the study’s formula, as actions are not tossed for.",
+    ]
+    if settings.shared:
+        text.append("With a shared budget, what leavers do not use is not handed on to others here.")
+    return text

@@ -1,0 +1,80 @@
+"""The participants of a plan as simulated worlds, as the file has them or with one assumption changed."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opportune.planning.settings import Settings
+from opportune.worlds import ContinuousWorld, LinearWorld
+from opportune.worlds.distributions import Choice, Distribution, LogNormal, Normal, Uniform
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """What is otherwise than in the file: the world changes, what agents believe beforehand stays."""
+
+    name: str
+    text: str
+    answers: float = 1.0
+    """What the probability of an answer is multiplied by."""
+    openings: float = 0.0
+    """What is added to the probability of an unasked opening."""
+    effects: float = 1.0
+    """What the effects of actions are multiplied by."""
+    noise: float = 1.0
+    """What the noise's sd is multiplied by."""
+    contexts: bool = False
+    """Whether contexts arrive otherwise."""
+    dropout: float | None = None
+    """The share that leaves before the end."""
+
+
+def participants_of(settings: Settings, changed: Assumption | None = None) -> list[Any]:
+    """One world per participant, each with effects of its own."""
+    study = settings.study
+    general = study.settings.study.model_copy(update={"instances": settings.participants})
+    whole = study.settings.model_copy(update={"study": general})
+    cohort = type(study)(source=study.source, text=study.text, settings=whole)
+    worlds = cohort.worlds()
+    if changed is None:
+        return worlds
+    acts = np.array([bool(re.search(r"\baction\b", term)) for term in study.terms])
+    scale = np.where(acts, changed.effects, 1.0)
+    return [_changed(world, changed, scale) for world in worlds]
+
+
+def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: Any) -> LinearWorld | ContinuousWorld:
+    happens = dict(world.happenings.settings())
+    happens["response_rate"] *= changed.answers
+    happens["open_rate"] = min(1.0, happens["open_rate"] + changed.openings)
+    common = {"theta": world.theta * scale, "noise_sd": world.noise_sd * changed.noise, "name": world.name, **happens}
+    if isinstance(world, LinearWorld):
+        chances = world.context_probs
+        if changed.contexts:
+            possible = chances > 0
+            chances = (chances + possible / possible.sum()) / 2.0
+        return LinearWorld(world.problem, context_probs=chances, **common)
+    drawn = {name: shifted(d) if changed.contexts else d for name, d in world.distributions.items()}
+    return ContinuousWorld(world.problem, distributions=drawn, table=world.table, **common)
+
+
+def shifted(distribution: Distribution) -> Distribution:
+    """A distribution as it might be instead: numbers one sd higher, levels half as unequal."""
+    if isinstance(distribution, Normal):
+        return Normal(distribution.mean + distribution.sd, distribution.sd)
+    if isinstance(distribution, LogNormal):
+        return LogNormal(distribution.median * float(np.exp(distribution.sigma)), distribution.sigma)
+    if isinstance(distribution, Uniform):
+        return Uniform((distribution.low + distribution.high) / 2.0, distribution.high)
+    if isinstance(distribution, Choice):
+        n = len(distribution.probabilities)
+        return Choice({level: (p + 1.0 / n) / 2.0 for level, p in distribution.probabilities.items()})
+    return distribution
+
+
+def survival(settings: Settings, dropout: float) -> Any:
+    """How probable it is that a participant is still there at each decision: the same hazard at all of them."""
+    steps = np.arange(settings.horizon)
+    return (1.0 - dropout) ** (steps / settings.horizon)
