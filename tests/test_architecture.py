@@ -32,6 +32,7 @@ LAYERS = (
     ("testing",),
     ("analysis",),
     ("study",),
+    ("planning",),
     ("experiments",),
     ("report",),
     ("service",),

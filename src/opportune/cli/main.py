@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from opportune._version import __version__
-from opportune.cli import brushing, check, interrupts, reproduce, simulate
+from opportune.cli import brushing, calibrate, check, interrupts, new, plan, reproduce, simulate
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say
 from opportune.errors import InputError, OpportuneError
 
@@ -103,5 +103,8 @@ def options(
 
 app.command(help=reproduce.HELP)(reproduce.reproduce)
 app.command(help=simulate.HELP)(simulate.simulate)
+app.command(help=plan.HELP)(plan.plan)
+app.command(help=new.HELP)(new.new)
 app.command(help=check.HELP)(check.check)
+app.command(help=calibrate.HELP)(calibrate.calibrate)
 app.command("fit-brushing", help=brushing.HELP)(brushing.fit_brushing)

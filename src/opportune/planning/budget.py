@@ -97,7 +97,7 @@ def _run(
     return tasks.run(key, what, size, lambda: means(settings, worlds, policies, replicates))
 
 
-def shares(values: Floats, never: Floats, always: Floats) -> Floats:
+def shares(values: Any, never: Any, always: Any) -> Floats:
     """What a budget brings of what a nudge at every decision would; NaN where that is nothing."""
     gain = np.asarray(always - never, dtype=np.float64)
     worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)

@@ -25,14 +25,25 @@ class Fairness(NamedTuple):
     """Nudges of each simulated participant."""
 
 
-def find_fairness(settings: Settings, data: xr.Dataset) -> Fairness:
-    """Who gets the nudges: `data` has every step of the policy that the plan is for."""
+def find_fairness(settings: Settings, data: xr.Dataset, together: Floats | None) -> Fairness:
+    """Who gets the nudges.
+
+    Args:
+        settings: the plan's.
+        data: every step of the policy that the plan is for: nudged and context.
+        together: whether there was a nudge, [participant, replicate, step], where participants share one budget; None
+            where the plan is for that already.
+
+    """
     nudged = np.asarray(data["nudged"].values, dtype=np.float64)
     counts = nudged.sum(axis=2)
-    return Fairness(_participants(counts), _levels(settings, data), _times(nudged), counts.ravel())
+    tables = [_participants("shared" if settings.shared else "own", counts)]
+    if together is not None:
+        tables.append(_participants("shared", together.sum(axis=2)))
+    return Fairness(pd.concat(tables, ignore_index=True), _levels(settings, data), _times(nudged), counts.ravel())
 
 
-def _participants(counts: Floats) -> pd.DataFrame:
+def _participants(kind: str, counts: Floats) -> pd.DataFrame:
     """The lowest and highest tenth of participants, the middle, and all: nudges [participant, replicate].
 
     In each simulated cohort participants are ranked by their nudges.
@@ -50,7 +61,16 @@ def _participants(counts: Floats) -> pd.DataFrame:
         if len(group):
             mean = interval(group.mean(axis=0))
             share = float(group.sum() / max(ranked.sum(), 1e-12))
-            rows.append({"participants": name, "nudges": mean.mean, "low": mean.low, "high": mean.high, "share": share})
+            rows.append(
+                {
+                    "budget": kind,
+                    "participants": name,
+                    "nudges": mean.mean,
+                    "low": mean.low,
+                    "high": mean.high,
+                    "share": share,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -90,7 +110,9 @@ def _times(nudged: Floats) -> pd.DataFrame:
     edges = [0, round(horizon / 3), round(2 * horizon / 3), horizon]
     each = nudged.sum(axis=(1, 2))
     rows = []
-    for name, (first, last) in zip(("first third", "second third", "last third"), itertools.pairwise(edges), strict=True):
+    for name, (first, last) in zip(
+        ("first third", "second third", "last third"), itertools.pairwise(edges), strict=True
+    ):
         shares = nudged[:, :, first:last].sum(axis=(1, 2))[each > 0] / each[each > 0]
         mean = interval(shares) if shares.size else None
         rows.append(

@@ -9,8 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from opportune.analysis.plots import legend_outside, new_figure
-from opportune.analysis.styles import BLUE, GREY, VERMILION, Style, assign
+from opportune.analysis.styles import BLUE, GREY, INDIGO, OLIVE, VERMILION, Style, assign
 from opportune.planning.run import Plan
+
+COINS = (Style(INDIGO, "--"), Style(OLIVE, "-."))
+"""How designs with a coin are drawn, in order."""
 
 
 class Picture(NamedTuple):
@@ -24,10 +27,20 @@ class Picture(NamedTuple):
 
 def pictures(plan: Plan) -> list[Picture]:
     """All figures, in the order of the report."""
-    return [_value(plan), _marginal(plan), _course(plan), _weekdays(plan), _fairness(plan), _robustness(plan), _power(plan)]
+    return [
+        _value(plan),
+        _marginal(plan),
+        _course(plan),
+        _weekdays(plan),
+        _fairness(plan),
+        _robustness(plan),
+        _power(plan),
+    ]
 
 
-def _lines(axes: Axes, x: pd.Series, table: pd.DataFrame, middle: str, low: str, high: str, label: str, style: Style) -> None:
+def _lines(
+    axes: Axes, x: pd.Series, table: pd.DataFrame, middle: str, low: str, high: str, label: str, style: Style
+) -> None:
     axes.plot(x, table[middle], label=label, linewidth=1.8, marker="o", markersize=3.5, **style._asdict())
     axes.fill_between(x, table[low], table[high], color=style.color, alpha=0.18, linewidth=0)
 
@@ -43,7 +56,10 @@ def _value(plan: Plan) -> Picture:
     target = never + plan.least.share * (always - never)
     for level, text in ((never, "never"), (always, "at every decision"), (target, "target")):
         axes.axhline(level, color="0.4", linewidth=1, linestyle=":")
-        axes.annotate(text, (1.0, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+        right = text != "target"
+        place = (1.0 if right else 0.02, level)
+        side = "right" if right else "left"
+        axes.annotate(text, place, xycoords=("axes fraction", "data"), ha=side, va="bottom", fontsize=8)
     axes.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
     axes.set(
         xlabel=f"{plan.settings.nudges} per participant",
@@ -54,7 +70,8 @@ def _value(plan: Plan) -> Picture:
     return Picture(
         "plan-value", figure,
         f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each policy, between "
-        f"never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with effects of their own. "
+        f"never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with effects of "
+        "their own. "
         f"Dashed: the plan’s {plan.least.budget:,} {plan.settings.nudges}.",
         "Line chart: outcome per day rises with the budget and levels off; one line per policy.",
     )  # fmt: skip
@@ -75,7 +92,8 @@ def _marginal(plan: Plan) -> Picture:
     )
     return Picture(
         "plan-marginal", figure,
-        f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between one budget "
+        f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between "
+        "one budget "
         f"and the next. Band: 95%.",
         "Line chart: the value of one more nudge falls as the budget grows.",
     )  # fmt: skip
@@ -84,14 +102,17 @@ def _marginal(plan: Plan) -> Picture:
 def _course(plan: Plan) -> Picture:
     figure, (axes,) = new_figure()
     course = plan.workload.course
-    axes.fill_between(course["day"], 0.0, course["percentile_95"], color=BLUE, alpha=0.18, linewidth=0, label="95% of cohorts")
+    axes.fill_between(
+        course["day"], 0.0, course["percentile_95"], color=BLUE, alpha=0.18, linewidth=0, label="95% of cohorts"
+    )
     axes.plot(course["day"], course["mean"], color=BLUE, linewidth=1.8, label="mean")
     axes.set(xlabel="day of the study", ylabel=f"{plan.settings.nudges} per day", title="Workload over the study")
     axes.set_ylim(bottom=0.0)
     legend_outside(axes)
     return Picture(
         "plan-workload", figure,
-        f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: the mean, and "
+        f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: "
+        "the mean, and "
         "what is not exceeded in 95% of simulated cohorts.",
         "Area chart: daily workload rises while participants enrol, stays, and falls as they finish.",
     )  # fmt: skip
@@ -102,8 +123,12 @@ def _weekdays(plan: Plan) -> Picture:
     table = plan.workload.weekdays
     axes.bar(table["weekday"].str[:3], table["nudges"], color=BLUE, width=0.6)
     errors = [table["nudges"] - table["low"], table["high"] - table["nudges"]]
-    axes.errorbar(table["weekday"].str[:3], table["nudges"], yerr=np.nan_to_num(np.array(errors)), fmt="none", ecolor="0.2")
-    axes.plot(table["weekday"].str[:3], table["percentile_95"], "v", color=VERMILION, label="95th percentile of such days")
+    axes.errorbar(
+        table["weekday"].str[:3], table["nudges"], yerr=np.nan_to_num(np.array(errors)), fmt="none", ecolor="0.2"
+    )
+    axes.plot(
+        table["weekday"].str[:3], table["percentile_95"], "v", color=VERMILION, label="95th percentile of such days"
+    )
     axes.set(ylabel=f"{plan.settings.nudges} per day", title="By weekday")
     legend_outside(axes)
     return Picture(
@@ -121,7 +146,7 @@ def _fairness(plan: Plan) -> Picture:
     edges = np.arange(math.floor(counts.min()), math.ceil(counts.max()) + 2) - 0.5
     if len(edges) > 40:
         edges = np.linspace(edges[0], edges[-1], 40)
-    left.hist(counts, bins=edges, weights=np.full(counts.size, 100.0 / counts.size), color=BLUE)
+    left.hist(counts, bins=edges.tolist(), weights=np.full(counts.size, 100.0 / counts.size), color=BLUE)
     left.set(xlabel=f"{plan.settings.nudges} of a participant", ylabel="% of participants", title="How many each gets")
     right = panels[1]
     if levels.empty:
@@ -164,7 +189,10 @@ def _robustness(plan: Plan) -> Picture:
             100 * table["share"].iloc[i], y, xerr=100 * np.abs(spread[:, i : i + 1]), fmt="o", color=colours[i]
         )
     right.set_yticks(place, [""] * len(table))
-    right.set(xlabel="% of what one at every decision would bring", title=f"What {plan.least.budget} {plan.settings.nudges} bring")
+    right.set(
+        xlabel="% of what one at every decision would bring",
+        title=f"What {plan.least.budget} {plan.settings.nudges} bring",
+    )
     return Picture(
         "plan-robustness", figure,
         f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for the same "
@@ -176,11 +204,17 @@ def _robustness(plan: Plan) -> Picture:
 def _power(plan: Plan) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6)
     table = plan.power.table
-    styles = assign(dict.fromkeys(table["design"]))
-    names = {"nudge": f"Effect of a {plan.settings.nudge}", "best action": f"“{plan.power.best_action}” against the first action"}
+    first, *coins = dict.fromkeys(table["design"])
+    styles = {**assign([first]), **dict(zip(coins, COINS, strict=True))}
+    names = {
+        "nudge": f"Effect of a {plan.settings.nudge}",
+        "best action": f"“{plan.power.best_action}” against the first action",
+    }
     for axes, (effect, title) in zip(panels, names.items(), strict=True):
         for design, style in styles.items():
-            here = table[(table["effect"] == effect) & (table["design"] == design) & (table["budget"] == plan.least.budget)]
+            here = table[
+                (table["effect"] == effect) & (table["design"] == design) & (table["budget"] == plan.least.budget)
+            ]
             if here["power"].notna().any():
                 _lines(axes, here["participants"], here, "power", "low", "high", design, style)
         axes.axhline(0.8, color="0.4", linewidth=1, linestyle=":")
@@ -190,7 +224,8 @@ def _power(plan: Plan) -> Picture:
         legend_outside(max(handles, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
     return Picture(
         "plan-power", figure,
-        "How probable it is that the analysis finds the effect at the 5% level, against the number of participants, at the "
+        "How probable it is that the analysis finds the effect at the 5% level, against the number of "
+        "participants, at the "
         "plan’s budget. Dotted: 80%. A design without a line cannot tell: its probabilities are 0 or 1. Bands: 95%.",
         "Line charts of power against the number of participants, one line per design.",
     )  # fmt: skip

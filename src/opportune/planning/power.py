@@ -110,9 +110,7 @@ def _sums(settings: Settings, worlds: list[Any], policy: Policy, replicates: int
             ("reward", "nudged", "probability", "available", "opened", "revealed", "context", "action")}  # fmt: skip
     there = flat["available"] & ~flat["opened"]
     controls = _controls(settings, flat["context"])
-    nudge, _ = sums_of(
-        np.where(there, flat["reward"], np.nan), flat["nudged"], flat["probability"], controls, who
-    )
+    nudge, _ = sums_of(np.where(there, flat["reward"], np.nan), flat["nudged"], flat["probability"], controls, who)
     between = there & (flat["probability"] > 0.0) & (flat["probability"] < 1.0)
     found = {
         "nudge_xx": (("person", "a", "b"), nudge.xx), "nudge_xy": (("person", "a"), nudge.xy),
@@ -155,17 +153,13 @@ def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset) -> l
     sizes = sorted({max(5, settings.participants // 4), max(5, settings.participants // 2), settings.participants,
                     2 * settings.participants})  # fmt: skip
     usable = float(data["usable"])
-    effects: dict[str, tuple[Sums, Any]] = {
-        "nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None)
-    }
+    effects: dict[str, tuple[Sums, Any]] = {"nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None)}
     if "contrast" in data:
         effects["best action"] = (Sums(data["action_xx"].values, data["action_xy"].values), data["contrast"].values)
     rows = []
     for effect, (sums, contrast) in effects.items():
         for n in sizes:
-            found = [
-                estimate(sums, contrast, chosen=rng.integers(len(sums.xy), size=n)) for _ in range(COHORTS)
-            ]
+            found = [estimate(sums, contrast, chosen=rng.integers(len(sums.xy), size=n)) for _ in range(COHORTS)]
             rows.append({"effect": effect, "design": design, "budget": amount, "participants": n, "usable": usable,
                          **_summary(found)})  # fmt: skip
     return rows

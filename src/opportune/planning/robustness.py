@@ -53,7 +53,9 @@ def _changes(settings: Settings, assumption: Assumption) -> bool:
     """Whether an assumption changes anything: rows of one's own data arrive as they are."""
     if not assumption.contexts or not settings.study.continuous:
         return True
-    return any(v.distribution is not None or v.probabilities is not None for v in settings.study.settings.variables.values())
+    return any(
+        v.distribution is not None or v.probabilities is not None for v in settings.study.settings.variables.values()
+    )
 
 
 def count_steps(settings: Settings) -> float:
@@ -63,7 +65,7 @@ def count_steps(settings: Settings) -> float:
 
 
 def find_robustness(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
-    """For each assumption the least budget that brings the same share as the plan, and what the plan's budget brings."""
+    """For each assumption the least budget for the plan's share, and what the plan's budget brings."""
     rows: list[dict[str, Any]] = []
     for number, assumption in enumerate(assumptions(settings)):
         rows.append(_row(settings, tasks, least, number, assumption))
@@ -85,9 +87,11 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
         f"assumption-{number}-{least.budget}",
         assumption.name,
         float(settings.horizon * settings.participants * settings.fewest * len(chosen)),
-        lambda: means(settings, worlds, chosen, settings.fewest)
-        if staying is None
-        else stay_means(settings, worlds, chosen, settings.fewest, staying),
+        lambda: (
+            means(settings, worlds, chosen, settings.fewest)
+            if staying is None
+            else stay_means(settings, worlds, chosen, settings.fewest, staying)
+        ),
     )
     found = dict(zip(policies, data["outcome"].values, strict=True))
     always = found.pop(math.inf)

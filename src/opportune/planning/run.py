@@ -3,7 +3,8 @@
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from opportune import checks
 from opportune.analysis.intervals import Interval, interval
 from opportune.planning import power, robustness
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
@@ -19,8 +21,8 @@ from opportune.planning.power import Power, find_power
 from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
 from opportune.planning.simulated import means, steps
-from opportune.planning.tasks import Tasks, folder_of
-from opportune.planning.workload import SHARED_COHORTS, Workload, find_workload
+from opportune.planning.tasks import Progress, Tasks, folder_of
+from opportune.planning.workload import SHARED_COHORTS, Workload, find_workload, shared_steps
 from opportune.planning.worlds import participants_of
 from opportune.study import Study
 
@@ -75,6 +77,7 @@ def plan(
     replicates: int = REPLICATES,
     device: str = "cpu",
     progress: bool = True,
+    keep_parts: bool = False,
 ) -> Plan:
     """Plan a study: how many nudges, how much work, who gets them, how sure that is, and what can be found afterwards.
 
@@ -87,24 +90,41 @@ def plan(
         replicates: how often each participant is simulated.
         device: "cpu", "cuda" or "auto"; under `joblib.parallel_config(...)`, that backend's workers.
         progress: show a progress bar.
+        keep_parts: leave the parts there at the end, too; `discard_parts` removes them.
 
     """
+    checks.yes_no("progress", progress)
+    checks.yes_no("keep_parts", keep_parts)
     settings = settings_of(
         study, budgets=budgets, target=target, participants=participants, replicates=replicates, device=device
     )
-    folder = folder_of(settings, Path(out))
-    if not progress:
-        return _plan(settings, folder, lambda what, done: None)
+    with _progress(settings, shown=progress) as show:
+        found = _plan(settings, folder_of(settings, Path(out)), show)
+    if not keep_parts:
+        discard_parts(found, out)
+    return found
+
+
+def discard_parts(found: Plan, out: str | Path) -> None:
+    """Remove the parts of a plan from the folder that it was made in."""
+    folder = folder_of(found.settings, Path(out))
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # unless parts of something else are in it
+        folder.parent.rmdir()
+
+
+@contextmanager
+def _progress(settings: Settings, *, shown: bool) -> Iterator[Progress]:
+    """A progress bar in per cent of all steps, if it is to be shown."""
+    if not shown:
+        yield lambda what, done: None
+        return
     from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
 
     whole = count_steps(settings)
     with bar() as show:
         task = show.add_task("planning", total=100)
-        return _plan(
-            settings,
-            folder,
-            lambda what, done: show.update(task, description=what, completed=min(100, round(100 * done / whole))),
-        )
+        yield lambda what, done: show.update(task, description=what, completed=min(100, round(100 * done / whole)))
 
 
 def count_steps(settings: Settings) -> float:
@@ -118,7 +138,7 @@ def count_steps(settings: Settings) -> float:
     return parts + robustness.count_steps(settings) + power.count_steps(settings, guess)
 
 
-def _plan(settings: Settings, folder: Path, progress: Callable[[str, float], None]) -> Plan:
+def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
     began = time.perf_counter()
     tasks = Tasks(folder, progress)
     values = find_values(settings, tasks)
@@ -130,19 +150,19 @@ def _plan(settings: Settings, folder: Path, progress: Callable[[str, float], Non
         float(settings.horizon * settings.participants * settings.traced),
         lambda: _steps(settings, least.budget),
     )
-    found = Plan(
+    nudged = np.asarray(data["nudged"].values, dtype=np.float64)
+    together = nudged if settings.shared else shared_steps(settings, tasks, least.budget)
+    return Plan(
         settings=settings,
         values=values,
         least=least,
         one_more=one_more,
-        workload=find_workload(settings, tasks, least.budget, data),
-        fairness=find_fairness(settings, data),
+        workload=find_workload(settings, tasks, least.budget, nudged, together),
+        fairness=find_fairness(settings, data, None if settings.shared else together),
         robustness=find_robustness(settings, tasks, least),
         power=find_power(settings, tasks, least.budget),
         seconds=time.perf_counter() - began,
     )
-    shutil.rmtree(folder, ignore_errors=True)
-    return found
 
 
 def _one_more(settings: Settings, tasks: Tasks, values: Values, budget: int) -> Interval:

@@ -63,7 +63,7 @@ def steps(settings: Settings, worlds: Sequence[Any], policy: Policy, replicates:
 def _simulate(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int, *, trace: bool
 ) -> xr.Dataset:
-    data = simulate(
+    return simulate(
         worlds,
         policies,
         horizon=settings.horizon,
@@ -73,6 +73,3 @@ def _simulate(
         progress=False,
         device=settings.device,
     )
-    if data.attrs.get("interrupted"):
-        raise KeyboardInterrupt
-    return data

@@ -1,5 +1,6 @@
 """The parts of a plan: each is simulated once, kept on disk as soon as it is there, and found there next time."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -10,9 +11,12 @@ import xarray as xr
 
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT, load, save
-from opportune.core.compiled import code_hash
+from opportune.core.compiled import PACKAGE
 from opportune.errors import DataError
 from opportune.planning.settings import Settings
+
+_ASIDE = {"cli", "experiments", "live", "report", "service", "testing"}
+"""What numbers do not depend on."""
 
 Progress = Callable[[str, float], None]
 """Takes what is going on and the steps that have been simulated so far."""
@@ -45,10 +49,21 @@ def folder_of(settings: Settings, out: Path) -> Path:
     rows = b"" if study.table is None else repr(sorted(study.table.columns.items())).encode()
     text = json.dumps(
         [study.settings.model_dump(mode="json"), settings.budgets, settings.target, settings.participants,
-         settings.replicates, hashlib.sha256(rows).hexdigest(), __version__, code_hash()],
+         settings.replicates, hashlib.sha256(rows).hexdigest(), __version__, source_hash()],
         sort_keys=True,
     )  # fmt: skip
     return out / ".parts" / f"plan-{study.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@functools.cache
+def source_hash() -> str:
+    """A hash of all sources that a plan's numbers depend on."""
+    found = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] not in _ASIDE:
+            found.update(place.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
 
 
 def _kept(path: Path) -> xr.Dataset | None:

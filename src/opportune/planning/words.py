@@ -37,7 +37,8 @@ def sentence(plan: Plan) -> str:
     budget = least.budget
     if not least.useful:
         return (
-            f"{settings.nudges.capitalize()} bring nothing that can be told from 0 in this study: the outcome per day is "
+            f"{settings.nudges.capitalize()} bring nothing that can be told from 0 in this study: the outcome "
+            "per day is "
             f"{number(float(plan.values.never.mean()), 3)} {settings.unit} without any and "
             f"{number(float(plan.values.always.mean()), 3)} with one at every decision."
         )
@@ -55,9 +56,7 @@ def sentence(plan: Plan) -> str:
             f"{more}."
         )
     work = plan.workload.work
-    return (
-        f"{first} Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
-    )
+    return f"{first} Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
 
 
 def recommendation(plan: Plan) -> list[str]:
@@ -69,7 +68,8 @@ def recommendation(plan: Plan) -> list[str]:
         upper = f"{round(high):,}" if math.isfinite(high) else f"more than {settings.horizon:,}"
         found.append(
             f"Another cohort of {settings.participants:,} participants with effects drawn from the same distributions "
-            f"might need {math.ceil(low - 1e-9):,} to {upper} {settings.nudges} each for the same (95% interval). Of single "
+            f"might need {math.ceil(low - 1e-9):,} to {upper} {settings.nudges} each for the same (95% "
+            "interval). Of single "
             f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
         )
     found.append(_moves(plan))
@@ -86,7 +86,8 @@ def _moves(plan: Plan) -> str:
     text = f"{math.ceil(least):,}" if math.isfinite(least) else f"no number of {plan.settings.nudges} would be enough"
     need = f"{text} {plan.settings.nudges} would be needed" if math.isfinite(least) else text
     return (
-        f"Of the assumptions that were changed one at a time, “{worst['assumption']}” moves the answer most: {need}, and "
+        f"Of the assumptions that were changed one at a time, “{worst['assumption']}” moves the answer most: "
+        f"{need}, and "
         f"{count(plan, plan.least.budget)} would bring {worst['share']:.0%} instead of "
         f"{plan.robustness.iloc[0]['share']:.0%}."
     )
@@ -109,10 +110,14 @@ def _power(plan: Plan) -> str:
         )
     if math.isnan(nudge.loc[main, "power"]) or usable < LEAST_USABLE:
         return (
-            f"Warning: with {main} as it is, {1 - usable:.0%} of the probabilities of a {plan.settings.nudge} are 0 or 1, "
+            f"Warning: with {main} as it is, {1 - usable:.0%} of the probabilities of a {plan.settings.nudge} "
+            "are 0 or 1, "
             f"and the effect of a {plan.settings.nudge} cannot be estimated from those decisions afterwards." + offer
         )
-    return f"The analysis finds the effect of a {plan.settings.nudge} with probability {nudge.loc[main, 'power']:.0%}." + offer
+    return (
+        f"The analysis finds the effect of a {plan.settings.nudge} with probability {nudge.loc[main, 'power']:.0%}."
+        + offer
+    )
 
 
 def assumptions_table(plan: Plan) -> pd.DataFrame:
@@ -122,6 +127,9 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
     world = study.world
     effects = settings.study.effects
     drawn = sum(effect.drawn for effect in effects.values())
+    noise = study.reward.noise_sd if world.noise_sd is None else world.noise_sd
+    whose = "shared by all" if settings.shared else "one each"
+    minutes = "not given" if study.nudge.minutes is None else f"{study.nudge.minutes:g}"
     rows = [
         ("participants", f"{settings.participants:,}", "[participants] planned"),
         ("begin", f"evenly over {study.participants.enrolment_days:,} day(s)", "[participants] enrolment_days"),
@@ -129,15 +137,16 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
         ("decisions", f"{settings.horizon:,} each, {settings.per_day} per day", "[study] horizon, decisions_per_day"),
         ("effects", f"{len(effects)} terms, {drawn} of them drawn for each participant", "[effects]"),
         ("formula", study.reward.formula, "[reward] formula"),
-        ("noise", f"sd {world.noise_sd if world.noise_sd is not None else study.reward.noise_sd:g}", "[reward] noise_sd"),
+        ("noise", f"sd {noise:g}", "[reward] noise_sd, [world] noise_sd"),
         ("context probabilities", "known to the agents" if study.contexts.known else "learned", "[contexts] known"),
         (f"a {settings.nudge} is answered", f"{world.response_rate:.0%}", "[world] response_rate"),
         ("the app is opened unasked", f"{world.open_rate:.1%} of decisions", "[world] open_rate"),
         ("available", f"{world.available_rate:.0%} of decisions", "[world] available_rate"),
-        ("rewards arrive", f"{world.reward_rate:.0%}, up to {world.reward_delay} steps late", "[world] reward_rate, reward_delay"),
-        ("budget", ("shared by all" if settings.shared else "one each") + f", {study.study.budget_kind}", "[study] budget_kind, budget_shared"),
+        ("rewards arrive", f"{world.reward_rate:.0%}", "[world] reward_rate"),
+        ("rewards are late", f"by up to {world.reward_delay} steps", "[world] reward_delay"),
+        ("budget", f"{whose}, {study.study.budget_kind}", "[study] budget_kind, budget_shared"),
         ("policy", plan.values.main, "[serve] policy, [[policies]]"),
-        ("minutes of staff", "not given" if study.nudge.minutes is None else f"{study.nudge.minutes:g}", "[nudge] minutes"),
+        ("minutes of staff", minutes, "[nudge] minutes"),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["assumption", "value", "in the file"])
 
@@ -148,13 +157,16 @@ def methods(plan: Plan) -> list[str]:
     text = [
         f"Value: {settings.participants:,} participants, each with effects of its own, {settings.replicates:,} "
         f"replications of every policy at every budget; {settings.fewer:,} while the least budget is searched for. All "
-        "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants who stay to "
+        "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants "
+        "who stay to "
         "the end; without nudges the same recommender goes on.",
         f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
         "decisions from then on. Shared budgets are simulated as if all began together.",
-        "Caps: nudges beyond the cap count as spent and unanswered, at random: the worst case, since staff would make up "
+        "Caps: nudges beyond the cap count as spent and unanswered, at random: the worst case, since staff "
+        "would make up "
         "for some on other days.",
-        f"What if: {settings.fewest:,} replications for each. Agents believe what the file says; only the world changes.",
+        f"What if: {settings.fewest:,} replications for each. Agents believe what the file says; only the world "
+        "changes.",
         "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "
         "Student’s t and a correction for few participants; cohorts are put together from simulated participants. The "
         "effect of actions rests on the study’s formula, as actions are not tossed for.",

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
@@ -59,11 +58,19 @@ class Workload(NamedTuple):
     caps: pd.DataFrame
 
 
-def find_workload(settings: Settings, tasks: Tasks, budget: int, data: xr.Dataset) -> Workload:
-    """Workload at a budget: `data` has every step of the policy that the plan is for."""
-    nudged = np.asarray(data["nudged"].values, dtype=np.float64)
+def find_workload(settings: Settings, tasks: Tasks, budget: int, nudged: Floats, together: Floats) -> Workload:
+    """Workload at a budget.
+
+    Args:
+        settings: the plan's.
+        tasks: where simulations are kept.
+        budget: nudges per participant.
+        nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
+        together: the same where participants share one budget.
+
+    """
     work = daily_work(settings, nudged, whole=settings.shared)
-    shared = work if settings.shared else daily_work(settings, _shared_steps(settings, tasks, budget), whole=True)
+    shared = work if settings.shared else daily_work(settings, together, whole=True)
     return Workload(
         work=work,
         shared=shared,
@@ -74,8 +81,8 @@ def find_workload(settings: Settings, tasks: Tasks, budget: int, data: xr.Datase
     )
 
 
-def _shared_steps(settings: Settings, tasks: Tasks, budget: int) -> Floats:
-    """Every step's nudges where participants share what they have together."""
+def shared_steps(settings: Settings, tasks: Tasks, budget: int) -> Floats:
+    """Whether there was a nudge, [participant, replicate, step], where participants share what they have together."""
     own = settings.policy(settings.main, budget)
     assert own.budget is not None
     together = Budget(own.budget.amount * settings.participants, hard=own.budget.hard, shared=True)

@@ -44,7 +44,7 @@ def _assumed_in_planning(study: Study) -> Iterator[str]:
     settings = study.settings
     drawn = any(effect.drawn for effect in settings.effects.values())
     if study.has_truth and not drawn:
-        yield "every effect in [effects] is a number: participants are alike, and intervals come from replications alone"
+        yield "every effect in [effects] is a number: participants are alike, and intervals know of chance alone"
     if settings.participants.planned is None:
         yield "no planned in [participants]: 100"
     if not settings.study.budgets:

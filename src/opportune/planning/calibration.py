@@ -1,0 +1,132 @@
+"""Calibration: noise, contexts and effects from pilot data, in a study file that says where they came from."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from opportune.errors import DataError, InputError
+from opportune.planning.mixed import Fitted, fit
+from opportune.planning.pilot import Pilot, read_pilot
+from opportune.planning.rewrite import Edit, rewrite
+from opportune.study import Study, parse_study
+from opportune.study.base import show
+from opportune.study.variables import VariableTable
+
+CHANCE = 0.5
+"""What is added to the count of each level, so that one that was not seen is not impossible (Jeffreys)."""
+
+
+class Calibrated(NamedTuple):
+    """What pilot data said: the new file's text, the fit, and rows that were left out."""
+
+    text: str
+    fitted: Fitted
+    terms: tuple[str, ...]
+    left_out: list[tuple[int, str]]
+    notes: list[str]
+
+
+def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False) -> Calibrated:
+    """Fit noise, context distribution and effects to pilot data; see `read_pilot` for the file.
+
+    The new text is the study's own with these numbers replaced, each with a comment; everything else stays.
+    """
+    pilot = read_pilot(study, path, skip_bad=skip_bad)
+    x, y, who, names = pilot.features(study)
+    fitted = fit(x, y, who, list(study.terms))
+    name = Path(path).name
+    used = f"{len(y):,} rows of {len(names):,} participants in {name}"
+    edits = [
+        Edit(("reward", "noise_sd"), f"{fitted.sigma:.4g}", f"fitted to {used}"),
+        *_effects(study, fitted, used),
+    ]
+    notes = [] if len(names) > 1 else ["one participant: nothing is known of how participants differ"]
+    for variable, table in study.settings.variables.items():
+        edits += _context(pilot, variable, table, name, notes)
+    edits += _rates(pilot, name)
+    text = rewrite(study.text, edits)
+    if study.settings.contexts.joint is not None:
+        notes.append("joint in [contexts] was left as it is: probabilities of combinations are not fitted")
+    try:
+        parse_study(text, source=study.source)
+    except InputError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{study.source} cannot be rewritten ({reason}); expected each table under its own [header]"
+        ) from None
+    return Calibrated(text, fitted, study.terms, pilot.bad, notes)
+
+
+def _effects(study: Study, fitted: Fitted, used: str) -> list[Edit]:
+    """[effects] anew: a distribution for each term, or a number where participants do not differ and it is sure."""
+    lines = [
+        f"# Fitted to {used}, with coefficients that differ between participants.",
+        "# sd: how a participant's effect may differ from the mean, the mean's own uncertainty included.",
+    ]
+    width = max(len(term) for term in study.terms) + 2
+    for i, term in enumerate(study.terms):
+        low, high = (fitted.theta[i] + sign * fitted.half_width[i] for sign in (-1, 1))
+        key = f'"{term}"'.ljust(width)
+        value = f"{{ mean = {fitted.theta[i]:.4g}, sd = {fitted.spread[i]:.3g} }}"
+        about = f"mean 95% {low:.3g} to {high:.3g}; participants differ by sd {fitted.tau[i]:.2g}"
+        lines.append(f"{key} = {value}  # {about}")
+    return [Edit(("effects",), "\n".join(lines), "")]
+
+
+def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: list[str]) -> list[Edit]:
+    """How one variable arrives: shares of its levels, or the distribution that the file names."""
+    values = [row.context[name] for row in pilot.rows if row.context.get(name) is not None]
+    if table.schedule is not None or table.table is not None:
+        return []
+    if not values:
+        raise DataError(f"{pilot.source}: {name} is empty in every row; expected values in some")
+    about = f"from {len(values):,} rows of {source}"
+    if table.numeric:
+        return [
+            Edit(("variables", name, "distribution"), _distribution(table, np.array(values, dtype=np.float64)), about)
+        ]
+    counts = Counter(values)
+    unseen = [level for level in table.values if not counts[level]]
+    if unseen:
+        notes.append(f"{name}: {', '.join(map(str, unseen))} not in the data; given a small probability")
+    share = np.array([counts[level] + CHANCE for level in table.values])
+    rounded = np.round(share / share.sum(), 4)
+    rounded[int(rounded.argmax())] += 1.0 - rounded.sum()
+    shown = show([round(float(p), 4) for p in rounded]) if len(rounded) < 8 else _long([float(p) for p in rounded])
+    return [Edit(("variables", name, "probabilities"), shown, about)]
+
+
+def _long(values: list[float]) -> str:
+    return "[" + ", ".join(f"{value:.4f}".rstrip("0") for value in values) + "]"
+
+
+def _distribution(table: VariableTable, values: Any) -> str:
+    """The kind of distribution that the file has for a number, a normal one if it has none, fitted by moments."""
+    kind = table.distribution.kind if table.distribution is not None else "normal"
+    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    if kind == "lognormal" and (values > 0).all():
+        logs = np.log(values)
+        return (
+            f'{{ kind = "lognormal", median = {math.exp(logs.mean()):.4g}, sigma = {max(logs.std(ddof=1), 1e-6):.3g} }}'
+        )
+    if kind == "uniform":
+        return f'{{ kind = "uniform", low = {values.min():.4g}, high = {values.max():.4g} }}'
+    return f'{{ kind = "normal", mean = {values.mean():.4g}, sd = {max(spread, 1e-6):.3g} }}'
+
+
+def _rates(pilot: Pilot, source: str) -> list[Edit]:
+    """How patients treat the app, where the data say so."""
+    opened = [row.marks["opened"] for row in pilot.rows if "opened" in row.marks]
+    answered = [
+        row.marks["answered"] for row in pilot.rows if row.marks.get("nudged") == 1.0 and "answered" in row.marks
+    ]
+    edits = []
+    if opened:
+        edits.append(Edit(("world", "open_rate"), f"{np.mean(opened):.4g}", f"from {len(opened):,} rows of {source}"))
+    if answered:
+        about = f"from {len(answered):,} nudges in {source}"
+        edits.append(Edit(("world", "response_rate"), f"{np.mean(answered):.4g}", about))
+    return edits

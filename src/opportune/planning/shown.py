@@ -1,0 +1,200 @@
+"""The tables of a plan as people read them: words for columns, rounded numbers, intervals beside their means."""
+
+import math
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from opportune.planning.run import Plan
+from opportune.planning.words import number
+
+Cell = bool | int | float | str | None
+
+
+class Shown(NamedTuple):
+    """A table for people."""
+
+    name: str
+    caption: str
+    columns: list[str]
+    rows: list[list[Cell]]
+
+
+def shown(plan: Plan) -> dict[str, Shown]:
+    """Every table of the report."""
+    tables = plan.tables()
+    nudge, nudges, unit = plan.settings.nudge, plan.settings.nudges, plan.settings.unit
+    made = [_value(plan, tables["value"]), _workload(plan, tables["workload"])]
+    made += [
+        Shown(
+            "caps",
+            f"What a cap on {nudges} per day would cost, at most: those beyond it count as spent and unanswered",
+            ["at most per day", "left undone", f"{unit} per day", "lost (95% interval)"],
+            [
+                ["no cap" if math.isinf(r.cap) else int(r.cap), f"{r.undone:.1%}", number(r.outcome, 3),
+                 _between(r.lost, r.low, r.high) if r.undone else None]
+                for r in tables["caps"].itertuples()
+            ],
+        ),
+        Shown(
+            "participants",
+            f"{nudges.capitalize()} of the participants who get fewest and most, with a budget each and with "
+            "one budget "
+            "for all",
+            ["participants", "budget", f"{nudges} each (95% interval)", "share of all"],
+            [
+                [r.participants, r.budget, _between(r.nudges, r.low, r.high), f"{r.share:.0%}"]
+                for r in tables["participants"].itertuples()
+            ],
+        ),
+        Shown(
+            "levels",
+            f"The share of decisions with a {nudge}, by level of what is public or sensed",
+            ["variable", "level", "of all decisions", f"with a {nudge} (95% interval)"],
+            [
+                [r.variable, r.level, f"{r.decisions:.0%}", _percent(r.rate, r.low, r.high)]
+                for r in tables["levels"].itertuples()
+            ],
+        ),
+        Shown(
+            "times",
+            f"When participants get their {nudges}: early against late",
+            ["part of the study", f"share of {nudges} (95% interval)"],
+            [[r.time, _percent(r.share, r.low, r.high)] for r in tables["times"].itertuples()],
+        ),
+        _robustness(plan, tables["robustness"]),
+        _power(plan, tables["power"], by_budget=False),
+        _power(plan, tables["power"], by_budget=True),
+        Shown(
+            "randomising",
+            "What a coin mixed in costs, and what it buys: the share of decisions from which the effect can be "
+            "estimated",
+            ["design", "decisions that can be used", f"{unit} per day", "lost (95% interval)"],
+            [
+                [r.design, f"{r.usable:.0%}", number(r.outcome, 3), _between(r.lost, r.low, r.high) if i else None]
+                for i, r in enumerate(tables["randomising"].itertuples())
+            ],
+        ),
+    ]  # fmt: skip
+    return {table.name: table for table in made}
+
+
+def _value(plan: Plan, table: pd.DataFrame) -> Shown:
+    nudge, nudges, unit = plan.settings.nudge, plan.settings.nudges, plan.settings.unit
+    rows: list[list[Cell]] = []
+    for r in table.itertuples():
+        budget: Cell = (
+            "every decision" if math.isnan(r.budget) else int(r.budget) if r.budget == int(r.budget) else r.budget
+        )
+        share = None if math.isnan(r.share_low) or r.share == 0.0 else _percent(r.share, r.share_low, r.share_high)
+        more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
+        rows.append([r.policy, budget, number(r.nudges, 3), _between(r.outcome, r.low, r.high), share, more])
+    return Shown(
+        "value",
+        f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "
+        "its share "
+        f"of what a {nudge} at every decision would bring beyond none, and what one more {nudge} adds",
+        ["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
+        rows,
+    )
+
+
+def _workload(plan: Plan, table: pd.DataFrame) -> Shown:
+    nudges = plan.settings.nudges
+    hours = bool(table["hours"].notna().any())
+    rows: list[list[Cell]] = [
+        [r.measure, r.budget, _between(r.nudges, r.low, r.high),
+         f"{number(r.cohorts_low, 3)} to {number(r.cohorts_high, 3)}", *([number(r.hours)] if hours else [])]
+        for r in table.itertuples()
+    ]  # fmt: skip
+    return Shown(
+        "workload",
+        f"{nudges.capitalize()} per day for the whole cohort, with a budget each and with one budget for all",
+        [
+            "",
+            "budget",
+            f"{nudges} (95% interval of the mean)",
+            "in 95% of cohorts",
+            *(["hours of staff"] if hours else []),
+        ],
+        rows,
+    )
+
+
+def _robustness(plan: Plan, table: pd.DataFrame) -> Shown:
+    nudges, unit = plan.settings.nudges, plan.settings.unit
+
+    def needed(value: float) -> str:
+        return f"{math.ceil(value - 1e-9):,}" if math.isfinite(value) else "none is enough"
+
+    def ends(low: float, high: float) -> str:
+        if math.isnan(low):
+            return ""
+        return f" ({needed(low)} to {needed(high) if math.isfinite(high) else '∞'})" if math.isfinite(low) else ""
+
+    return Shown(
+        "robustness",
+        f"The answer again with one assumption changed at a time: the least number of {nudges} for the same share, and "
+        f"what the plan’s {plan.least.budget:,} bring, with 95% intervals",
+        ["assumption", "what changes", f"{nudges} needed", "share", f"{unit} per day"],
+        [
+            [r.assumption, r.text, needed(r.least) + ends(r.least_low, r.least_high),
+             _percent(r.share, r.share_low, r.share_high), _between(r.outcome, r.outcome_low, r.outcome_high)]
+            for r in table.itertuples()
+        ],
+    )  # fmt: skip
+
+
+def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Shown:
+    """Power for both effects, by the number of participants at the plan's budget, or by the budget."""
+    if by_budget:
+        here = table[table["participants"] == plan.settings.participants]
+        words = f"for {plan.settings.participants:,} participants, by the number of {plan.settings.nudges}"
+        label, key = f"{plan.settings.nudges} each", "budget"
+    else:
+        here = table[table["budget"] == plan.least.budget]
+        words = f"at {plan.least.budget:,} {plan.settings.nudges} each, by the number of participants"
+        label, key = "participants", "participants"
+    names = {
+        "nudge": f"effect of a {plan.settings.nudge}",
+        "best action": f"“{plan.power.best_action}” against the first",
+    }
+    found = [effect for effect in names if (here["effect"] == effect).any()]
+    rows: list[list[Cell]] = []
+    for (design, size), group in here.groupby(["design", key], sort=False):
+        by_effect = {r.effect: r for r in group.itertuples()}
+        rows.append(
+            [design, int(size), f"{by_effect['nudge'].usable:.0%}",
+             *("cannot tell" if math.isnan(r.power) else _percent(r.power, r.low, r.high)
+               for r in (by_effect[effect] for effect in found))]
+        )  # fmt: skip
+    return Shown(
+        "power-by-budget" if by_budget else "power",
+        f"How probable it is that the analysis finds an effect at the 5% level, with 95% intervals: {words}",
+        ["design", label, "decisions that can be used", *(names[effect] for effect in found)],
+        rows,
+    )
+
+
+def _between(mean: float, low: float, high: float) -> str:
+    """A mean with its interval, as many digits as the interval deserves."""
+    if math.isnan(low) or math.isnan(high) or high <= low:
+        return number(mean, 3)
+    places = max(0, 1 - math.floor(math.log10((high - low) / 2.0)))
+    texts = [f"{value:,.{min(places, 6)}f}".replace("-", "−") for value in (mean, low, high)]
+    return f"{texts[0]} ({texts[1]} to {texts[2]})"
+
+
+def _percent(share: float, low: float, high: float) -> str:
+    if math.isnan(share):
+        return "–"
+    text = f"{100 * share:.0f}%".replace("-", "−")
+    if math.isnan(low):
+        return text
+    return f"{text} ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
+
+
+def csv_of(table: pd.DataFrame) -> str:
+    """A table as CSV, numbers in full, nothing where there is none."""
+    text: Any = table.replace([math.inf, -math.inf], ["inf", "-inf"]).to_csv(index=False, lineterminator="\n")
+    return str(text)
