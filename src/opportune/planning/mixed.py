@@ -18,7 +18,7 @@ from opportune.errors import DataError
 from opportune.planning.wcls import Floats, add_up
 
 MOST_ROUNDS = 2_000
-ENOUGH = 1e-7
+ENOUGH = 1e-6
 
 
 class Fitted(NamedTuple):

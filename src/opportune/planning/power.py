@@ -120,14 +120,24 @@ def _sums(settings: Settings, worlds: list[Any], policy: Policy, replicates: int
     problem = settings.study.problem
     if isinstance(problem, Problem):
         seen = np.isfinite(flat["reward"]) & (flat["revealed"] if problem.reported else True)
-        x = np.column_stack([np.ones(int(seen.sum())), problem.features[flat["context"][seen], flat["action"][seen]]])
+        features = _with_intercept(problem)
+        x = features[flat["context"][seen], flat["action"][seen]]
         action = add_up(x, flat["reward"][seen], np.ones(len(x)), who[seen], people)
-        contrast = settings.study.probabilities @ (problem.features[:, best] - problem.features[:, 0])
+        contrast = settings.study.probabilities @ (features[:, best] - features[:, 0])
         found |= {
             "action_xx": (("person", "c", "d"), action.xx), "action_xy": (("person", "c"), action.xy),
-            "contrast": (("c",), np.concatenate([[0.0], contrast])),
+            "contrast": (("c",), contrast),
         }  # fmt: skip
     return xr.Dataset(found)
+
+
+def _with_intercept(problem: Problem) -> Floats:
+    """Features with an intercept, unless they have one already or make one up together."""
+    rows = problem.features.reshape(-1, problem.d)
+    whole = np.column_stack([np.ones(len(rows)), rows])
+    if np.linalg.matrix_rank(whole) == np.linalg.matrix_rank(rows):
+        return problem.features
+    return whole.reshape(problem.contexts, problem.actions, problem.d + 1)
 
 
 def _controls(settings: Settings, context: NDArray[np.int64]) -> Floats:

@@ -1,0 +1,188 @@
+"""Calibration: known values are found again with intervals that hold them; bad rows are named; comments stay."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plan_studies import SMALL, edited
+
+from opportune.errors import DataError, InputError
+from opportune.planning.calibration import calibrate
+from opportune.planning.mixed import fit
+from opportune.planning.pilot import read_pilot
+from opportune.planning.rewrite import Edit, rewrite
+from opportune.study import parse_study
+
+MEANS = np.array([0.5, -1.0, 0.2, 1.2])
+SPREADS = np.array([0.3, 0.4, 0.0, 0.25])
+NOISE = 0.6
+
+
+def pilot_rows(seed: int, people: int = 20, steps: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, rewards and participants of a pilot study with actions at random."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(people), steps)
+    stress = rng.choice(3, p=[0.5, 0.3, 0.2], size=people * steps)
+    walk = rng.integers(2, size=people * steps)
+    x = np.column_stack([np.ones(people * steps), walk, stress, walk * stress]).astype(float)
+    theta = MEANS + SPREADS * rng.normal(size=(people, 4))
+    y = np.einsum("ij,ij->i", x, theta[who]) + NOISE * rng.normal(size=people * steps)
+    return x, y, who
+
+
+def test_known_values_are_found_again() -> None:
+    """Over many pilot studies intervals hold the true means in about 95%, and spreads and noise come near."""
+    covered, spreads, noise = [], [], []
+    for seed in range(40):
+        found = fit(*pilot_rows(seed), ["a", "b", "c", "d"])
+        covered.append(np.abs(found.theta - MEANS) <= found.half_width)
+        spreads.append(found.tau)
+        noise.append(found.sigma)
+    assert 0.90 <= np.mean(covered) <= 0.99
+    assert np.mean(noise) == pytest.approx(NOISE, rel=0.02)
+    assert np.mean(spreads, axis=0)[[0, 1, 3]] == pytest.approx(SPREADS[[0, 1, 3]], rel=0.15)
+    assert np.mean(spreads, axis=0)[2] < 0.06  # where participants do not differ
+
+
+def test_pooling_alone_would_not_cover() -> None:
+    """The control: intervals of plain least squares, which takes rows for independent, hold the means far less often."""
+    covered = []
+    for seed in range(60):
+        x, y, _ = pilot_rows(seed)
+        theta, _, _, _ = np.linalg.lstsq(x, y, rcond=None)
+        left = y - x @ theta
+        se = np.sqrt(np.diag(np.linalg.inv(x.T @ x)) * left.var(ddof=4))
+        covered.append(np.abs(theta - MEANS) <= 1.96 * se)
+    assert np.mean(np.array(covered)[:, [0, 1, 3]]) < 0.8
+
+
+def write_pilot(path: Path, seed: int = 1, people: int = 20, steps: int = 40, **changed: Any) -> Path:
+    """A pilot study of the small study, as a CSV file; `changed` replaces lines by their number."""
+    study = edited()
+    rng = np.random.default_rng(seed)
+    world = study.replace(instances=people).worlds()
+    lines = ["participant,step,stress,action,reward,nudged,answered,opened"]
+    for i in range(people):
+        for t in range(1, steps + 1):
+            stress, action = rng.choice(3, p=[0.2, 0.3, 0.5]), ["rest", "walk"][rng.integers(2)]
+            k = study.problem.locate({"stress": int(stress)}, t).context
+            mean = study.problem.features[k, ["rest", "walk"].index(action)] @ world[i].theta
+            nudged = int(rng.random() < 0.5)
+            marks = f"{nudged},{int(rng.random() < 0.7) if nudged else ''},{int(rng.random() < 0.1)}"
+            lines.append(f"P{i:02},{t},{stress},{action},{mean + 0.9 * rng.normal():.6f},{marks}")
+    for number, line in changed.items():
+        lines[int(number[1:]) - 1] = line
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_study_file_is_written_with_its_comments(tmp_path: Path) -> None:
+    """Noise, contexts, effects and rates are the pilot's, comments say so, and the rest of the file stays."""
+    pilot = write_pilot(tmp_path / "pilot.csv")
+    study = parse_study(SMALL.replace('unit = "minutes"', 'unit = "minutes"  # of activity'))
+    found = calibrate(study, pilot)
+    after = parse_study(found.text)
+    assert after.settings.reward.noise_sd == pytest.approx(0.9, rel=0.1)
+    assert after.settings.variables["stress"].probabilities == pytest.approx([0.2, 0.3, 0.5], abs=0.05)
+    assert after.effects["action=walk:stress"].mean == pytest.approx(1.2, abs=0.3)
+    assert after.settings.world.response_rate == pytest.approx(0.7, abs=0.08)
+    assert after.settings.world.open_rate == pytest.approx(0.1, abs=0.05)
+    assert "  # of activity" in found.text
+    assert "fitted to 800 rows of 20 participants in pilot.csv" in found.text
+    assert after.settings.nudge == study.settings.nudge
+    assert after.settings.policies == study.settings.policies
+    for i, term in enumerate(found.terms):
+        low, high = (
+            found.fitted.theta[i] - found.fitted.half_width[i],
+            found.fitted.theta[i] + found.fitted.half_width[i],
+        )
+        assert f"mean 95% {low:.3g} to {high:.3g}" in found.text, term
+
+
+BAD = {
+    "_3": ("P00,2,7,rest,0.1,0,,0", "line 3: stress is '7'; expected one of 0, 1, 2"),
+    "_4": ("P00,3,1,run,0.1,0,,0", "line 4: action is 'run'; expected one of 'rest', 'walk'"),
+    "_5": ("P00,4,1,rest,abc,0,,0", "line 5: reward is 'abc'; expected a finite number"),
+    "_6": ("P00,5,1,rest,nan,0,,0", "line 6: reward is 'nan'; expected a finite number"),
+    "_7": ("P00,1,1,rest,0.1,0,,0", "line 7: participant P00 has step 1 in line 2 already"),
+    "_8": ("P00,zero,1,rest,0.1,0,,0", "line 8: step is 'zero'; expected a whole number >= 1"),
+    "_9": (",8,1,rest,0.1,0,,0", "line 9: no participant; expected a name or number"),
+    "_10": ("P00,9,,rest,0.1,0,,0", "line 10: no stress; expected a value"),
+    "_11": ("P00,10,1,rest", "line 11: 4 values; expected 8, one for each column"),
+    "_12": ("P00,11,1,rest,0.1,maybe,,0", "line 12: nudged is 'maybe'; expected 0 or 1"),
+}
+
+
+def test_bad_rows_are_named_and_refused(tmp_path: Path) -> None:
+    """Every bad row is named with its line and what was expected; nothing is left out unless one says so."""
+    path = write_pilot(tmp_path / "pilot.csv", **{key: line for key, (line, _) in BAD.items()})
+    with pytest.raises(DataError) as caught:
+        read_pilot(edited(), path)
+    said = str(caught.value).splitlines()
+    assert len(said) == len(BAD)
+    for _, expected in BAD.values():
+        assert any(line.endswith(expected) or expected in line for line in said), expected
+    pilot = read_pilot(edited(), path, skip_bad=True)
+    assert [line for line, _ in pilot.bad] == list(range(3, 13))
+    assert len(pilot.rows) == 790
+
+
+def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
+    """The control: without bad rows nothing is left out; an empty reward is a reward that never came."""
+    path = write_pilot(tmp_path / "pilot.csv", _2="P00,1,1,rest,,0,,0")
+    pilot = read_pilot(edited(), path)
+    assert pilot.bad == []
+    assert len(pilot.rows) == 800
+    assert len(pilot.features(edited())[1]) == 799
+
+
+def test_what_the_data_cannot_tell_is_refused(tmp_path: Path) -> None:
+    """Terms that the rows say nothing about, or cannot tell apart, are named; so are missing columns and no file."""
+    lines = write_pilot(tmp_path / "p.csv").read_text().replace(",walk,", ",rest,")
+    (tmp_path / "rest.csv").write_text(lines)
+    with pytest.raises(DataError, match="the rows say nothing about 'action=walk'"):
+        calibrate(edited(), tmp_path / "rest.csv")
+    with pytest.raises(DataError, match="cannot tell 'b', 'c' apart"):
+        x = np.column_stack([np.ones(50), np.arange(50.0), 2 * np.arange(50.0)])
+        fit(x, np.arange(50.0), np.arange(50) % 5, ["a", "b", "c"])
+    (tmp_path / "short.csv").write_text("participant,step,action,reward\nP,1,rest,1\n")
+    with pytest.raises(InputError, match=r"column of .*short\.csv is 'stress'"):
+        calibrate(edited(), tmp_path / "short.csv")
+    with pytest.raises(InputError, match="cannot be read"):
+        calibrate(edited(), tmp_path / "none.csv")
+
+
+def test_numbers_and_reported_variables(tmp_path: Path) -> None:
+    """Numbers get the distribution that the file names; a reported value that nobody knew is left empty."""
+    text = SMALL.replace(
+        "[variables.weekend]",
+        "[variables.sleep]\nrange = [2, 12]\ndistribution = { kind = 'normal', mean = 5, sd = 1 }\n\n"
+        "[variables.mood]\nlevels = ['good', 'low']\nvisibility = 'reported'\n\n[variables.weekend]",
+    ).replace('"1 + action*stress"', '"1 + action*stress + sleep + mood"')
+    rng = np.random.default_rng(2)
+    with (tmp_path / "p.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["participant", "step", "stress", "sleep", "mood", "action", "reward"])
+        for i in range(600):
+            sleep, mood = float(np.clip(rng.normal(7.0, 1.2), 2, 12)), ["good", "low", ""][rng.integers(3)]
+            reward = 1.0 + 0.3 * sleep - (0.8 if mood == "low" else 0.0) + 0.2 * rng.normal()
+            action = ["rest", "walk"][rng.integers(2)]
+            out.writerow([i % 10, i // 10 + 1, rng.integers(3), sleep, mood, action, reward])
+    after = parse_study(calibrate(parse_study(text), tmp_path / "p.csv").text)
+    sleep_table = after.settings.variables["sleep"].distribution
+    assert sleep_table is not None
+    assert (sleep_table.mean, sleep_table.sd) == (pytest.approx(7.0, abs=0.2), pytest.approx(1.2, abs=0.15))
+    assert after.effects["sleep"].mean == pytest.approx(0.3, abs=0.05)
+    assert after.effects["mood=low"].mean == pytest.approx(-0.8, abs=0.1)
+
+
+def test_rewriting_keeps_everything_else() -> None:
+    """Keys are replaced where they stand, over several lines too, put in where they are missing, tables made."""
+    text = "# top\n[a]\nx = [\n  1,\n  2,\n]  # old\ny = 2  # why\n\n# about b\n[b]\nz = 3\n"
+    new = rewrite(text, [Edit(("a", "x"), "5", "new"), Edit(("b", "w"), "6", "put in"), Edit(("c", "v"), "7", "made")])
+    assert new == (
+        "# top\n[a]\nx = 5  # new\ny = 2  # why\n\n# about b\n[b]\nz = 3\nw = 6  # put in\n\n\n[c]\nv = 7  # made\n"
+    )
+    assert rewrite(text, [Edit(("a",), "q = 1", "")]) == "# top\n[a]\nq = 1\n\n# about b\n[b]\nz = 3\n"

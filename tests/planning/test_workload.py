@@ -1,0 +1,77 @@
+"""Workload: nudges by day against counting by hand, dropout, weekdays, caps."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plan_studies import small, tasks
+
+from opportune.planning.workload import beyond, daily_work, find_workload, leaving, shared_steps
+
+
+def test_days_are_counted_by_hand() -> None:
+    """A cohort's nudges on a day are those of the participants who have begun, two decisions a day."""
+    settings = small(participants=3)  # they begin on days 0, 1 and 2
+    nudged = np.zeros((3, 1, 24))
+    nudged[0, 0, [0, 1, 5]] = 1.0  # days 0, 0, 2
+    nudged[1, 0, [0, 23]] = 1.0  # days 1, 12
+    nudged[2, 0, [3]] = 1.0  # day 2 + 1 = 3
+    daily = daily_work(settings, nudged, whole=True).daily
+    expected = np.zeros(14)
+    expected[[0, 1, 2, 3, 12]] = [2, 1, 1, 1, 1]
+    assert daily.shape == (1, 14)
+    assert daily[0] == pytest.approx(expected)
+
+
+def test_those_who_leave_need_no_more_nudges() -> None:
+    """With dropout the same nudges are fewer, in the proportion that a constant hazard gives."""
+    nudged = np.ones((40, 5, 24))
+    stay = daily_work(small(participants=40), nudged, whole=False)
+    settings = small(("enrolment_days = 3", "enrolment_days = 3\ndropout = 0.5"), participants=40)
+    leave = daily_work(settings, nudged, whole=False)
+    hazard = math.log(2.0) / 24
+    expected = (1.0 - math.exp(-hazard * 24)) / hazard / 24  # the mean share of time spent in the study
+    assert leave.total / stay.total == pytest.approx(expected, abs=0.03)
+    last = leaving(np.random.default_rng(1), 100_000, 24, 0.5)
+    assert np.mean(last == 24) == pytest.approx(math.exp(-hazard * 23), abs=0.01)
+    assert last.min() >= 1
+
+
+def test_a_cap_leaves_undone_what_is_beyond_it() -> None:
+    """The share of nudges beyond a cap, by hand; an infinite cap leaves nothing."""
+    daily = np.array([[5.0, 1.0], [2.0, 2.0]])
+    assert beyond(daily, 2) == pytest.approx(3 / 10)
+    assert beyond(daily, math.inf) == 0.0
+    assert beyond(np.zeros((1, 2)), 1) == 0.0
+
+
+def test_the_whole_workload(tmp_path: Path) -> None:
+    """Own and shared budgets spend the same in all; hours follow from the minutes; tighter caps cost more."""
+    settings = small(("minutes = 6", "minutes = 6\nper_day = 1"), replicates=60)
+    keep = tasks(tmp_path)
+    nudged = np.zeros((12, 4, 24))
+    nudged[:, :, ::4] = 1.0
+    together = shared_steps(settings, keep, 6)
+    assert together.sum(axis=(0, 2)) == pytest.approx(72.0, abs=1e-9)  # 6 each, 12 participants
+    found = find_workload(settings, keep, 6, nudged, together)
+    summary = found.summary.set_index(["budget", "measure"])
+    assert summary.loc[("own", "whole study"), "nudges"] == pytest.approx(72.0)
+    assert summary.loc[("own", "whole study"), "hours"] == pytest.approx(7.2)
+    assert summary.loc[("shared", "whole study"), "nudges"] == pytest.approx(72.0)
+    assert found.weekdays["weekday"].tolist()[:2] == ["Monday", "Tuesday"]
+    caps = found.caps
+    assert caps["cap"].iloc[-1] == 1
+    assert caps["undone"].is_monotonic_increasing
+    assert caps["lost"].iloc[-1] > 0.0
+
+
+def test_weekdays_begin_where_the_study_says(tmp_path: Path) -> None:
+    """A nudge on each participant's first day falls on the study's first weekday and those after it."""
+    settings = small(("[nudge]", "[schedule]\nfirst = 'Saturday'\n[nudge]"))
+    nudged = np.zeros((12, 2, 24))
+    nudged[:, :, 0] = 1.0
+    weekdays = find_workload(settings, tasks(tmp_path), 4, nudged, nudged).weekdays.set_index("weekday")["nudges"]
+    assert weekdays["Saturday"] > 0  # four of twelve begin on the first day, a Saturday
+    assert weekdays["Wednesday"] == 0.0
+    assert weekdays[["Saturday", "Sunday", "Monday"]].sum() > 0
