@@ -1,4 +1,4 @@
-"""A plan's settings are checked before anything is simulated; PACE is what it is for unless the study says otherwise."""
+"""A plan's settings are checked before anything is simulated; it is for PACE unless the study says otherwise."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_the_study_says_which_policy_the_plan_is_for() -> None:
     assert small(("[nudge]", "[serve]\npolicy = 'naive'\n[nudge]")).main == 1
     assert small(('kind = "PACE"', 'kind = "PD1"')).main == 0
     never = edited(('kind = "PACE"', 'kind = "never"'), ('kind = "naive"', 'kind = "always"'))
-    with pytest.raises(InputError, match="no policy in .*policies.* has a budget"):
+    with pytest.raises(InputError, match=r"no policy in .*policies.* has a budget"):
         settings_of(never)
 
 

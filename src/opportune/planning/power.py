@@ -71,7 +71,7 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
                 float(settings.horizon * settings.participants * replicates),
                 lambda policy=policy: _sums(settings, worlds, policy, replicates, best),  # type: ignore[misc]
             )
-            rows += _rows(settings, design, amount, data)
+            rows += _rows(settings, design, amount, data, every=amount == budget)
             if amount == budget:
                 outcome = data["outcome"].values
                 plain = outcome if plain is None else plain
@@ -157,11 +157,11 @@ def _controls(settings: Settings, context: NDArray[np.int64]) -> Floats:
     return np.column_stack(columns).astype(np.float64) if columns else np.zeros((context.size, 0))
 
 
-def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset) -> list[dict[str, Any]]:
-    """Power for each effect and number of participants."""
+def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, every: bool) -> list[dict[str, Any]]:
+    """Power for each effect, for every number of participants or only for as many as are planned."""
     rng = np.random.default_rng(settings.seed)
-    sizes = sorted({max(5, settings.participants // 4), max(5, settings.participants // 2), settings.participants,
-                    2 * settings.participants})  # fmt: skip
+    n = settings.participants
+    sizes = sorted({max(5, n // 4), max(5, n // 2), n, 2 * n}) if every else [n]
     usable = float(data["usable"])
     effects: dict[str, tuple[Sums, Any]] = {"nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None)}
     if "contrast" in data:

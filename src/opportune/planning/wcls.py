@@ -23,6 +23,8 @@ from opportune import checks
 from opportune.errors import InputError
 
 Floats = NDArray[np.float64]
+MOST_LEVERAGE = 1.0 - 1e-6
+"""Beyond it a coefficient rests on one participant alone, and nothing can be said about its error."""
 
 
 class Sums(NamedTuple):
@@ -109,10 +111,11 @@ def estimate(sums: Sums, contrast: Any = None, *, chosen: Any = None) -> Estimat
     bread = np.linalg.inv(whole)
     beta = bread @ xy.sum(axis=0)
     scores = xy - xx @ beta
-    leverage = np.eye(k) - xx @ bread
-    if np.linalg.cond(leverage).max() > 1e8:  # a coefficient rests on one participant alone
+    share = xx @ bread
+    heavy = np.trace(share, axis1=1, axis2=2) > MOST_LEVERAGE  # else no eigenvalue of it is as large
+    if heavy.any() and np.abs(np.linalg.eigvals(share[heavy])).max() > MOST_LEVERAGE:
         return None
-    scores = np.linalg.solve(leverage, scores[:, :, None])[:, :, 0]
+    scores = np.linalg.solve(np.eye(k) - share, scores[:, :, None])[:, :, 0]
     spread = scores @ bread @ c
     effect, se = float(c @ beta), float(np.sqrt(spread @ spread))
     if se <= 0.0:

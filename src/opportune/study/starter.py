@@ -38,6 +38,10 @@ class Answers:
         checks.real("minutes", self.minutes, above=0.0)
         checks.real("noise", self.noise, above=0.0)
         checks.real("effect", self.effect, above=0.0)
+        texts = (self.name, self.nudge, self.unit, self.sensed, self.reported, self.timezone, *self.actions)
+        for text in (*texts, *self.sensed_levels, *self.reported_levels):
+            if not text.isprintable():
+                raise InputError(f"{text!r} has signs that cannot be printed; expected plain text")
         if len(self.actions) < 2:
             raise InputError(f"actions is {list(self.actions)}; expected at least two")
         for name, levels in (("sensed_levels", self.sensed_levels), ("reported_levels", self.reported_levels)):

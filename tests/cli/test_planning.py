@@ -1,0 +1,137 @@
+"""The commands around planning: plan, calibrate and new, what they print and write, and what they refuse."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from opportune.cli import main as cli
+from opportune.cli import new as new_command
+from opportune.study import load_study, parse_study
+from opportune.study.needs import needs
+from opportune.study.starter import Answers, starter
+
+QUICK = ["--replicates", "4", "--participants", "6"]
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_study(folder: Path, **answers: object) -> Path:
+    path = folder / "my.toml"
+    path.write_text(starter(Answers(days=10, budget=4, **answers)), encoding="utf-8")  # type: ignore[arg-type]
+    return path
+
+
+def test_plan_ends_with_a_report_and_a_sentence(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last lines are the report's path and the answer; parts are gone once it is there."""
+    write_study(in_folder)
+    assert cli.run(["plan", "my.toml", "--budgets", "0,3,6", "--target", "0.5", *QUICK]) == 0
+    *_, report, said = capsys.readouterr().out.strip().splitlines()
+    assert report == str(Path("out/my-study-plan.html"))
+    assert "call" in said
+    text = Path(report).read_text(encoding="utf-8")
+    assert "opportune plan my.toml --out out --target 0.5 --replicates 4 --budgets 0,3,6 --participants 6" in text
+    assert not (in_folder / "out" / ".parts").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budgets", "a,b"], "--budgets is 'a,b'; expected numbers separated by commas"),
+        (["--budgets", "0,99"], "budgets is 99"),
+        (["--target", "2"], "target is 2.0"),
+        (["--device", "tpu"], "device is 'tpu'"),
+        (["--jobs", "0"], "--jobs is 0"),
+    ],
+)
+def test_plan_refuses_before_it_begins(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    """Wrong use ends with code 2 and a sentence, and leaves nothing behind."""
+    write_study(in_folder)
+    assert cli.run(["plan", "my.toml", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(in_folder.rglob("*.html"))
+
+
+def test_calibrate_writes_a_study_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The new file's path is the output; a file that is there is not written over; bad rows are named."""
+    study = load_study(write_study(in_folder))
+    rng = np.random.default_rng(1)
+    lines = ["participant,step,stress,action,reward"]
+    for i in range(300):
+        stress, action = ["low", "high"][rng.integers(2)], ["rest", "walk"][rng.integers(2)]
+        lines.append(f"P{i % 10},{i // 10 + 1},{stress},{action},{rng.normal():.4f}")
+    (in_folder / "pilot.csv").write_text("\n".join(lines) + "\n")
+    assert cli.run(["calibrate", "my.toml", "pilot.csv"]) == 0
+    assert capsys.readouterr().out.strip() == "my-calibrated.toml"
+    after = load_study("my-calibrated.toml")
+    assert after.settings.reward.noise_sd == pytest.approx(1.0, abs=0.15)
+    assert after.settings.serve == study.settings.serve
+    assert cli.run(["calibrate", "my.toml", "pilot.csv"]) == 2
+    assert "exists; expected another name with --out, or --force" in capsys.readouterr().err
+    (in_folder / "pilot.csv").write_text("\n".join([*lines, "P1,99,medium,rest,1"]) + "\n")
+    assert cli.run(["calibrate", "my.toml", "pilot.csv", "--force"]) == 1
+    assert "pilot.csv, line 302: stress is 'medium'; expected one of low, high" in capsys.readouterr().err
+    assert cli.run(["calibrate", "my.toml", "pilot.csv", "--force", "--skip-bad-rows"]) == 0
+    assert "line 302: left out: stress is 'medium'" in capsys.readouterr().err
+
+
+def test_new_writes_a_file_that_is_ready(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without questions: what is given is in the file, the rest as proposed, and every command is ready."""
+    options = ["--actions", "rest, walk, call a friend", "--reported", "mood", "--nudge", "text", "--days", "30"]
+    assert cli.run(["new", "my.toml", "--yes", *options]) == 0
+    assert capsys.readouterr().out.strip() == "my.toml"
+    study = load_study("my.toml")
+    assert study.settings.study.actions == ["rest", "walk", "call a friend"]
+    assert (study.settings.study.horizon, study.settings.nudge.name) == (60, "text")
+    assert all(not one.lacks for one in needs(study))
+    assert cli.run(["new", "my.toml", "--yes"]) == 2
+    assert "my.toml exists" in capsys.readouterr().err
+
+
+def test_new_asks(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """At a terminal each question has a proposal, and the answers end up in the file."""
+    said = {"Decisions per day": 3, "Something that participants are asked (nothing: just press Enter)": "mood"}
+    asked: list[str] = []
+
+    def answer(question: str, *, default: object, **_: object) -> object:
+        asked.append(question)
+        return said.get(question, default)
+
+    monkeypatch.setattr(new_command, "_asking", lambda: True)
+    monkeypatch.setattr(typer, "prompt", answer)
+    assert cli.run(["new", "asked.toml", "--days", "20"]) == 0
+    study = load_study("asked.toml")
+    assert (study.settings.study.horizon, study.settings.variables["mood"].question) == (60, "How is your mood?")
+    assert len(asked) == len(new_command.QUESTIONS) - 1  # days were given
+
+
+def test_new_without_a_terminal(
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can answer, it says how to do without questions; wrong answers are refused."""
+    monkeypatch.setattr(new_command, "_asking", lambda: False)
+    assert cli.run(["new", "my.toml"]) == 2
+    assert "expected --yes" in capsys.readouterr().err
+    for wrong in (
+        ["--actions", "rest"],
+        ["--budget", "9999"],
+        ["--sensed", "two words"],
+        ["--nudge", "a\n[study]"],
+        ["--timezone", "Mars/Base"],
+    ):
+        assert cli.run(["new", "my.toml", "--yes", *wrong]) == 2, wrong
+        assert not (in_folder / "my.toml").exists()
+
+
+@pytest.mark.parametrize("word", ['quo"te', "ba\\ck", "ümlaut"])
+def test_starters_quote_what_people_write(word: str) -> None:
+    """Any word that a person may type for a unit or an action's name is kept as it is."""
+    study = parse_study(starter(Answers(unit=word)))
+    assert study.settings.reward.unit == word

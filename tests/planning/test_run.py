@@ -1,0 +1,166 @@
+"""A whole plan: its words, its tables, and that it goes on where it was interrupted."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from plan_studies import SMALL, edited
+
+from opportune.errors import InputError
+from opportune.planning import Plan, plan, simulated
+from opportune.planning.figures import pictures
+from opportune.planning.shown import csv_of, shown
+from opportune.planning.words import assumptions_table, methods, number, ordinal, recommendation, sentence
+from opportune.simulation import simulate
+from opportune.study import parse_study
+
+
+def small_plan(out: Path, *changes: tuple[str, str], **given: Any) -> Plan:
+    return plan(edited(*changes), out=out, **{"replicates": 20, "target": 0.6, "progress": False, **given})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    return small_plan(tmp_path_factory.mktemp("plan"))
+
+
+def test_the_sentence_at_the_end(made: Plan) -> None:
+    """It has the number of calls, in all, the share, what one more adds, usual and busy days, in the study's words."""
+    budget = made.least.budget
+    said = sentence(made)
+    assert made.least.reached
+    assert said.startswith(
+        f"{budget} calls per participant ({budget * 12} in all) bring 60% of what unlimited calls would; "
+    )
+    assert f"the {ordinal(budget + 1)} call adds {number(made.one_more.mean)} minutes a day. Expect " in said
+    assert said.endswith("on the busiest in twenty.")
+
+
+def test_sentences_for_other_ends(made: Plan) -> None:
+    """Where the target is out of reach, or nudges bring nothing, the sentence says so."""
+    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
+    assert sentence(short).startswith(
+        "No number of calls brings 60% of what a call at every decision would: PACE comes to 50%"
+    )
+    useless = Plan(**{**fields, "least": made.least._replace(useful=False)})
+    assert sentence(useless).startswith("Calls bring nothing that can be told from 0 in this study")
+
+
+def test_the_recommendation_warns_where_nothing_can_be_estimated(made: Plan) -> None:
+    """PACE as it is has probabilities of 0 and 1: the recommendation says what that means and what a coin would buy."""
+    warning = recommendation(made)[-1]
+    assert "100% of the probabilities of a call are 0 or 1" in warning
+    assert "“PACE, randomise" in warning
+
+
+def test_every_table_has_its_uncertainty(made: Plan) -> None:
+    """Tables are whole, say what they are, and read back from CSV as they were."""
+    tables = made.tables()
+    for name in (
+        "value",
+        "workload",
+        "workload-by-weekday",
+        "caps",
+        "participants",
+        "levels",
+        "times",
+        "robustness",
+        "power",
+    ):
+        assert len(tables[name]), name
+        assert any("low" in column for column in tables[name].columns), name
+    assert made.value["budget"].max() == 24
+    for name, one in shown(made).items():
+        assert one.caption, name
+        assert all(len(row) == len(one.columns) for row in one.rows), name
+    assert "," in csv_of(tables["value"]).splitlines()[0]
+    assert set(assumptions_table(made)["assumption"]) >= {"participants", "effects", "a call is answered"}
+    assert any("worst case" in text for text in methods(made))
+
+
+def test_figures_are_drawn(made: Plan) -> None:
+    """Every answer has its figure, with a caption and words for those who cannot see it."""
+    found = pictures(made)
+    names = {picture.name for picture in found}
+    assert names >= {"plan-value", "plan-workload", "plan-fairness", "plan-robustness", "plan-power"}
+    assert all(picture.caption and picture.alt and picture.figure.axes for picture in found)
+
+
+def test_a_plan_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Plan) -> None:
+    """After Ctrl-C the finished parts are kept and not simulated again, and the answer is that of one go."""
+    calls: list[str] = []
+    real = simulate
+
+    def counted(*arguments: Any, **given: Any) -> Any:
+        calls.append("")
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return real(*arguments, **given)
+
+    monkeypatch.setattr(simulated, "simulate", counted)
+    with pytest.raises(KeyboardInterrupt):
+        small_plan(tmp_path)
+    assert len(list(tmp_path.rglob("*.nc"))) == 4
+    before = len(calls)
+    again = small_plan(tmp_path)
+    first_go = len(calls) - before + 4
+    assert sentence(again) == sentence(made)
+    pd.testing.assert_frame_equal(again.value, made.value)
+    assert not list(tmp_path.rglob("*.nc"))  # what was kept is no longer needed
+    calls.clear()
+    calls += [""] * 10
+    small_plan(tmp_path / "whole")
+    assert len(calls) - 10 == first_go  # the control: in one go all parts are simulated, none twice
+
+
+def test_damaged_parts_are_simulated_again(tmp_path: Path, made: Plan) -> None:
+    """A part that was cut on disk is not believed."""
+    small_plan(tmp_path, keep_parts=True)
+    for path in tmp_path.rglob("*.nc"):
+        path.write_bytes(path.read_bytes()[:-20])
+    assert sentence(small_plan(tmp_path)) == sentence(made)
+
+
+def test_another_study_does_not_take_the_parts(tmp_path: Path) -> None:
+    """Parts belong to one study file and one set of settings."""
+    small_plan(tmp_path, keep_parts=True)
+    folders = {path.parent for path in tmp_path.rglob("*.nc")}
+    small_plan(tmp_path, ("response_rate = 0.9", "response_rate = 0.5"), keep_parts=True)
+    assert len({path.parent for path in tmp_path.rglob("*.nc")} - folders) == 1
+
+
+def test_numbers_of_any_size() -> None:
+    """Numbers for people have as many digits as count."""
+    assert [number(x) for x in (0.4, 0.0123, 12.3, 1234.5, 0.0, -0.5, math.nan)] == [
+        "0.40", "0.012", "12", "1,234", "0", "−0.50", "–",
+    ]  # fmt: skip
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th",
+    ]  # fmt: skip
+
+
+def test_continuous_studies_are_planned(tmp_path: Path) -> None:
+    """A variable that may be any number is no hindrance; tables by level are empty then."""
+    text = SMALL.replace(
+        "range = [0, 2]\nprobabilities = [0.5, 0.3, 0.2]", "range = [0, 2]\ndistribution = { kind = 'uniform' }"
+    )
+    found = plan(parse_study(text), out=tmp_path, replicates=6, progress=False, participants=6)
+    assert found.fairness.levels.empty
+    assert "contexts misstated" in set(found.robustness["assumption"])
+    assert found.power.table["effect"].tolist().count("nudge") > 0
+
+
+def test_shared_budgets_are_planned(tmp_path: Path) -> None:
+    """With budget_shared the whole plan is for one budget of all."""
+    found = small_plan(tmp_path, ("budgets = [4, 8]", "budgets = [4, 8]\nbudget_shared = true"), replicates=6)
+    assert set(found.workload.summary["budget"]) == {"shared"}
+    assert found.values.nudges["PACE"][4.0].mean() == pytest.approx(4.0, abs=0.1)
+
+
+def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
+    """`plan` takes a Study."""
+    with pytest.raises(InputError, match="study is str; expected a Study"):
+        plan("my.toml", out=tmp_path)  # type: ignore[arg-type]
