@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from opportune.cli.interrupts import kept
-from opportune.cli.shared import DONE, Cluster, Jobs, Out, say
+from opportune.cli.shared import DONE, Cluster, Device, Jobs, Out, say
 from opportune.errors import InputError
 
 HELP = """Say how many nudges a study needs, before it starts.
@@ -41,7 +41,7 @@ def plan(
     ] = None,
     replicates: Annotated[int, typer.Option(help="Replications of each participant.", metavar="N")] = 200,
     jobs: Jobs = None,
-    device: Annotated[str, typer.Option(help="Where to simulate.", metavar="cpu|cuda|auto")] = "cpu",
+    device: Device = "cpu",
     cluster: Cluster = None,
 ) -> None:
     """Plan a study described in a file."""
