@@ -19,6 +19,7 @@ ROOT = Path(opportune.__file__).parent
 # From the bottom up. A module may import what stands in its own layer or below.
 LAYERS = (
     ("errors", "_version"),
+    ("client",),
     ("checks", "progress", "files", "threads"),
     ("core",),
     ("revealers", "recommenders"),

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from opportune._version import __version__
-from opportune.cli import brushing, calibrate, check, interrupts, new, plan, reproduce, simulate
+from opportune.cli import (
+    accounts,
+    brushing,
+    calibrate,
+    check,
+    interrupts,
+    new,
+    plan,
+    record,
+    reproduce,
+    serve,
+    simulate,
+)
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say
 from opportune.errors import InputError, OpportuneError
 
@@ -107,4 +119,9 @@ app.command(help=plan.HELP)(plan.plan)
 app.command(help=new.HELP)(new.new)
 app.command(help=check.HELP)(check.check)
 app.command(help=calibrate.HELP)(calibrate.calibrate)
+app.command(help=serve.HELP)(serve.serve)
+app.add_typer(accounts.keys, name="keys")
+app.add_typer(accounts.people, name="people")
+for command in record.COMMANDS:
+    app.command()(command)
 app.command("fit-brushing", help=brushing.HELP)(brushing.fit_brushing)

@@ -122,7 +122,7 @@ class Propose(Command, kw_only=True):
         given = self._checked(ledger, person, step)
         settle_open(ledger, person, cause="next", who=self.who, received=self.received)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
-            missed = {"sensed": {}, "available": False, "reason": NOT_ASKED}
+            missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
             ledger.happen(events.PROPOSED, person, missed, who=SYSTEM, received=self.received, happened=happened)
         event = ledger.happen(events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened)
         return 201, decision_answer(ledger.decision(str(event.decision)))
@@ -310,6 +310,13 @@ class Expire(Command, kw_only=True):
         return Answer(who=self.who, received=self.received, decision=self.decision, answered=False, cause="window").run(
             ledger
         )
+
+
+def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
+    """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now."""
+    problem = person.agent.problem
+    shown = [name for name, seen in problem.visibility.items() if seen == "public"]
+    return {name: sensed[name] for name in shown if name in sensed and name not in problem.schedule.variables}
 
 
 def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int) -> None:

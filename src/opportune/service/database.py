@@ -55,8 +55,12 @@ class Database:
 
     def _engine(self, begin: str) -> Engine:
         if not self.sqlite:
-            return create_engine(self.url, pool_size=4, max_overflow=8, pool_pre_ping=True)
-        engine = create_engine(self.url, connect_args={"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False})
+            return create_engine(self.url, hide_parameters=True, pool_size=4, max_overflow=8, pool_pre_ping=True)
+        engine = create_engine(
+            self.url,
+            hide_parameters=True,
+            connect_args={"timeout": BUSY_MILLISECONDS / 1000, "check_same_thread": False},
+        )
 
         @event.listens_for(engine, "connect")
         def _connect(connection: Any, _record: Any) -> None:

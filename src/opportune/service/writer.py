@@ -20,6 +20,7 @@ from opportune.service import clock
 from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger, Memory, Unsound
+from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
 
 MOST_AT_ONCE = 256
@@ -52,7 +53,7 @@ class Writer:
     """Carries out commands in batches; `submit` hands back a future that is done once the answer is durable."""
 
     def __init__(
-        self, database: Database, *, on_alert: Callable[[str, str, str | None, str], None] | None = None
+        self, database: Database, *, on_alert: Callable[[str, str, str | None, str], object] | None = None
     ) -> None:
         self.database = database
         self.memory = Memory()
@@ -119,7 +120,7 @@ class Writer:
             if not isinstance(error, IntegrityError) or len(commands) == 1:
                 return [self._unavailable(error) for _ in commands]
         except Exception as error:
-            log.error("batch failed", commands=len(commands), error=f"{type(error).__name__}: {error}"[:500])
+            log.error("batch failed", commands=len(commands), **described(error))
         else:
             self.failing = None
             return found
@@ -152,12 +153,12 @@ class Writer:
         return reply
 
     def _failed(self, error: Exception) -> Refused:
-        log.error("command failed", error=f"{type(error).__name__}: {error}"[:500])
+        log.error("command failed", **described(error))
         return Refused("internal", "the request could not be carried out; nothing of it is stored")
 
     def _unavailable(self, error: Exception) -> Refused:
         self.failing = type(getattr(error, "orig", error)).__name__
-        log.error("nothing can be stored", error=str(getattr(error, "orig", error))[:500])
+        log.error("nothing can be stored", **described(getattr(error, "orig", None) or error))
         self.database.writing.dispose()  # the next transaction begins on a fresh connection
         return Refused("unavailable", "nothing can be stored at the moment; try again with the same key")
 

@@ -1,0 +1,179 @@
+"""The commands about a study that runs: verify, export, backup, restore, status, amend, close."""
+
+import getpass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opportune.cli.serve import Db, require_extra
+from opportune.cli.shared import DONE, FAILED, say
+from opportune.errors import InputError
+
+if TYPE_CHECKING:
+    from opportune.service.commands import Command
+    from opportune.service.database import Database
+
+Reason = Annotated[str, typer.Option(help="Why; it goes on record.")]
+
+
+@contextmanager
+def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
+    """The database of a study: the one named, or the only one in this folder."""
+    require_extra()
+    from opportune.service.database import Database  # noqa: PLC0415
+
+    if db is None:
+        found = sorted(Path.cwd().glob("*.db"))
+        if len(found) != 1:
+            there = ", ".join(path.name for path in found) or "none"
+            raise InputError(f"the folder has not one .db file ({there}); expected --db URL")
+        db = f"sqlite:///{found[0]}"
+    database = Database(db)
+    try:
+        if current:
+            database.require_current()
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    from opportune.progress import bar  # noqa: PLC0415
+
+    with bar() as show:
+        task = show.add_task(what, total=None)
+        yield lambda done, total: show.update(task, completed=done, total=total)
+
+
+def verify(db: Db = None) -> None:
+    """Fold the record again, and compare every decision, budget and row; exit code 1 if anything differs."""
+    with opened(db) as database:
+        from opportune.service.alerts import Alerts  # noqa: PLC0415
+        from opportune.service.verify import verify as check  # noqa: PLC0415
+
+        with _bar("verify") as progress:
+            verdict = check(database, progress)
+        if not verdict.holds:
+            for finding in verdict.findings:
+                say(f"opportune: {finding}", FAILED)
+            Alerts(database).raise_alert("red", "verify", None, verdict.findings[0])
+            say("opportune: error: the record does not verify", FAILED)
+            raise typer.Exit(FAILED)
+        Alerts(database).clear("verify")
+        typer.echo(f"verified: {verdict.count:,} events, {verdict.decisions:,} decisions; head {verdict.head}")
+
+
+def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files go.")], db: Db = None) -> None:
+    """Write decisions, participants, nudges, rewards, events as CSV, and a dictionary of their columns."""
+    with opened(db) as database:
+        import json  # noqa: PLC0415
+
+        from opportune.service import exports  # noqa: PLC0415
+
+        folder.mkdir(parents=True, exist_ok=True)
+        with _bar("export") as progress:
+            for number, name in enumerate(exports.NAMES):
+                part = folder / f"{name}.csv.part"
+                with part.open("w", encoding="utf-8", newline="") as file:
+                    for text in exports.export(database, name):
+                        file.write(text)
+                part.replace(folder / f"{name}.csv")
+                progress(number + 1, len(exports.NAMES))
+        text = json.dumps(exports.dictionary(database), indent=2, ensure_ascii=False)
+        (folder / "dictionary.json").write_text(text + "\n", encoding="utf-8")
+        typer.echo(str(folder))
+
+
+def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")], db: Db = None) -> None:
+    """Copy everything into one file, while the service goes on."""
+    with opened(db) as database:
+        from opportune.service.backup import backup as copy  # noqa: PLC0415
+
+        with _bar("backup") as progress:
+            rows = copy(database, file, progress)
+        typer.echo(f"{file}: {rows:,} rows")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What opportune backup wrote.")],
+    db: Annotated[str, typer.Option("--db", metavar="URL", help="An empty database.")],
+) -> None:
+    """Copy a backup into an empty database, of either kind, and verify it."""
+    with opened(db, current=False) as database:
+        from opportune.service.backup import restore as copy  # noqa: PLC0415
+
+        with _bar("restore") as progress:
+            rows = copy(file, database, progress)
+        typer.echo(f"{database.name}: {rows:,} rows")
+    verify(db)
+
+
+def status(db: Db = None) -> None:
+    """How the study stands: participants, decisions, nudges, alerts; exit code 1 with a red alert."""
+    with opened(db) as database:
+        from opportune.service import reading, tables  # noqa: PLC0415
+
+        study = reading.study_row(database)
+        if study is None:
+            raise InputError(f"{database.name} has no study; expected one (see opportune serve)")
+        decisions = tables.decisions
+        typer.echo(f"{study['name']}: {study['status']}, {study['seq']:,} events, file {study['hash'][:12]}")
+        typer.echo(f"participants: {study['enrolled']} enrolled, {study['amendments']} amendments")
+        made = reading.count(database, decisions)
+        nudges = reading.count(database, decisions, decisions.c.nudge.is_(True))
+        waiting = reading.count(database, decisions, decisions.c.status == "nudge")
+        typer.echo(f"decisions: {made:,}, nudges: {nudges:,}, waiting for an answer: {waiting:,}")
+        alerts = reading.alert_rows(database)
+        for alert in alerts:
+            typer.echo(f"{alert['level']}: {alert['code']}: {alert['text']}")
+        if any(alert["level"] == "red" for alert in alerts):
+            raise typer.Exit(FAILED)
+
+
+def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: Reason, db: Db = None) -> None:
+    """Put a changed study file in force: shows what changes, refuses what cannot change under way."""
+    with opened(db) as database:
+        from opportune.service import clock  # noqa: PLC0415
+        from opportune.service.administration import Amend, difference  # noqa: PLC0415
+        from opportune.service.reading import study_row  # noqa: PLC0415
+        from opportune.service.running import Running  # noqa: PLC0415
+
+        text = Running.from_file(study).text
+        row = study_row(database)
+        typer.echo(difference("" if row is None else row["file"], text), nl=False)
+        who, why = getpass.getuser(), _said(reason)
+        _do(database, Amend(who=who, received=clock.now(), file=text, source=str(study), reason=why))
+        say("amended; a service that runs goes on by the new file", DONE)
+
+
+def close(reason: Reason, db: Db = None) -> None:
+    """End the study: no one is enrolled and no decisions are made any more."""
+    with opened(db) as database:
+        from opportune.service import clock  # noqa: PLC0415
+        from opportune.service.administration import Close  # noqa: PLC0415
+
+        _do(database, Close(who=getpass.getuser(), received=clock.now(), reason=_said(reason)))
+        say("closed", DONE)
+
+
+def _do(database: "Database", command: "Command") -> None:
+    from opportune.service.problems import Refused  # noqa: PLC0415
+    from opportune.service.writer import Writer  # noqa: PLC0415
+
+    try:
+        Writer(database).do(command)
+    except Refused as refused:
+        raise InputError(str(refused)) from None
+
+
+def _said(reason: str) -> str:
+    if not reason.strip():
+        raise InputError("--reason is empty; expected why")
+    return reason.strip()
+
+
+COMMANDS = (verify, export, backup, restore, status, amend, close)

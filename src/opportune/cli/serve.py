@@ -1,0 +1,80 @@
+"""`opportune serve`: run a study live."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opportune.cli.shared import DONE, say
+from opportune.errors import InputError
+
+HELP = """Run a study live: apps ask for decisions over HTTP, and everything is on record.
+
+The first start launches the study: its file is frozen from then on (see opportune amend). The database is a
+SQLite file beside the study file, unless --db names another.
+
+\b
+Examples:
+  opportune serve my.toml
+  opportune serve my.toml --db postgresql://me@localhost/study --workers 4
+"""
+NEEDED = "the service is not installed; expected pip install 'opportune[serve]'"
+
+Db = Annotated[
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", show_default=False, envvar="OPPORTUNE_DB",
+        help="sqlite:///FILE or postgresql://...; the only .db file here unless given.",
+    ),
+]  # fmt: skip
+
+
+def require_extra() -> None:
+    """Say what to install where the extra is missing."""
+    try:
+        import litestar  # noqa: F401, PLC0415
+        import sqlalchemy  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise InputError(f"{NEEDED} ({error.name} is missing)") from None
+
+
+def serve(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", show_default=False, envvar="OPPORTUNE_DB",
+            help="sqlite:///FILE or postgresql://...; a SQLite file beside the study file unless given.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
+    workers: Annotated[int, typer.Option(help="Processes, with PostgreSQL.", min=1, max=64)] = 1,
+    rehearsal: Annotated[
+        bool, typer.Option("--rehearsal", help="A rehearsal: requests say what time it is. Never with patients.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Launch the study if it is new, and answer until stopped."""
+    require_extra()
+    from opportune.service.database import Database  # noqa: PLC0415
+    from opportune.service.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.people import add_person, list_people  # noqa: PLC0415
+    from opportune.service.running import Running  # noqa: PLC0415
+    from opportune.service.server import default_url, launch  # noqa: PLC0415
+    from opportune.service.server import serve as answer  # noqa: PLC0415
+
+    running = Running.from_file(study)
+    url = db or default_url(study)
+    database = Database(url)
+    if workers > 1 and database.sqlite:
+        raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
+    log_as_json()
+    launched = launch(database, running)
+    say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
+    if not list_people(database):
+        password = add_person(database, "admin", "admin")
+        say("sign in as admin with this password, shown once: " + password, DONE)
+        say(f"keys for apps: opportune keys add NAME --role app --db {database.name}", DONE)
+    database.close()
+    say(f"http://{host}:{port} (Ctrl-C stops it; nothing that was answered is lost)", DONE)
+    answer(url, host=host, port=port, workers=workers, rehearsal=rehearsal)

@@ -1,0 +1,223 @@
+"""A client of the service: each call once, however often the network fails.
+
+Every write carries an idempotency key; what gets no answer, or is told to try again, is sent again with the same key,
+so that it happens once.
+"""
+
+import datetime as dt
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from opportune.errors import OpportuneError
+
+AGAIN = {429, 502, 503, 504}
+"""Answers after which the same request may be sent again."""
+
+
+class ServiceError(OpportuneError):
+    """The service has refused: `status` is HTTP's, `code` does not change between versions."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.status, self.code, self.detail = status, code, detail
+
+
+class Unreachable(OpportuneError):  # noqa: N818  (the service is)
+    """No answer came, however often it was tried; whether the request was carried out is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision. With status "nudge" the action is the one that stands meanwhile."""
+
+    decision: str
+    participant: str
+    step: int
+    status: str
+    nudge: bool
+    action: str
+    probability: float
+    budget_left: float | None
+    expires: str | None
+    outcome: str | None
+    revealed: bool
+    why: str
+    mode: str
+    late: bool
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Decision":
+        """The decision that an answer describes; what a later version adds is left out."""
+        return cls(**{name: answer[name] for name in cls.__slots__})
+
+
+class Client:
+    """Calls of the service with one key.
+
+    Args:
+        address: of the service, such as "http://localhost:8000".
+        key: as `opportune keys add` printed it.
+        attempts: how often a request is sent before giving up.
+        timeout: seconds to wait for an answer.
+
+    """
+
+    def __init__(self, address: str, key: str, *, attempts: int = 6, timeout: float = 10.0) -> None:
+        self.attempts = attempts
+        self.rehearsal_time: dt.datetime | None = None
+        """What time it is, in a rehearsal."""
+        self._http = httpx.Client(
+            base_url=address.rstrip("/") + "/api/v1/", timeout=timeout, headers={"Authorization": f"Bearer {key}"}
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def enrol(self, participant: str, *, timezone: str | None = None, key: str | None = None) -> dict[str, Any]:
+        """A new participant."""
+        body = {"participant": participant} if timezone is None else {"participant": participant, "timezone": timezone}
+        return self.write("POST", "participants", body, key)
+
+    def set_status(
+        self, participant: str, status: str, *, reason: str | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """Pause, resume, withdraw or complete."""
+        return self.write("PATCH", f"participants/{participant}", {"status": status, "reason": reason}, key)
+
+    def note(self, participant: str, text: str, *, key: str | None = None) -> dict[str, Any]:
+        """A remark, for the record."""
+        return self.write("POST", f"participants/{participant}/notes", {"text": text}, key)
+
+    def decide(
+        self,
+        participant: str,
+        sensed: Mapping[str, Any],
+        *,
+        at: dt.datetime | None = None,
+        opened: bool = False,
+        reported: Mapping[str, Any] | None = None,
+        available: bool = True,
+        reason: str | None = None,
+        shown: str | None = None,
+        key: str | None = None,
+    ) -> Decision:
+        """Nudge now, and what to recommend meanwhile?"""
+        body = moment(sensed, at=at, opened=opened, reported=reported, available=available, reason=reason, shown=shown)
+        return Decision.of(self.write("POST", f"participants/{participant}/decisions", body, key))
+
+    def decide_all(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Many decisions at once, answered in order; each item has its "participant", "key" and "sensed"."""
+        found = self._send("POST", "decisions", list(items), {})
+        return list(found.json())
+
+    def answer(
+        self,
+        decision: str,
+        answered: bool,
+        *,
+        reported: Mapping[str, Any] | None = None,
+        opened: bool = False,
+        earlier: Mapping[int, Mapping[str, Any]] | None = None,
+        key: str | None = None,
+    ) -> Decision:
+        """What became of a nudge."""
+        body: dict[str, Any] = {"answered": answered, "opened": opened}
+        if reported is not None:
+            body["reported"] = dict(reported)
+        if earlier is not None:
+            body["earlier"] = {str(step): dict(values) for step, values in earlier.items()}
+        return Decision.of(self.write("POST", f"decisions/{decision}/answer", body, key))
+
+    def reward(
+        self, decision: str, reward: float, *, corrects: bool = False, reason: str | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """The reward of a decision, or a correction of it."""
+        body: dict[str, Any] = {"reward": reward}
+        if corrects:
+            body |= {"corrects": True, "reason": reason}
+        return self.write("POST", f"decisions/{decision}/reward", body, key)
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Read an address below /api/v1/, such as "study" or "participants/P001"."""
+        return dict(self._send("GET", path, None, {}, query).json())
+
+    def pages(self, path: str, *, limit: int = 500) -> Iterator[dict[str, Any]]:
+        """Everything in a list, page by page, such as "participants", "events" or "calls"."""
+        after: str | None = None
+        while True:
+            page = self.get(path, limit=limit, **({} if after is None else {"after": after}))
+            yield from page["items"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def export(self, name: str) -> str:
+        """An export, such as "decisions.csv"."""
+        return self._send("GET", f"exports/{name}", None, {}).text
+
+    def write(self, method: str, path: str, body: Any, key: str | None = None) -> dict[str, Any]:
+        """Any write, with a key of its own unless one is given."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex if key is None else key}
+        return dict(self._send(method, path, body, headers).json())
+
+    def _send(
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None = None
+    ) -> httpx.Response:
+        if self.rehearsal_time is not None:
+            headers = {**headers, "Rehearsal-Time": self.rehearsal_time.isoformat()}
+        content = {} if body is None else {"json": body}
+        for attempt in range(1, self.attempts + 1):
+            try:
+                response = self._http.request(method, path, headers=headers, params=query, **content)
+            except httpx.TransportError as error:
+                if attempt == self.attempts:
+                    raise Unreachable(f"no answer after {attempt} attempts: {error or type(error).__name__}") from error
+            else:
+                if response.is_success:
+                    return response
+                if response.status_code not in AGAIN or attempt == self.attempts:
+                    raise _refused(response)
+            time.sleep(min(5.0, 0.1 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0))
+        raise AssertionError("unreachable")
+
+
+def moment(
+    sensed: Mapping[str, Any], *, at: dt.datetime | None = None, opened: bool = False,
+    reported: Mapping[str, Any] | None = None, available: bool = True, reason: str | None = None,
+    shown: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The body of a decision point, without what need not be said."""
+    body: dict[str, Any] = {"sensed": dict(sensed)}
+    if at is not None:
+        body["at"] = at.isoformat()
+    if opened:
+        body["opened"] = True
+    if reported is not None:
+        body["reported"] = dict(reported)
+    if not available:
+        body |= {"available": False, "reason": reason}
+    if shown is not None:
+        body["shown"] = shown
+    return body
+
+
+def _refused(response: httpx.Response) -> ServiceError:
+    try:
+        body = response.json()
+        return ServiceError(response.status_code, str(body["code"]), str(body["detail"]))
+    except (ValueError, KeyError, TypeError):
+        return ServiceError(response.status_code, "unknown", response.text[:200])

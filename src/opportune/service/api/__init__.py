@@ -1,0 +1,1 @@
+"""The HTTP API: addresses, what they take and answer, who may use them."""

@@ -1,0 +1,62 @@
+"""The web application: addresses, guards, problems, the schema."""
+
+from typing import Any
+
+from litestar import Litestar, Router
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+from opportune._version import __version__
+from opportune.errors import OpportuneError
+from opportune.service.api import shared
+from opportune.service.api.exported import EXPORTS
+from opportune.service.api.reads import READS
+from opportune.service.api.watching import WATCHING, Measured
+from opportune.service.api.writes import WRITES
+from opportune.service.problems import Refused
+from opportune.service.service import Service
+
+MOST_BYTES = 2 * 1024 * 1024
+
+
+def create_app(service: Service) -> Litestar:
+    """The application over a service; the service starts and stops with it."""
+
+    def start(_app: Litestar) -> None:
+        service.start()
+
+    def stop(_app: Litestar) -> None:
+        service.stop()
+
+    app = Litestar(
+        route_handlers=[Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS]), *WATCHING],
+        guards=[shared.guard],
+        middleware=[Measured()],
+        on_startup=[start],
+        on_shutdown=[stop],
+        exception_handlers=_handlers(),
+        request_max_body_size=MOST_BYTES,
+        logging_config=None,
+        openapi_config=OpenAPIConfig(
+            title="Opportune",
+            version=__version__,
+            description="Decisions of a live study: when to nudge, what to recommend.",
+            path="/schema",
+            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
+            components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
+            security=[{"key": []}],
+        ),
+    )
+    app.state.service = service
+    return app
+
+
+def _handlers() -> dict[Any, Any]:
+    return {
+        Refused: shared.on_refused,
+        OpportuneError: shared.on_bad_input,
+        HTTPException: shared.on_http,
+        Exception: shared.on_fault,
+    }

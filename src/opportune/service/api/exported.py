@@ -1,0 +1,46 @@
+"""The addresses of exports."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.datastructures import State
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromPath
+from litestar.response import Stream
+
+from opportune.service import exports
+from opportune.service.api.shared import READING, as_json, roles, service_of
+from opportune.service.auth import ADMIN, ANALYST
+from opportune.service.problems import Refused
+
+Asked = Request[Any, Any, State]
+
+
+@get(
+    "/exports/{name:str}", opt=roles(ANALYST, ADMIN), sync_to_thread=True, tags=["exports"], operation_id="export",
+    responses={
+        **READING,
+        200: ResponseSpec(bytes, description="The file.", generate_examples=False, media_type="text/csv"),
+    },
+    summary="decisions.csv, participants.csv, nudges.csv, rewards.csv, events.csv or dictionary.json",
+)  # fmt: skip
+def export(request: Asked, name: FromPath[str]) -> Response[Any]:
+    """A table of the study, with pseudonyms only; `dictionary.json` explains every column."""
+    database = service_of(request).database
+    if name == "dictionary.json":
+        return as_json(exports.dictionary(database))
+    stem, dot, ending = name.rpartition(".")
+    if stem not in exports.NAMES or (dot, ending) != (".", "csv"):
+        raise Refused("not_found", f"no export has this name; expected one of {', '.join(exports.NAMES)}, as .csv")
+
+    def lines() -> Iterator[bytes]:
+        for text in exports.export(database, stem):
+            yield text.encode()
+
+    exports.running_of(database)  # refused before anything is sent
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Stream(lines(), media_type="text/csv", headers=headers)
+
+
+EXPORTS = [export]

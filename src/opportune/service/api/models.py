@@ -1,0 +1,174 @@
+"""What the API takes: each field with what is expected, so that anything else is refused with its name."""
+
+import datetime as dt
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f]*$"
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=NAME, max_length=64, description="A pseudonym of letters, digits, '.', '_' and '-'.", examples=["P001"]
+    ),
+]
+Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=_PLAIN)]
+Level = Annotated[str, Meta(max_length=200, pattern=_PLAIN)]
+Key = Annotated[
+    str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", description="An id of your choosing.")
+]
+Variable = Annotated[str, Meta(max_length=100, pattern=_PLAIN)]
+Value = int | float | Level | None
+Values = dict[Variable, Value]
+Time = Annotated[dt.datetime, Meta(tz=True, examples=["2026-03-29T09:00:00+02:00"])]
+
+
+class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A body: nothing unknown, nothing converted."""
+
+
+class NewParticipant(_Body, kw_only=True):
+    """A participant to enrol."""
+
+    participant: Name
+    timezone: (
+        Annotated[
+            str, Meta(max_length=64, description="IANA name; the study's unless given.", examples=["Europe/Berlin"])
+        ]
+        | None
+    ) = None
+
+
+class StatusChange(_Body, kw_only=True):
+    """What becomes of a participant. Withdrawn and completed cannot be taken back."""
+
+    status: Literal["active", "paused", "withdrawn", "completed"]
+    reason: Text | None = None
+
+
+class NewNote(_Body, kw_only=True):
+    """A remark about a participant; no names or telephone numbers."""
+
+    text: Text
+
+
+class Moment(_Body, kw_only=True):
+    """A decision point: what is sensed, and whether the participant can be nudged."""
+
+    sensed: Annotated[
+        Values,
+        Meta(
+            description="Public and sensed variables; null where a sensor was silent.",
+            examples=[{"stress": 3, "sleep": "poor"}],
+        ),
+    ]
+    at: Time | None = None
+    opened: Annotated[bool, Meta(description="The app is open right now, which reveals free of charge.")] = False
+    reported: Annotated[Values, Meta(description="Reported variables, if known; sealed until a reveal.")] | None = None
+    available: bool = True
+    reason: Annotated[Text, Meta(description="Why the participant is not available.")] | None = None
+    shown: Annotated[Level, Meta(description="What the phone showed from its bundle while it was offline.")] | None = (
+        None
+    )
+
+
+class MomentOf(Moment, kw_only=True):
+    """A decision point in a batch, with whose it is and the key of this item."""
+
+    participant: Name
+    key: Key
+
+
+class NudgeAnswer(_Body, kw_only=True):
+    """What became of a nudge."""
+
+    answered: bool
+    opened: Annotated[bool, Meta(description="The patient opened the app unasked since the decision.")] = False
+    reported: Annotated[Values, Meta(examples=[{"mood": "low"}])] | None = None
+    earlier: (
+        Annotated[
+            dict[Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,6}$")], Values],
+            Meta(description="Reported variables of earlier steps, by their number."),
+        ]
+        | None
+    ) = None
+    shown: Level | None = None
+
+
+class NewReward(_Body, kw_only=True):
+    """The reward of a decision. Another value than the one stored needs `corrects` and a reason."""
+
+    reward: Annotated[float, Meta(examples=[0.7])]
+    corrects: bool = False
+    reason: Text | None = None
+
+
+class Decision(msgspec.Struct, kw_only=True):
+    """A decision. With status `nudge` the action is the one that stands meanwhile."""
+
+    decision: str
+    participant: str
+    step: int
+    status: Literal["settled", "nudge"]
+    nudge: bool
+    action: str
+    probability: float
+    budget_left: float | None
+    expires: str | None
+    outcome: Literal["opened", "answered", "unanswered", "none"] | None
+    revealed: bool
+    why: str
+    mode: Literal["learned", "fallback"]
+    late: bool
+
+
+class RewardAnswer(msgspec.Struct, kw_only=True):
+    """A decision's reward as it stands."""
+
+    decision: str
+    participant: str
+    step: int
+    reward: float | None
+    learned: bool
+    skipped: bool
+    changes: int
+
+
+class Participant(msgspec.Struct, kw_only=True):
+    """A participant."""
+
+    participant: str
+    status: str
+    reason: str | None
+    timezone: str
+    number: int
+    stream: int
+    enrolled: str
+    step: int
+    budget_left: float | None
+    open_decision: str | None
+
+
+class NoteAnswer(msgspec.Struct, kw_only=True):
+    """A note that was written down."""
+
+    participant: str
+    event: int
+
+
+class BatchItem(msgspec.Struct, kw_only=True):
+    """One item of a batch, answered: its status, and the decision or the problem."""
+
+    key: str
+    status: int
+    answer: dict[str, Any]
+
+
+class Page(msgspec.Struct, kw_only=True):
+    """Some of many: `next` is what `after` takes for the next page; null on the last."""
+
+    items: list[dict[str, Any]]
+    next: str | None

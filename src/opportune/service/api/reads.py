@@ -1,0 +1,202 @@
+"""The addresses that read: participants, decisions, calls, the study, the record, in pages."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.datastructures import State
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import FromPath
+
+from opportune.service import clock, reading
+from opportune.service.api import models
+from opportune.service.api.shared import (
+    READING,
+    After,
+    Limit,
+    answer,
+    as_json,
+    caller_of,
+    known_decision,
+    known_name,
+    received,
+    refusals,
+    roles,
+    service_of,
+)
+from opportune.service.auth import ADMIN, ANALYST, APP, STAFF
+from opportune.service.bundles import FetchBundle
+from opportune.service.commands import decision_answer, reward_answer
+from opportune.service.problems import Refused
+
+Asked = Request[Any, Any, State]
+
+
+def _shown(container: Any, description: str) -> dict[int, ResponseSpec]:
+    return {**READING, 200: ResponseSpec(container, description=description, generate_examples=False)}
+
+
+def participant_shown(row: dict[str, Any], study: dict[str, Any]) -> dict[str, Any]:
+    """A participant's row as the API shows it."""
+    spending = study if study["amount"] is not None else row
+    left = None
+    if spending["amount"] is not None:
+        left = spending["amount"] - spending["spent"]
+        if spending["hard"]:
+            left = min(left, spending["amount"] - spending["nudges"])
+    return {
+        "participant": row["name"], "status": row["status"], "reason": row["reason"], "timezone": row["timezone"],
+        "number": row["number"], "stream": row["stream"], "enrolled": clock.iso(row["enrolled"]), "step": row["step"],
+        "budget_left": left, "open_decision": row["open_decision"],
+        "last_decided": None if row["last_decided"] is None else clock.iso(row["last_decided"]),
+        "last_reveal": None if row["last_reveal"] is None else clock.iso(row["last_reveal"]),
+        "nudges": row["nudges"],
+    }  # fmt: skip
+
+
+def decision_shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A decision's row as the API shows it."""
+    revealed = row["reported"] is not None and row["seen"]
+    return {
+        **decision_answer({**row, "nudge": bool(row["nudge"])}),
+        "day": row["day"], "happened": clock.iso(row["happened"]), "received": clock.iso(row["received"]),
+        "available": bool(row["available"]), "reason": row["reason"], "sensed": msgspec.json.decode(row["sensed"]),
+        "reported": msgspec.json.decode(row["reported"]) if revealed else None,
+        **{name: reward_answer(row)[name] for name in ("reward", "learned", "skipped", "changes")},
+    }  # fmt: skip
+
+
+def _study(request: Asked) -> dict[str, Any]:
+    found = reading.study_row(service_of(request).database)
+    if found is None:
+        raise Refused("not_found", "no study is launched in this database")
+    return found
+
+
+def _number(after: str | None) -> int:
+    """A page's beginning where it is a number."""
+    if after is None:
+        return 0
+    if not after.isdecimal() or len(after) > 18 or not after.isascii():
+        raise Refused("invalid", f"after is {after!r}; expected `next` of the page before")
+    return int(after)
+
+
+@get(
+    "/participants", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
+    tags=["participants"], operation_id="list_participants", summary="All participants",
+)  # fmt: skip
+def list_participants(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
+    """Participants in the order of their names."""
+    study = _study(request)
+    start = "" if after is None else known_name(after)
+    found = reading.participant_rows(service_of(request).database, after=start, limit=limit + 1)
+    rows, more = reading.page(found, limit)
+    items = [participant_shown(row, study) for row in rows]
+    return as_json({"items": items, "next": rows[-1]["name"] if more else None})
+
+
+@get(
+    "/participants/{participant:str}", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True,
+    tags=["participants"], responses=_shown(dict[str, Any], "The participant."),
+    operation_id="get_participant", summary="One participant",
+)  # fmt: skip
+def get_participant(request: Asked, participant: FromPath[str]) -> Response[bytes]:
+    """Status, budget and progress."""
+    row = reading.participant_row(service_of(request).database, known_name(participant))
+    if row is None:
+        raise Refused("not_found", "no participant has this name")
+    return as_json(participant_shown(row, _study(request)))
+
+
+@get(
+    "/participants/{participant:str}/decisions", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True,
+    responses=_shown(models.Page, "A page."), tags=["decisions"], operation_id="list_decisions",
+    summary="A participant's decisions",
+)  # fmt: skip
+def list_decisions(
+    request: Asked, participant: FromPath[str], after: After = None, limit: Limit = 100
+) -> Response[bytes]:
+    """Decisions in their order."""
+    database, name = service_of(request).database, known_name(participant)
+    if reading.participant_row(database, name) is None:
+        raise Refused("not_found", "no participant has this name")
+    found = reading.decision_rows(database, name, after=min(_number(after), 2**31 - 1), limit=limit + 1)
+    rows, more = reading.page(found, limit)
+    return as_json({"items": [decision_shown(row) for row in rows], "next": str(rows[-1]["step"]) if more else None})
+
+
+@get(
+    "/participants/{participant:str}/bundle", opt=roles(APP, STAFF), tags=["participants"], operation_id="bundle",
+    responses={**_shown(dict[str, Any], "The bundle."), **refusals(404, 409, 503)}, summary="What to show offline",
+)  # fmt: skip
+async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
+    """What the phone can show at the coming decision points while it is offline, until the next reveal."""
+    command = FetchBundle(who=caller_of(request).name, received=received(request), participant=known_name(participant))
+    return answer(await service_of(request).carry_out(command))
+
+
+@get(
+    "/decisions/{decision:str}", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["decisions"],
+    responses=_shown(dict[str, Any], "The decision."), operation_id="get_decision", summary="One decision",
+)  # fmt: skip
+def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
+    """A decision as it stands."""
+    row = reading.decision_row(service_of(request).database, known_decision(decision))
+    if row is None:
+        raise Refused("not_found", "no decision has this id")
+    return as_json(decision_shown(row))
+
+
+@get(
+    "/calls", opt=roles(STAFF, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
+    tags=["decisions"], operation_id="calls", summary="Whom to reach now",
+)  # fmt: skip
+def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
+    """Nudges that wait for an answer, the most urgent first."""
+    start = (0, "")
+    if after is not None:
+        expires, _, decision = after.partition(".")
+        start = (_number(expires), known_decision(decision))
+    found = reading.open_nudges(service_of(request).database, after=start, limit=limit + 1)
+    rows, more = reading.page(found, limit)
+    following = f"{rows[-1]['expires']}.{rows[-1]['id']}" if more else None
+    return as_json({"items": [decision_shown(row) for row in rows], "next": following})
+
+
+@get(
+    "/study", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"], operation_id="study",
+    responses=_shown(dict[str, Any], "The study."), summary="The study",
+)  # fmt: skip
+def study(request: Asked) -> Response[bytes]:
+    """Name, status, size, budget, open alerts."""
+    row = _study(request)
+    database = service_of(request).database
+    alerts = [
+        {"level": alert["level"], "code": alert["code"], "participant": alert["participant"], "text": alert["text"],
+         "raised": clock.iso(alert["raised"])}
+        for alert in reading.alert_rows(database)
+    ]  # fmt: skip
+    shown = {
+        "study": row["name"], "status": row["status"], "launched": clock.iso(row["launched"]), "hash": row["hash"],
+        "enrolled": row["enrolled"], "amendments": row["amendments"], "events": row["seq"], "head": row["head"],
+        "shared_budget": row["amount"], "spent": row["spent"], "nudges": row["nudges"],
+    }  # fmt: skip
+    if caller_of(request).role == APP:
+        return as_json(shown)
+    return as_json({**shown, "alerts": alerts})
+
+
+@get(
+    "/events", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
+    tags=["study"], operation_id="events", summary="The record",
+)  # fmt: skip
+def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
+    """Events in their order, as they are stored and hashed."""
+    found = reading.event_rows(service_of(request).database, after=_number(after), limit=limit + 1)
+    rows, more = reading.page(found, limit)
+    items = [{"hash": row["hash"], "event": msgspec.Raw(row["body"].encode())} for row in rows]
+    return as_json({"items": items, "next": str(rows[-1]["seq"]) if more else None})
+
+
+READS = [list_participants, get_participant, list_decisions, bundle, get_decision, calls, study, events]

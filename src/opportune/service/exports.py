@@ -1,0 +1,271 @@
+"""Exports for analysts: CSV files, and what every column means."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import select
+
+from opportune.errors import DataError
+from opportune.live.cohort import Cohort
+from opportune.recommenders import LinUCB, RandomAction
+from opportune.recommenders.fixed import FixedAction
+from opportune.service import clock, events, tables
+from opportune.service.database import Database
+from opportune.service.running import Running
+
+PAGE = 2000
+NAMES = ("decisions", "participants", "nudges", "rewards", "events")
+
+
+class Column(NamedTuple):
+    """A column: its name, its type, what it means, and how it is made from a row."""
+
+    name: str
+    type: str
+    meaning: str
+    value: Callable[[dict[str, Any]], Any]
+
+
+def _plain(name: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda row: row[name]
+
+
+def _utc(name: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda row: None if row[name] is None else clock.iso(row[name])
+
+
+def _local(name: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda row: clock.local(row[name], row["timezone"]).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _answered(row: dict[str, Any]) -> int | None:
+    if not row["nudge"]:
+        return None
+    return int(row["outcome"] == "answered") if row["status"] == "settled" else None
+
+
+_BEGINNING = (
+    Column("participant", "text", "Pseudonym.", _plain("participant")),
+    Column("decision", "text", "The decision's id in the record.", _plain("id")),
+    Column("step", "integer", "Decision point, from 1.", _plain("step")),
+    Column("day", "integer", "Day of the study by the participant's calendar; that of enrolment is 1.", _plain("day")),
+    Column("time_utc", "time", "When the decision point was, UTC.", _utc("happened")),
+    Column("time_local", "time", "The same by the participant's clock.", _local("happened")),
+    Column("timezone", "text", "The participant's time zone.", _plain("timezone")),
+    Column("received_utc", "time", "When the service was asked, UTC.", _utc("received")),
+    Column("available", "0/1", "The participant could be nudged, and everything was sensed.", _plain("available")),
+    Column("unavailable_reason", "text", "Why not.", _plain("reason")),
+)
+_DECIDED = (
+    Column("nudge", "0/1", "A nudge was made.", _plain("nudge")),
+    Column("nudge_probability", "number", "With which probability.", _plain("probability")),
+    Column("coin", "number", "The coin; there is a nudge where it is below the probability.", _plain("coin")),
+    Column("gap", "number", "What knowing the context is worth, as the rule weighs it.", _plain("gap")),
+    Column("price", "number", "What the gap was compared with.", _plain("price")),
+    Column("budget_before", "number", "What was left of the budget before this decision.", _plain("budget_before")),
+    Column("budget_after", "number", "What was left of it after.", _plain("budget_left")),
+    Column("opened", "0/1", "The participant opened the app unasked.", lambda row: row["outcome"] == "opened"),
+    Column("answered", "0/1", "The nudge was answered in time; empty without a nudge.", _answered),
+    Column("answered_late_utc", "time", "When it was answered after its window.", _utc("answered_late")),
+    Column("revealed", "0/1", "The recommender acted on the whole context.", _plain("revealed")),
+    Column("action", "text", "The treatment.", _plain("action")),
+    Column("stale_action", "text", "What stood without a reveal.", _plain("stale_action")),
+    Column("fresh_action", "text", "What would have stood with all data, blindly.", _plain("fresh_action")),
+    Column("offline", "0/1", "The phone showed the action from its bundle.", _plain("offline")),
+)
+_REWARD = (
+    Column("reward", "number", "The reward as it stands.", _plain("reward")),
+    Column(
+        "reward_status",
+        "text",
+        "learned, waiting, skipped (given up) or nothing (not learned from).",
+        _plain("reward_status"),
+    ),
+    Column("reward_received_utc", "time", "When it came, or was last corrected, UTC.", _utc("reward_received")),
+    Column("reward_first", "number", "What it was before corrections.", _plain("reward_first")),
+    Column("reward_changes", "integer", "How often it was corrected.", _plain("reward_changes")),
+)
+_END = (
+    Column("mode", "text", "learned, or fallback where the learned policy could not be used.", _plain("mode")),
+    Column("policy_version", "text", "The study file in force, by the beginning of its hash.", _plain("features")),
+    Column("software_version", "text", "The version of Opportune.", _plain("version")),
+)
+PARTICIPANTS = (
+    Column("participant", "text", "Pseudonym.", _plain("name")),
+    Column("number", "integer", "In the order of enrolment, from 0.", _plain("number")),
+    Column("stream", "integer", "Of random numbers: coins follow from seed, stream and step.", _plain("stream")),
+    Column("timezone", "text", "Time zone.", _plain("timezone")),
+    Column("status", "text", "active, paused, withdrawn or completed.", _plain("status")),
+    Column("reason", "text", "Why.", _plain("reason")),
+    Column("enrolled_utc", "time", "When enrolled, UTC.", _utc("enrolled")),
+    Column("steps", "integer", "Decisions made.", _plain("step")),
+    Column("spent", "number", "Sum of nudge probabilities, of an own budget.", _plain("spent")),
+    Column("nudges", "integer", "Nudges made, of an own budget.", _plain("nudges")),
+    Column("last_decision_utc", "time", "The last decision point, UTC.", _utc("last_decided")),
+    Column("last_reveal_utc", "time", "The last reveal, UTC.", _utc("last_reveal")),
+)
+_EVENT = (
+    Column("seq", "integer", "Number in the record.", _plain("seq")),
+    Column("kind", "text", "What happened.", _plain("kind")),
+    Column("participant", "text", "Pseudonym.", _plain("participant")),
+    Column("decision", "text", "The decision it is about.", _plain("decision")),
+    Column("step", "integer", "Its decision point.", _plain("step")),
+    Column("who", "text", "Who did it.", _plain("who")),
+    Column("received_utc", "time", "When the service had it, UTC.", _plain("received")),
+    Column("happened_utc", "time", "When it took place, UTC.", _plain("happened")),
+)
+EVENTS = (
+    *_EVENT,
+    Column("timezone", "text", "The participant's time zone then.", _plain("timezone")),
+    Column("software_version", "text", "The version of Opportune.", _plain("version")),
+    Column("study_hash", "text", "The study file in force, by its hash.", _plain("study")),
+    Column("hash", "text", "Of the event as stored; the next one names it.", _plain("hash")),
+    Column("given", "JSON", "What came in.", lambda row: msgspec.json.encode(row["given"]).decode()),
+    Column("answer", "JSON", "What the algorithm answered.", lambda row: msgspec.json.encode(row["answer"]).decode()),
+)
+REWARDS = (
+    *_EVENT,
+    Column(
+        "reward",
+        "number",
+        "The reward from then on; empty where it was given up.",
+        lambda row: row["given"].get("reward"),
+    ),
+    Column("was", "number", "What it was before, for a correction.", lambda row: row["given"].get("was")),
+    Column("reason", "text", "Why it was corrected.", lambda row: row["given"].get("reason")),
+    Column(
+        "cause",
+        "text",
+        "default or overdue, where the study's rule set or gave it up.",
+        lambda row: row["given"].get("cause"),
+    ),
+)
+
+
+def decision_columns(running: Running, cohort: Cohort) -> tuple[Column, ...]:
+    """The columns of decisions.csv: every variable of the study has one."""
+    problem = cohort.problem
+    scheduled = problem.schedule.variables
+
+    def variable(name: str) -> Column:
+        seen = "public" if name in scheduled else problem.visibility[name]
+
+        def value(row: dict[str, Any]) -> Any:
+            if seen == "reported":
+                known = row["reported"] is not None and (row["revealed"] or row["seen"])
+                return msgspec.json.decode(row["reported"]).get(name) if known else None
+            given = msgspec.json.decode(row["sensed"])
+            if name in given or name not in scheduled:
+                return given.get(name)
+            return problem.schedule.values(row["step"])[name]
+
+        told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
+        return Column(name, "value", f"Variable of the study, {told}.", value)
+
+    probability = Column(
+        "action_probability", "number",
+        "The probability of the action, given the state and whether there was a reveal; empty where it is not known.",
+        lambda row: _action_probability(row, running),
+    )  # fmt: skip
+    return (*_BEGINNING, *map(variable, problem.visibility), *_DECIDED, probability, *_REWARD, *_END)
+
+
+def _action_probability(row: dict[str, Any], running: Running) -> float | None:
+    recommender = running.policy.recommender
+    if row["mode"] == "fallback" or isinstance(recommender, LinUCB | FixedAction):
+        return 1.0
+    return 1.0 / len(running.study.settings.study.actions) if isinstance(recommender, RandomAction) else None
+
+
+def running_of(database: Database) -> Running:
+    """The study file in force."""
+    with database.reading.connect() as connection:
+        text = connection.execute(select(tables.study.c.file)).scalar()
+    if text is None:
+        raise DataError("no study is launched in this database; expected one to export")
+    return Running.from_text(text)
+
+
+def columns_of(name: str, running: Running) -> tuple[Column, ...]:
+    """The columns of an export."""
+    if name in {"decisions", "nudges"}:
+        return decision_columns(running, running.cohort())
+    return {"participants": PARTICIPANTS, "rewards": REWARDS, "events": EVENTS}[name]
+
+
+def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
+    """The rows that an export is made of, in order, a page at a time."""
+    if name == "participants":
+        yield from _pages(database, tables.participants, tables.participants.c.number, -1)
+    elif name in {"events", "rewards"}:
+        wanted = {events.REWARDED, events.CORRECTED, events.SKIPPED} if name == "rewards" else None
+        for row in _pages(database, tables.events, tables.events.c.seq, 0):
+            if wanted is None or row["kind"] in wanted:
+                yield {"hash": row["hash"], **msgspec.json.decode(row["body"])}
+    else:
+        for person in _pages(database, tables.participants, tables.participants.c.number, -1):
+            only = tables.decisions.c.participant == person["name"]
+            for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
+                if name == "decisions" or row["nudge"]:
+                    yield row
+
+
+def _pages(database: Database, table: Any, order: Any, after: int, *only: Any) -> Iterator[dict[str, Any]]:
+    while True:
+        with database.reading.connect() as connection:
+            query = select(table).where(order > after, *only).order_by(order).limit(PAGE)
+            found = [dict(row) for row in connection.execute(query).mappings()]
+        yield from found
+        if len(found) < PAGE:
+            return
+        after = found[-1][order.name]
+
+
+def export(database: Database, name: str) -> Iterator[str]:
+    """An export as CSV, a piece of text at a time."""
+    columns = columns_of(name, running_of(database))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow([column.name for column in columns])
+    for row in rows_of(database, name):
+        writer.writerow([cell(column.value(row)) for column in columns])
+        if buffer.tell() > 60_000:
+            yield buffer.getvalue()
+            buffer.seek(0)
+            buffer.truncate()
+    yield buffer.getvalue()
+
+
+def cell(value: Any) -> Any:
+    """A value as it stands in a CSV file: 0/1 for no and yes, nothing where there is none.
+
+    A text that a spreadsheet would take for a formula is told apart by a leading apostrophe.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
+        return "'" + value
+    return value
+
+
+def dictionary(database: Database) -> dict[str, Any]:
+    """What every column of every export means."""
+    running = running_of(database)
+    return {
+        "study": running.study.name,
+        "missing": "An empty cell means that there is no value.",
+        "files": {
+            f"{name}.csv": [
+                {"column": column.name, "type": column.type, "meaning": column.meaning}
+                for column in columns_of(name, running)
+            ]
+            for name in NAMES
+        },
+    }

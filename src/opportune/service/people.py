@@ -1,0 +1,94 @@
+"""People who sign in: passwords as Argon2 hashes, a lock after repeated failures."""
+
+import secrets
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+from sqlalchemy import insert, select, update
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.service import clock, tables
+from opportune.service.auth import ROLES, Caller, check_name
+from opportune.service.database import Database
+
+LEAST_LENGTH = 12
+MOST_FAILURES = 5
+LOCKED = 15 * clock.MINUTE
+_HASHER = PasswordHasher()
+_NOBODY = _HASHER.hash(secrets.token_urlsafe(16))
+"""Checked where there is no such person, so that the answer takes as long."""
+
+
+def add_person(database: Database, name: str, role: str, password: str | None = None) -> str:
+    """Someone who can sign in; the password is handed back here and nowhere else."""
+    check_name(name)
+    checks.choice("role", role, [r for r in ROLES if r != "app"])
+    chosen = secrets.token_urlsafe(12) if password is None else password
+    check_password(chosen)
+    with database.writing.begin() as connection:
+        if connection.execute(select(tables.people.c.name).where(tables.people.c.name == name)).first():
+            raise InputError(f"someone is called {name!r} already; expected another name")
+        row = {"name": name, "role": role, "hash": _HASHER.hash(chosen), "created": clock.now(), "failures": 0}
+        connection.execute(insert(tables.people), row)
+    return chosen
+
+
+def check_password(password: str) -> None:
+    """Refuse a password that is too easy to guess."""
+    if not isinstance(password, str) or not LEAST_LENGTH <= len(password) <= 256:
+        raise InputError(f"the password is too short or too long; expected {LEAST_LENGTH} to 256 characters")
+
+
+def change_password(database: Database, name: str, password: str) -> None:
+    """Another password, which also takes back a lock."""
+    check_password(password)
+    values = {"hash": _HASHER.hash(password), "failures": 0, "locked_until": None}
+    _change(database, name, values)
+
+
+def revoke_person(database: Database, name: str) -> None:
+    """Someone can no longer sign in."""
+    _change(database, name, {"revoked": clock.now()})
+
+
+def _change(database: Database, name: str, values: dict[str, Any]) -> None:
+    table = tables.people
+    with database.writing.begin() as connection:
+        change = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(values)
+        if connection.execute(change).rowcount == 0:
+            raise InputError(f"nobody who can sign in is called {name!r}; see opportune people list")
+
+
+def list_people(database: Database) -> list[dict[str, Any]]:
+    """All who can sign in, or could."""
+    columns = [c for c in tables.people.c if c.name != "hash"]
+    with database.reading.connect() as connection:
+        return [dict(row) for row in connection.execute(select(*columns).order_by(tables.people.c.name)).mappings()]
+
+
+def sign_in(database: Database, name: str, password: str) -> Caller | None:
+    """Who it is; None if name or password are wrong, or the name is locked after repeated failures."""
+    table, now = tables.people, clock.now()
+    with database.reading.connect() as connection:
+        row = connection.execute(select(table).where(table.c.name == name)).mappings().first()
+    right = _matches(_NOBODY if row is None else row["hash"], password)
+    if row is None or row["revoked"] is not None:
+        return None
+    if row["locked_until"] is not None and row["locked_until"] > now:
+        return None
+    failures = 0 if right else row["failures"] + 1
+    locked = now + LOCKED if failures >= MOST_FAILURES else None
+    values = {"failures": 0 if locked else failures, "locked_until": locked}
+    with database.writing.begin() as connection:
+        change = update(table).where(table.c.name == name)
+        connection.execute(change.values({**values, "used": now} if right else values))
+    return Caller(name, row["role"]) if right else None
+
+
+def _matches(hashed: str, password: str) -> bool:
+    try:
+        return _HASHER.verify(hashed, password)
+    except VerificationError:
+        return False

@@ -1,0 +1,108 @@
+"""The service behind the addresses: the database, the writer, the keys, and what is done every few seconds."""
+
+import asyncio
+import contextlib
+import gc
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from opportune.service import clock
+from opportune.service.alerts import Alerts
+from opportune.service.auth import Keys
+from opportune.service.commands import Command
+from opportune.service.database import Database, reachable
+from opportune.service.logs import described
+from opportune.service.writer import Reply, Writer, sweep
+
+SWEEP_SECONDS = 5.0
+log = structlog.get_logger()
+
+
+@dataclass
+class Service:
+    """What requests are carried out with."""
+
+    database: Database
+    rehearsal: bool = False
+    writer: Writer = field(init=False)
+    keys: Keys = field(init=False)
+    alerts: Alerts = field(init=False)
+    rehearsed: int = 0
+    """The latest time that a rehearsal has told."""
+    ready: bool = False
+
+    def __post_init__(self) -> None:
+        self.alerts = Alerts(self.database)
+        self.writer = Writer(self.database, on_alert=self.alerts.raise_alert)
+        self.keys = Keys(self.database)
+        self._stop = threading.Event()
+        self._sweeper: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to write, and to look after what is overdue."""
+        self.database.check_durable()
+        self.writer.start()
+        self._sweeper = threading.Thread(target=self._look_after, name="sweeper", daemon=True)
+        self._sweeper.start()
+        gc.collect()
+        gc.freeze()  # what was made so far stays: the collector need not look at it again and again
+        self.ready = True
+
+    def stop(self) -> None:
+        """Write what still waits, and end."""
+        self.ready = False
+        self._stop.set()
+        if self._sweeper is not None:
+            self._sweeper.join()
+        self.writer.stop()
+        with contextlib.suppress(Exception):
+            self.keys.note_use()
+
+    def now(self) -> int:
+        """The time: what a rehearsal has told, or the clock's."""
+        return self.rehearsed if self.rehearsal and self.rehearsed else clock.now()
+
+    async def carry_out(self, command: Command) -> Reply:
+        """Have a command written; hands back the answer once it is durable."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Reply] = loop.create_future()
+        self.writer.submit(command).add_done_callback(partial(_hand_over, loop, waiting))
+        return await waiting
+
+    def healthy(self) -> str | None:
+        """What keeps the service from deciding, if anything does."""
+        if not self.ready:
+            return "starting or stopping"
+        if self.writer.failing is not None:
+            return f"nothing could be stored: {self.writer.failing}"
+        return None if reachable(self.database) else "the database does not answer"
+
+    def _look_after(self) -> None:
+        while not self._stop.wait(SWEEP_SECONDS):
+            for job in (
+                partial(sweep, self.writer, self.now()),
+                self.keys.note_use,
+                partial(self.alerts.look, self.now()),
+            ):
+                try:
+                    job()
+                except Exception as error:
+                    log.error("a regular job failed", **described(error))
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, waiting: "asyncio.Future[Reply]", done: "Future[Reply]") -> None:
+    loop.call_soon_threadsafe(_settle, waiting, done)
+
+
+def _settle(waiting: "asyncio.Future[Reply]", done: "Future[Reply]") -> None:
+    if waiting.done():  # whoever asked has gone
+        return
+    error = done.exception()
+    if error is None:
+        waiting.set_result(done.result())
+    else:
+        waiting.set_exception(error)

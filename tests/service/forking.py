@@ -1,0 +1,92 @@
+"""A program that loads everything, then forks a server for each line "PORT URL" on standard input.
+
+With `early` its servers answer before they commit: the control that tests of durability must catch.
+"""
+
+import gc
+import os
+import signal
+import sys
+import time
+
+import uvicorn
+from study_text import study_text
+
+from opportune.service.api.app import create_app
+from opportune.service.database import Database
+from opportune.service.fold import Fold
+from opportune.service.ledger import Ledger
+from opportune.service.logs import log_as_json
+from opportune.service.running import Running
+from opportune.service.service import Service
+from opportune.service.writer import Writer
+
+
+def answer_early() -> None:
+    """Have writers hand out answers before they commit, as careless programs do."""
+    flush = Ledger.flush
+
+    def late(ledger: Ledger) -> None:
+        time.sleep(0.01)
+        flush(ledger)
+
+    def run(writer: Writer) -> None:
+        while True:
+            item = writer._queue.get()
+            if item is None:
+                return
+            with writer.database.writing.connect() as connection, connection.begin():
+                ledger = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
+                name, decision = item.command.about()
+                ledger.read(
+                    keys=[item.command.key],
+                    names=[] if name is None else [name],
+                    ids=[] if decision is None else [decision],
+                )
+                writer.deliver([item], [writer._carry_out(ledger, item.command)])
+                late(ledger)
+            ledger.committed()
+
+    Writer._run = run  # type: ignore[method-assign, assignment]
+
+
+def warm() -> None:
+    """Compile what a decision needs."""
+    fold = Fold(Running.from_text(study_text()))
+    agent = fold.agent(0, 0)
+    made = agent.propose(
+        {"time_of_day": "morning", "stress": 1, "sleep": "good"}, opened=True, reported={"mood": "low"}
+    )
+    agent.settle()
+    agent.learn(0.1, made.step)
+    agent.correct(0.2, made.step)
+    agent.propose({"time_of_day": "morning", "stress": None, "sleep": "good"})
+    agent.settle()
+    agent.bundle()
+    create_app(Service(Database(f"sqlite:///{os.devnull}")))
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Load, then fork."""
+    if "early" in sys.argv:
+        answer_early()
+    warm()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
+    print("loaded", flush=True)
+    for line in sys.stdin:
+        port, url = line.split()
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(0)
+            log_as_json()
+            settings = {"log_level": "error", "access_log": False, "http": "httptools"}
+            uvicorn.run(create_app(Service(Database(url))), port=int(port), **settings)  # type: ignore[arg-type]
+            os._exit(0)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()

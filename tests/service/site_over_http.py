@@ -1,0 +1,85 @@
+"""A service over HTTP, in this process, with a key for each role."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+from litestar.testing import TestClient
+from study_text import study_text
+
+from opportune.service.api.app import create_app
+from opportune.service.auth import ROLES, add_key
+from opportune.service.database import Database
+from opportune.service.running import Running
+from opportune.service.server import launch
+from opportune.service.service import Service
+
+SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
+
+
+class Site:
+    """Requests with a role's key, each with an idempotency key of its own unless one is given."""
+
+    def __init__(self, client: Any, keys: dict[str, str], service: Service) -> None:
+        self.client, self.keys, self.service = client, keys, service
+        self._numbers = itertools.count()
+
+    def headers(self, role: str | None, key: str | None = None) -> dict[str, str]:
+        """What a request carries."""
+        found = {"Idempotency-Key": key or f"key-{next(self._numbers)}"}
+        return found if role is None else {**found, "Authorization": f"Bearer {self.keys[role]}"}
+
+    def request(
+        self, method: str, path: str, role: str | None, body: Any = None, key: str | None = None
+    ) -> httpx.Response:
+        """Any request."""
+        content = {} if body is None else {"json": body}
+        found: httpx.Response = self.client.request(method, path, headers=self.headers(role, key), **content)
+        return found
+
+    def get(self, path: str, role: str | None = "staff") -> httpx.Response:
+        """Read."""
+        return self.request("GET", f"/api/v1/{path}", role)
+
+    def post(self, path: str, body: Any, role: str | None = "app", key: str | None = None) -> httpx.Response:
+        """Write."""
+        return self.request("POST", f"/api/v1/{path}", role, body, key)
+
+    def enrol(self, name: str = "P001", **body: Any) -> dict[str, Any]:
+        """Enrol someone."""
+        found: dict[str, Any] = good(self.post("participants", {"participant": name, **body}, "staff"), 201)
+        return found
+
+    def decide(self, name: str = "P001", **body: Any) -> dict[str, Any]:
+        """Ask for a decision."""
+        found: dict[str, Any] = good(self.post(f"participants/{name}/decisions", {"sensed": SENSED, **body}), 201)
+        return found
+
+
+def good(response: httpx.Response, status: int = 200) -> Any:
+    """What was answered, which must be so."""
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def problem(response: httpx.Response, status: int, code: str) -> str:
+    """The detail of a problem, which must be so."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body = response.json()
+    assert set(body) == {"type", "title", "status", "code", "detail"}
+    assert (body["status"], body["code"]) == (status, code)
+    detail: str = body["detail"]
+    return detail
+
+
+@contextlib.contextmanager
+def site_on(database: Database, *, rehearsal: bool = False, **settings: Any) -> Iterator[Site]:
+    """A service on a database, with the example study."""
+    launch(database, Running.from_text(study_text(**settings)))
+    keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
+    service = Service(database, rehearsal=rehearsal)
+    with TestClient(create_app(service)) as client:
+        yield Site(client, keys, service)

@@ -1,0 +1,199 @@
+"""The commands about a live study: what they print, what they write, and the code they end with."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from course import launch, run_course
+from study_text import study_text
+
+from opportune.cli import main as cli
+from opportune.service.auth import Keys
+from opportune.service.database import Database
+from opportune.service.people import sign_in
+from opportune.service.reading import event_rows, study_row
+from opportune.service.writer import Writer
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line: its code, standard output and standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def lived(database: Database) -> Database:
+    """A study in the middle of its course."""
+    writer = Writer(database)
+    launch(writer, study_text())
+    run_course(writer.write, people=3, steps=10)
+    return database
+
+
+@pytest.fixture
+def db(lived: Database, url: str) -> str:
+    """Its address."""
+    return url
+
+
+def test_keys(run: Run, lived: Database, db: str) -> None:
+    """A key is printed alone, once; it works until it is revoked."""
+    code, key, err = run("keys", "add", "phone", "--role", "app", "--db", db)
+    assert code == 0
+    assert key.endswith("\n")
+    assert len(key.split()) == 1
+    assert "shown once" in err
+    caller = Keys(lived).find(key.strip())
+    assert caller is not None
+    assert caller.role == "app"
+    assert run("keys", "add", "phone", "--role", "app", "--db", db)[0] == 2
+    assert run("keys", "add", "other", "--role", "nurse", "--db", db)[0] == 2
+    code, listed, _ = run("keys", "list", "--db", db)
+    assert "phone\tapp" in listed
+    assert key.strip() not in listed
+    assert run("keys", "revoke", "phone", "--db", db)[0] == 0
+    assert run("keys", "revoke", "phone", "--db", db)[0] == 2
+    assert Keys(lived).find(key.strip()) is None
+    assert "revoked" in run("keys", "list", "--db", db)[1]
+
+
+def test_people(run: Run, lived: Database, db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Someone can sign in with the password that was printed; after repeated failures nobody can for a while."""
+    import io
+
+    code, password, _ = run("people", "add", "nurse", "--role", "staff", "--db", db)
+    assert code == 0
+    assert sign_in(lived, "nurse", password.strip()) == ("nurse", "staff")
+    assert sign_in(lived, "nobody", password.strip()) is None
+    for _ in range(5):
+        assert sign_in(lived, "nurse", "wrong") is None
+    assert sign_in(lived, "nurse", password.strip()) is None, "locked"
+    monkeypatch.setattr("sys.stdin", io.StringIO("another password\n"))
+    assert run("people", "password", "nurse", "--db", db)[0] == 0
+    assert sign_in(lived, "nurse", "another password") == ("nurse", "staff")
+    monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
+    assert run("people", "password", "nurse", "--db", db)[0] == 2
+    assert run("people", "add", "robot", "--role", "app", "--db", db)[0] == 2
+    assert run("people", "revoke", "nurse", "--db", db)[0] == 0
+    assert sign_in(lived, "nurse", "another password") is None
+    assert "nurse\tstaff" in run("people", "list", "--db", db)[1]
+
+
+def test_verify(run: Run, lived: Database, db: str) -> None:
+    """Says what was verified; a record that was edited ends with code 1, what is wrong, and a red alert."""
+    code, out, _ = run("verify", "--db", db)
+    assert code == 0
+    assert out.startswith("verified: ")
+    with lived.writing.begin() as connection:
+        connection.exec_driver_sql("UPDATE decisions SET reward = 9 WHERE reward IS NOT NULL")
+    code, out, err = run("verify", "--db", db)
+    assert code == 1
+    assert "reward is stored as 9.0" in err
+    code, out, _ = run("status", "--db", db)
+    assert code == 1
+    assert "red: verify" in out
+
+
+def test_status(run: Run, db: str) -> None:
+    """How the study stands."""
+    code, out, _ = run("status", "--db", db)
+    assert code == 0
+    assert "stress-messages: open" in out
+    assert "participants: 3 enrolled" in out
+    assert "decisions: 30" in out
+
+
+def test_export(run: Run, db: str, tmp_path: Path) -> None:
+    """Every file is there, every column explained, one row per decision point."""
+    assert run("export", str(tmp_path / "data"), "--db", db)[0] == 0
+    dictionary = json.loads((tmp_path / "data" / "dictionary.json").read_text(encoding="utf-8"))["files"]
+    assert set(dictionary) == {path.name for path in (tmp_path / "data").glob("*.csv")}
+    for name, columns in dictionary.items():
+        with (tmp_path / "data" / name).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+            assert rows
+            assert list(rows[0]) == [column["column"] for column in columns]
+            assert all(column["meaning"] and column["type"] for column in columns)
+        if name == "decisions.csv":
+            assert len(rows) == 30
+            assert [row["step"] for row in rows[:10]] == [str(step) for step in range(1, 11)]
+            assert {"0", "1"} >= {row["nudge"] for row in rows}
+
+
+def test_backup_and_restore(run: Run, lived: Database, db: str, tmp_path: Path, folder: Path) -> None:
+    """A backup holds everything, whichever database it is from; restored, it verifies and goes on."""
+    file = tmp_path / "study.backup"
+    assert run("backup", str(file), "--db", db)[0] == 0
+    assert run("backup", str(file), "--db", db)[0] == 2, "nothing is written over"
+    assert [path.name for path in tmp_path.iterdir()] == ["study.backup"]
+    target = f"sqlite:///{folder / 'restored.db'}"
+    code, out, err = run("restore", str(file), "--db", target)
+    assert code == 0, err
+    assert "verified" in out
+    assert run("restore", str(file), "--db", target)[0] == 1, "a database with a study is left alone"
+    restored = Database(target)
+    assert event_rows(restored, limit=10_000) == event_rows(lived, limit=10_000)
+    restored.close()
+
+
+def test_a_backup_goes_into_the_other_kind_of_database(
+    run: Run, new_postgres: str, sqlite: Database, tmp_path: Path
+) -> None:
+    """How a study moves from a file to PostgreSQL."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=5)
+    assert run("backup", str(tmp_path / "b"), "--db", sqlite.url)[0] == 0
+    code, out, err = run("restore", str(tmp_path / "b"), "--db", new_postgres)
+    assert code == 0, err
+    assert "verified" in out
+
+
+def test_amend(run: Run, lived: Database, db: str, tmp_path: Path) -> None:
+    """What changes is shown and on record; what decisions are made by cannot change; verify follows."""
+    file = tmp_path / "changed.toml"
+    file.write_text(study_text().replace('fallback = "rest"', 'fallback = "walk"'), encoding="utf-8")
+    code, out, _ = run("amend", str(file), "--reason", "ethics board", "--db", db)
+    assert code == 0
+    assert '+fallback = "walk"' in out
+    assert "ethics board" in event_rows(lived, limit=10_000)[-1]["body"]
+    assert run("amend", str(file), "--reason", "again", "--db", db)[0] == 2
+    for change in (("seed = 1", "seed = 2"), ("horizon = 200", "horizon = 300"), ("noise_sd = 0.5", "noise_sd = 0.6")):
+        file.write_text(study_text().replace(*change), encoding="utf-8")
+        code, _, err = run("amend", str(file), "--reason", "why not", "--db", db)
+        assert code == 2, change
+        assert "by which decisions are made" in err
+    assert run("amend", str(file), "--reason", " ", "--db", db)[0] == 2
+    assert run("verify", "--db", db)[0] == 0
+
+
+def test_close(run: Run, lived: Database, db: str) -> None:
+    """Open nudges are settled; nobody is enrolled and nothing decided any more; rewards may still come."""
+    assert run("close", "--reason", "all done", "--db", db)[0] == 0
+    row = study_row(lived)
+    assert row is not None
+    assert row["status"] == "closed"
+    assert run("close", "--reason", "again", "--db", db)[0] == 2
+    assert run("verify", "--db", db)[0] == 0
+
+
+def test_a_database_must_be_named_where_there_is_not_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only .db file of the folder is taken; otherwise what to say is said."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("status")
+    assert code == 2
+    assert "expected --db URL" in err
+    assert run("status", "--db", f"sqlite:///{tmp_path}/no.db")[0] == 2
+    assert list(tmp_path.iterdir()) == []
