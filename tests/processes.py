@@ -18,6 +18,29 @@ HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\
 COMMAND = "from opportune.cli.main import main; main()"
 MARK = "OPPORTUNE_TEST_MARK"
 
+STUDY = """
+[study]
+name = "tiny"
+horizon = 100
+replicates = 40
+actions = ["none", "call"]
+budgets = [4]
+
+[variables.stress]
+range = [1, 3]
+
+[reward]
+formula = "action*stress"
+noise_sd = 0.2
+
+[effects]
+"*" = 0.5
+
+[[policies]]
+kind = "PD2"
+"""
+"""A small study file, with traces of every step."""
+
 needs_linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
 

@@ -134,6 +134,20 @@ def test_an_interrupted_study_keeps_what_is_finished_under_another_name(tmp_path
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"long.nc", "long.interrupted.nc"}
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_processes_of_a_local_cluster_end_too(times: int, tmp_path: Path) -> None:
+    """With --cluster local, Ctrl-C once or twice ends the command and all of its workers."""
+    (tmp_path / "long.toml").write_text(STUDY.format(replicates=3_000_000), encoding="utf-8")
+    with started(tmp_path, "simulate", "long.toml", "--cluster", "local") as command:
+        command.until(lambda: len(command.alive()) >= 4)  # workers, and what looks after them
+        time.sleep(1.0)
+        for _ in range(times):
+            command.interrupt()
+            time.sleep(0.05)
+        assert command.ended(2 * SOON) == 130
+        assert command.said()[-1].startswith("opportune: interrupted: ")
+
+
 def test_ctrl_c_is_heard_during_the_first_compilation(tmp_path: Path) -> None:
     """With nothing compiled yet, the command ends as soon, not when all is compiled."""
     (tmp_path / "long.toml").write_text(STUDY.format(replicates=20), encoding="utf-8")

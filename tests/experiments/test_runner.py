@@ -88,6 +88,7 @@ def test_a_second_process_writes_the_same_files(tmp_path: Path, capsys: pytest.C
     told = capsys.readouterr().err
     assert all(f"{name}: done in" in told for name in names)
     runner.reproduce(names, out=tmp_path / "one", jobs=1)
+    assert numba.get_num_threads() == 2  # as before
     assert len(files(tmp_path / "one")) == 9
     assert files(tmp_path / "two") == files(tmp_path / "one")
     assert not (tmp_path / "two" / ".parts").exists()

@@ -5,7 +5,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from opportune.cli.shared import INTERRUPTED, Interrupted
@@ -38,10 +39,26 @@ class _Listener:
             self.timer.cancel()
 
     def end(self) -> None:
-        """End the process now. Files are whole or not there, and other processes end with this one."""
+        """End the process now, and those that it started. Files are whole or not there."""
+        for process in _started_by(os.getpid()):
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
         shown = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
         os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
         os._exit(INTERRUPTED)
+
+
+def _started_by(process: int) -> list[int]:
+    """The processes that a process started, and those that these started; where there is no /proc, none."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(path.parent.name))
+    found = children.get(process, []).copy()
+    for child in found:  # grows as it goes
+        found += children.get(child, [])
+    return found
 
 
 _listener = _Listener()

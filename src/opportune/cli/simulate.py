@@ -78,11 +78,11 @@ def simulate(
         data = _run_study(loaded, cluster, device)
         if data.attrs["interrupted"]:
             _keep_unfinished(data, out / loaded.name, loaded.settings.study.replicates)
+        with kept("no data were written"):
+            results = save(data, out / f"{loaded.name}.nc")
         chosen = pick_reference(data, reference)
         rows = compare_policies(data, chosen)
         print_results(data, rows, chosen)
-        with kept("no data were written"):
-            results = save(data, out / f"{loaded.name}.nc")
         typer.echo(str(results))
         command = f"opportune simulate {study.name}" + (f" --reference {shlex.quote(reference)}" if reference else "")
         with kept(f"the data are complete in {results}; table, figures or report may be missing"):

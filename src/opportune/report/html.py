@@ -3,6 +3,7 @@
 import base64
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from opportune.errors import DataError
 from opportune.experiments.claims import Verdict
 from opportune.experiments.record import Cell, Table
-from opportune.files import write_whole
+from opportune.files import digest_of, write_whole
 
 LARGEST_SVG = 2_000_000
 """Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
@@ -57,9 +58,14 @@ def write_page(page: str, target: Path) -> Path:
     return target
 
 
-def read_picture(directory: Path, svg_name: str, png_name: str) -> Image:
-    """A figure from its two files: the drawing, or the bitmap where the drawing is too heavy."""
+def read_picture(
+    directory: Path, svg_name: str, png_name: str, *, checksums: Mapping[str, str] | None = None
+) -> Image:
+    """A figure from its two files, undamaged: the drawing, or the bitmap where the drawing is too heavy."""
     svg, png = (_inside(directory, name) for name in (svg_name, png_name))
+    for file in (svg, png):
+        if checksums and file.name in checksums and digest_of(file) != checksums[file.name]:
+            raise DataError(f"{file} is damaged: it does not fit its checksum; run its experiment again")
     return _read_png(png) if svg.stat().st_size > LARGEST_SVG else _read_svg(svg)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,7 +154,7 @@ def _opening(results: Sequence[Record], pictures: Mapping[Place, Image]) -> Open
 
 def _render(directory: Path, results: list[Record]) -> str:
     pictures = {
-        (result.experiment, at): read_picture(directory, figure.svg, figure.png)
+        (result.experiment, at): read_picture(directory, figure.svg, figure.png, checksums=result.files)
         for result in results
         for at, figure in enumerate(result.figures)
     }
