@@ -4,11 +4,13 @@ A setting says in which worlds and for how long policies run. Where participants
 are a study of their own, and what counts as one observation is such a study.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import xarray as xr
 
+from opportune.analysis.results import config as made_with
 from opportune.experiments import partial
 from opportune.experiments.base import Config
 from opportune.experiments.pace.orders import ORDERS
@@ -127,8 +129,12 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
 
 
 def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
-    """Totals of the first steps: the rest is what policies were told and never came."""
-    first = data.isel(step=slice(0, horizon))
+    """Totals of the first steps: the rest is what policies were told and never came.
+
+    So the run ended there, and its clairvoyant is that of these steps.
+    """
+    ended = json.dumps({**made_with(data), "horizon": horizon})
+    first = data.isel(step=slice(0, horizon)).assign_attrs(config=ended)
     seen = {"spent": first["probability"].sum("step"), "reveals": first["revealed"].sum("step")}
     return reduce_to_totals(first.assign(seen))
 
