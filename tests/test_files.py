@@ -93,7 +93,8 @@ def test_a_study_on_a_full_disk_ends_with_one_line(small_disk: Path, tmp_path: P
     code, (line,) = simulated(size + 24_576)
     assert code == 1
     figure = rf"{small_disk}/tiny-\w+\.(png|svg) cannot be written: the disk is full"
-    assert re.match(f"opportune: error: {figure}; the data are complete in {data}; figures may be missing$", line), line
+    missing = "table, figures or report may be missing"
+    assert re.match(f"opportune: error: {figure}; the data are complete in {data}; {missing}$", line), line
     assert load(data).sizes["replicate"] == 40
 
 

@@ -58,9 +58,7 @@ def write_page(page: str, target: Path) -> Path:
     return target
 
 
-def read_picture(
-    directory: Path, svg_name: str, png_name: str, *, checksums: Mapping[str, str] | None = None
-) -> Image:
+def read_picture(directory: Path, svg_name: str, png_name: str, *, checksums: Mapping[str, str] | None = None) -> Image:
     """A figure from its two files, undamaged: the drawing, or the bitmap where the drawing is too heavy."""
     svg, png = (_inside(directory, name) for name in (svg_name, png_name))
     for file in (svg, png):
