@@ -8,13 +8,14 @@ EXAMPLE = files("opportune.study").joinpath("example_study.toml").read_text(enco
 
 def study_text(
     *, times: bool = False, shared: bool = False, pooled: bool = False, hard: bool = False, budget: float = 20,
-    planned: int = 8, horizon: int = 200, extra: str = "", serve: str = "",
+    planned: int = 8, horizon: int = 200, extra: str = "", policy: str = "PACE",
 ) -> str:  # fmt: skip
     """The example study, with or without decision times, with what participants share."""
     text = EXAMPLE if times else re.sub(r"(?m)^times = .*\n", "", EXAMPLE)
-    text = re.sub(r"(?m)^budget = .*$", f"budget = {budget}\n{serve}", text)
+    text = re.sub(r"(?m)^budget = .*$", f"budget = {budget}", text)
     text = re.sub(r"(?m)^planned = .*$", f"planned = {planned}", text)
     text = re.sub(r"(?m)^horizon = .*$", f"horizon = {horizon}", text)
+    text = re.sub(r'(?m)^policy = "PACE"', f'policy = "{policy}"', text)
     if shared:
         text = text.replace("[study]\n", "[study]\nbudget_shared = true\n")
     if hard:

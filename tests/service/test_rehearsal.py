@@ -1,0 +1,107 @@
+"""What was simulated is what runs: the example study over HTTP, with simulate's draws, makes simulate's decisions."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from site_over_http import Site, good, site_on
+from study_text import study_text
+
+import opportune as op
+from opportune.core.rng import DELAY, draw
+from opportune.service.database import Database
+from opportune.service.reading import decision_row
+from opportune.service.verify import verify
+from opportune.study import parse_study
+from opportune.study.serving import live
+
+PEOPLE, STEPS = 3, 40
+WORLD = "reward_delay = 3\nreward_rate = 0.9\navailable_rate = 0.9\n"
+SHARING: dict[str, dict[str, Any]] = {
+    "own budgets, own models": {},
+    "shared budget": {"shared": True},
+    "pooled model": {"pooled": True},
+    "shared hard budget, pooled model": {"shared": True, "pooled": True, "hard": True},
+}
+TRACED = {
+    "probability": "probability", "gap": "gap", "price": "price", "disagreement": "disagreement",
+    "tolerance": "tolerance", "nudged": "nudge", "revealed": "revealed", "available": "available",
+}  # fmt: skip
+ACTIONS = {"action": "action", "fresh_action": "fresh_action", "stale_action": "stale_action"}
+
+
+def settings_of(sharing: str) -> dict[str, Any]:
+    """The example study, smaller, with late, lost and missing things; values that simulate takes from the truth given."""
+    return {"budget": 6, "planned": PEOPLE, "horizon": STEPS, **SHARING[sharing]}
+
+
+def rehearsed(text: str) -> str:
+    """The study file with happenings, and with a range of values, which a live study cannot take from the truth."""
+    return text.replace("[world]\n", f"[world]\n{WORLD}").replace("[reward]\n", "[reward]\nvalue_range = [-3, 4]\n")
+
+
+def simulated(text: str) -> tuple[list[Any], xr.Dataset, int]:
+    """The study's worlds, and what simulate makes of them with the policy that is served."""
+    study = parse_study(text).replace(instances=PEOPLE)
+    worlds = study.worlds()
+    seed = study.settings.study.seed
+    data = op.simulate(worlds, [live(study).policy], horizon=STEPS, replicates=1, seed=seed, trace=True, progress=False)
+    return worlds, data.isel(policy=0, replicate=0), seed
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_the_service_makes_the_decisions_of_simulate(
+    sqlite: Database, sharing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Own and shared budgets, own and pooled models, unanswered nudges, openings, absences, late and lost rewards."""
+    text = rehearsed(study_text(**settings_of(sharing)))
+    worlds, trace, seed = simulated(text)
+    monkeypatch.setattr("site_over_http.study_text", lambda **_settings: text)
+    with site_on(sqlite) as site:
+        for number in range(PEOPLE):
+            site.enrol(f"P{number}")
+        mail: dict[tuple[int, int], list[str]] = {}
+        for step in range(1, STEPS + 1):
+            for number, world in enumerate(worlds):
+                one_step(site, world, trace.isel(world=number), number, step, seed, mail)
+    assert float(trace["nudged"].sum()) >= 5, "the control: something was nudged"
+    assert verify(sqlite).findings == []
+
+
+def one_step(
+    site: Site, world: Any, trace: xr.Dataset, number: int, step: int, seed: int, mail: dict[tuple[int, int], list[str]]
+) -> None:
+    """One decision point of one participant: as it was met in the simulation, held to what was decided there."""
+    at = {str(name): trace[name].values[step - 1] for name in trace.data_vars if "step" in trace[name].dims}
+    levels = world.problem.levels(int(at["context"]))
+    told = {"mood": levels.pop("mood")}
+    body: dict[str, Any] = {"sensed": levels, "reported": told, "opened": bool(at["opened"])}
+    if not at["available"]:
+        body |= {"available": False, "reason": "away"}
+    made = good(site.post(f"participants/P{number}/decisions", body), 201)
+    if made["status"] == "nudge":
+        answered = bool(at["revealed"])
+        made = good(site.post(f"decisions/{made['decision']}/answer", {"answered": answered}, "staff"))
+    compare(site, world, at, made["decision"], step)
+    stream = np.uint64(number << 32)
+    if not math.isnan(at["reward"]):
+        delay = world.happenings.reward_delay
+        late = min(int(draw(np.uint64(seed), stream, step, DELAY) * (delay + 1)), delay)
+        mail.setdefault((number, step + late), []).append(f"{step:06d} {made['decision']}")
+    for arrived in sorted(mail.pop((number, step), [])):
+        earlier, decision = arrived.split()
+        reward = float(trace["reward"].values[int(earlier) - 1])
+        assert good(site.post(f"decisions/{decision}/reward", {"reward": reward}))["reward"] == reward
+
+
+def compare(site: Site, world: Any, at: dict[str, Any], decision: str, step: int) -> None:
+    """What was decided, to the last bit."""
+    row = decision_row(site.service.database, decision)
+    assert row is not None
+    assert row["step"] == step
+    names = world.problem.action_names
+    expected = {column: at[name].item() for name, column in TRACED.items()}
+    expected |= {column: names[int(at[name])] for name, column in ACTIONS.items()}
+    assert {column: row[column] for column in expected} == expected, step
