@@ -33,7 +33,7 @@ ACTIONS = {"action": "action", "fresh_action": "fresh_action", "stale_action": "
 
 
 def settings_of(sharing: str) -> dict[str, Any]:
-    """The example study, smaller, with late, lost and missing things; values that simulate takes from the truth given."""
+    """The example study, smaller, with late, lost and missing things, and a range of values."""
     return {"budget": 6, "planned": PEOPLE, "horizon": STEPS, **SHARING[sharing]}
 
 

@@ -6,19 +6,20 @@ import httpx
 import structlog
 from sqlalchemy import and_, insert, select, update
 
-from opportune.service import clock, tables
+from opportune.service import clock, events, tables
 from opportune.service.database import Database
 from opportune.service.running import Running
 
 RED, YELLOW, GREEN = "red", "yellow", "green"
 CODES = {
     "fallback": (RED, "A decision was made by the study's fallback, as the learned policy could not be used."),
+    "undecided": (RED, "A decision was asked for and could not be made."),
+    "rebuilt": (YELLOW, "A stored state could not be read; all states were made again from the record."),
     "verify": (RED, "The record does not verify."),
-    "unshown": (RED, "A nudge was decided, and nothing was done about it before its window ended."),
     "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
     "rewards": (YELLOW, "Rewards are overdue and were given up."),
-    "pacing": (YELLOW, "Nudges are spent much faster or slower than planned."),
 }
+DAY = 24 * clock.HOUR
 LOOK_EVERY = 60 * clock.MICROSECONDS
 log = structlog.get_logger()
 
@@ -76,12 +77,25 @@ class Alerts:
                     select(opened.c.participant).where(opened.c.code == "silent", opened.c.cleared.is_(None))
                 ).scalars()
             )
+        self._look_for_rewards(now)
         for row in active:
             quiet = now - (row.last_decided or row.enrolled) > running.silence and row.step < running.horizon
             if quiet and row.name not in silent:
                 self.raise_alert(*_of("silent"), row.name, CODES["silent"][1])
             elif not quiet and row.name in silent:
                 self.clear("silent", row.name)
+
+    def _look_for_rewards(self, now: int) -> None:
+        """Rewards that were given up within the last day."""
+        table = tables.events
+        with self._database.reading.connect() as connection:
+            latest = connection.execute(
+                select(table.c.received).where(table.c.kind == events.SKIPPED).order_by(table.c.seq.desc()).limit(1)
+            ).scalar()
+        if latest is not None and latest > now - DAY:
+            self.raise_alert(*_of("rewards"), None, CODES["rewards"][1])
+        else:
+            self.clear("rewards")
 
     def _running(self) -> Running | None:
         with self._database.reading.connect() as connection:

@@ -68,6 +68,7 @@ class Ledger:
         self.head: str = events.START if row is None else row["head"]
         self.persons: dict[str, Person | None] = {}
         self.applying = False
+        self.rebuilt = False
         self._events: list[dict[str, Any]] = []
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
@@ -108,8 +109,21 @@ class Ledger:
             memory.forget()
             memory.fold = Fold(running)
         if self.together and memory.shared_seq != self.seq:
-            unpack_shared(memory.fold.cohort, self.connection.execute(_SHARED).scalar_one())
+            try:
+                unpack_shared(memory.fold.cohort, self.connection.execute(_SHARED).scalar_one())
+            except StateError:
+                self._rebuild()
         memory.shared_seq = self.seq
+
+    def _rebuild(self) -> None:
+        """A stored state cannot be used: make all of them from the record, and store them with this transaction."""
+        from opportune.service.verify import rebuilt  # noqa: PLC0415  (which folds what ledgers write)
+
+        made = rebuilt(self.connection)
+        self.memory.fold, self.memory.persons = made.fold, made.persons
+        self.persons = {name: made.persons.get(name) for name in self.persons}
+        self._dirty = dict(made.persons)
+        self.rebuilt = True
 
     def read(self, *, keys: Iterable[str], names: Iterable[str], ids: Iterable[str]) -> None:
         """Read what a batch of commands is about, in three questions."""
@@ -139,7 +153,13 @@ class Ledger:
         self.memory.persons.pop(row["name"], None)  # until it is whole
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
-        person.unpack(data, self.fold.own, rows)
+        try:
+            person.unpack(data, self.fold.own, rows)
+        except StateError:
+            if self._events:  # the record in the database does not have them yet
+                raise
+            self._rebuild()
+            return self.memory.persons[row["name"]]
         self.memory.persons[row["name"]] = person
         return person
 
@@ -294,9 +314,10 @@ class Ledger:
         run = self.connection.execute
         if self._new_requests:
             run(_NEW_REQUESTS, self._new_requests)
-        if not self._events:
+        if not self._events and not self.rebuilt:
             return
-        run(_EVENTS, self._events)
+        if self._events:
+            run(_EVENTS, self._events)
         if self._new:
             run(_NEW_DECISIONS, [self._decisions[i] for i in self._new])
         self._update_decisions()

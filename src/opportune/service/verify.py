@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from opportune.core.rng import COIN, draw
-from opportune.errors import OpportuneError
+from opportune.errors import DataError, OpportuneError
 from opportune.live.packing import pack_shared
 from opportune.service import clock, events, projection, tables
 from opportune.service.database import Database
@@ -143,6 +143,19 @@ class Verifier:
         for number in sealed:
             if person.agent._steps[number].seen:
                 self.decisions[self._ids[person.name, number]].update(projection.seen(number, person, event.seq))
+
+
+def rebuilt(connection: Connection) -> Verifier:
+    """The whole state of a study from its record alone; raises `DataError` if the record itself is not whole."""
+    verifier = Verifier(Verdict())
+    for row in _stream(connection):
+        event = _linked(row, verifier.verdict)
+        if event is None or not verifier.verdict.holds:
+            break
+        verifier.take(event)
+    if not verifier.verdict.holds or verifier.fold is None:
+        raise DataError(f"the state cannot be made from the record: {'; '.join(verifier.verdict.findings[:3])}")
+    return verifier
 
 
 def near(one: Any, other: Any) -> bool:

@@ -140,20 +140,22 @@ class Writer:
                 return self._fall_back(command, error)
             if isinstance(error, Unsound):
                 return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
-            return self._failed(error)
+            return self._failed(error, command)
 
     def _fall_back(self, command: Propose, error: Exception) -> "Reply | Exception":
         command.fallback = True
         try:
             reply = self._transaction([command])[0]
         except Exception as another:
-            return self._failed(another)
+            return self._failed(another, command)
         if self._alert is not None and isinstance(reply, Reply):
             self._alert("red", "fallback", command.participant, f"A decision was made by the fallback: {error}")
         return reply
 
-    def _failed(self, error: Exception) -> Refused:
+    def _failed(self, error: Exception, command: Command) -> Refused:
         log.error("command failed", **described(error))
+        if self._alert is not None and isinstance(command, Propose):
+            self._alert("red", "undecided", command.participant, "A decision could not be made; the log says why.")
         return Refused("internal", "the request could not be carried out; nothing of it is stored")
 
     def _unavailable(self, error: Exception) -> Refused:
@@ -177,6 +179,8 @@ class Writer:
                 found = [self._carry_out(ledger, command) for command in commands]
                 ledger.flush()
             ledger.committed()
+            if ledger.rebuilt and self._alert is not None:
+                self._alert("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
         except BaseException:
             self.memory.forget(None if ledger is None else [*ledger.persons])
             raise
@@ -214,8 +218,7 @@ def sweep(writer: Writer, received: int | None = None) -> int:
     late, unrewarded = overdue(writer.database, now)
     commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
     commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
-    futures = [writer.submit(command) for command in commands]
-    for future in futures:
+    for future in [writer.submit(command) for command in commands]:
         with contextlib.suppress(OpportuneError):
             future.result()
     return len(commands)

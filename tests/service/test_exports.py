@@ -1,0 +1,126 @@
+"""Exports: one row per decision point, and what analysts do with them."""
+
+import csv
+import io
+import random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from course import BEGIN, answer_of, launch, run_course
+from study_text import study_text
+
+from opportune.service import clock
+from opportune.service.commands import Answer, Enrol, Propose, Reward
+from opportune.service.database import Database
+from opportune.service.exports import NAMES, cell, export
+from opportune.service.writer import Writer
+
+EFFECT = 0.5
+
+
+def table(database: Database, name: str) -> list[dict[str, str]]:
+    """An export, as a program reads it."""
+    text = "".join(export(database, name))
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_every_decision_point_has_a_row(database: Database) -> None:
+    """Unavailable ones included; what was not revealed is empty; times are UTC and local; pseudonyms only."""
+    writer = Writer(database)
+    launch(writer, study_text())
+    run_course(writer.write, people=3, steps=15)
+    rows = table(database, "decisions")
+    assert len(rows) == 45
+    assert {row["available"] for row in rows} == {"0", "1"}
+    for row in rows:
+        assert (row["unavailable_reason"] == "") == (row["available"] == "1")
+        assert (row["nudge"] == "1") == (float(row["coin"]) < float(row["nudge_probability"]))
+        assert float(row["budget_before"]) >= float(row["budget_after"])
+        if row["revealed"] == "0" and row["mood"] != "":
+            assert row["answered_late_utc"] or any(other["revealed"] == "1" for other in rows)
+        local = pd.Timestamp(row["time_utc"]).tz_convert("Europe/Berlin").strftime("%Y-%m-%dT%H:%M:%S")
+        assert row["time_local"] == local
+        assert row["action_probability"] == "1.0"
+    nudges = table(database, "nudges")
+    assert nudges == [row for row in rows if row["nudge"] == "1"]
+    assert len(table(database, "participants")) == 3
+    assert [row["seq"] for row in table(database, "events")] == [
+        str(i + 1) for i in range(len(table(database, "events")))
+    ]
+    corrected = [row for row in table(database, "rewards") if row["kind"] == "corrected"]
+    assert corrected
+    assert all(row["reason"] == "read wrongly" and row["was"] != "" for row in corrected)
+
+
+def test_texts_are_no_formulas(sqlite: Database) -> None:
+    """A reason that a spreadsheet would calculate is told apart; lines and commas within stay within."""
+    assert cell("=1+1") == "'=1+1"
+    assert cell(-1.5) == "-1.5"
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    reason = '=HYPERLINK("x"), and\nmore'
+    given = {"sensed": {"time_of_day": "morning", "stress": 1, "sleep": "good"}, "available": False, "reason": reason}
+    writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given))
+    assert table(sqlite, "decisions")[0]["unavailable_reason"] == "'" + reason
+
+
+def test_an_empty_study_has_headers(sqlite: Database) -> None:
+    """Every file is there from the beginning."""
+    launch(Writer(sqlite), study_text())
+    assert all(len("".join(export(sqlite, name)).splitlines()) >= 1 for name in NAMES)
+    assert table(sqlite, "decisions") == []
+
+
+def rehearse(database: Database, *, people: int, steps: int) -> None:
+    """A study in which every nudge is answered, and helps by EFFECT."""
+    rnd = random.Random(4)
+    writer = Writer(database)
+    launch(writer, study_text(policy="naive", planned=people, horizon=steps, budget=steps * 0.3))
+    names = [f"P{i:02d}" for i in range(people)]
+    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
+    for step in range(steps):
+        now = BEGIN + step * clock.HOUR
+        moments: list[dict[str, Any]] = [
+            {"time_of_day": rnd.choice(["morning", "evening"]), "stress": rnd.randrange(4), "sleep": "good"}
+            for _ in names
+        ]
+        asked = [
+            Propose(
+                who="app", received=now, participant=name, given={"sensed": moment, "available": rnd.random() < 0.9}
+            )
+            for name, moment in zip(names, moments, strict=True)
+        ]
+        made = [answer_of(reply) for reply in writer.write(asked)]
+        nudged = [decision["decision"] for decision in made if decision["status"] == "nudge"]
+        told = {"mood": "good"}
+        writer.write([Answer(who="staff", received=now, decision=d, answered=True, reported=told) for d in nudged])
+        rewards = []
+        for number, (decision, moment) in enumerate(zip(made, moments, strict=True)):
+            base = 1.0 - 0.4 * moment["stress"] + 0.3 * (number % 5)
+            reward = base + EFFECT * decision["nudge"] + rnd.gauss(0.0, 0.5)
+            rewards.append(Reward(who="app", received=now, decision=decision["decision"], reward=reward))
+        writer.write(rewards)
+
+
+@pytest.mark.slow
+def test_analysts_find_the_effect_of_nudges(sqlite: Database) -> None:
+    """Weighted and centred least squares, clustered by participant, on decisions.csv: the simulated effect."""
+    import statsmodels.api as sm
+
+    rehearse(sqlite, people=30, steps=40)
+    data = pd.read_csv(io.StringIO("".join(export(sqlite, "decisions"))))
+    data = data[data["available"] == 1]
+    assert data["nudge_probability"].between(0.0, 1.0, inclusive="neither").mean() > 0.9
+    data = data[data["nudge_probability"].between(0.0, 1.0, inclusive="neither")]
+    share = data["nudge"].mean()
+    p = data["nudge_probability"]
+    weights = np.where(data["nudge"] == 1, share / p, (1 - share) / (1 - p))
+    design = pd.DataFrame({"one": 1.0, "stress": data["stress"], "nudge": data["nudge"] - share})
+    fit = sm.GEE(data["reward"], design, groups=data["participant"], weights=weights).fit()
+    low, high = fit.conf_int(alpha=0.01).loc["nudge"]
+    assert low < EFFECT < high
+    assert high - low < 0.4, "the control: it says something"
+    assert low > 0.0

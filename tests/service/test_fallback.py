@@ -1,0 +1,117 @@
+"""A decision is always answered: the learned policy, the last good state, the record, the study's fallback."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from course import BEGIN, answer_of, launch, run_course
+from site_over_http import SENSED
+from sqlalchemy import update
+from study_text import study_text
+
+from opportune.live.agent import Agent
+from opportune.service import tables
+from opportune.service.alerts import Alerts
+from opportune.service.commands import Answer, Enrol, Propose, Reward
+from opportune.service.database import Database
+from opportune.service.reading import alert_rows
+from opportune.service.verify import verify
+from opportune.service.writer import Writer
+
+SHARING: dict[str, dict[str, Any]] = {"own": {}, "shared": {"shared": True}, "pooled": {"pooled": True}}
+
+
+def writer_on(database: Database) -> Writer:
+    """A writer whose alerts are kept."""
+    return Writer(database, on_alert=Alerts(database).raise_alert)
+
+
+def codes(database: Database) -> set[tuple[str, str]]:
+    """The open alerts."""
+    return {(alert["level"], alert["code"]) for alert in alert_rows(database)}
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("what", ["participant", "shared"])
+def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Database, sharing: str, what: str) -> None:
+    """Whatever the bytes hold, the next decision is the learned one; someone is told; everything verifies."""
+    if what == "shared" and sharing == "own":
+        return
+    settings = study_text(**SHARING[sharing])
+    writer = writer_on(sqlite)
+    launch(writer, settings)
+    run_course(writer.write, people=3, steps=8)
+    table = tables.states if what == "participant" else tables.study
+    column = "data" if what == "participant" else "shared"
+    with sqlite.writing.begin() as connection:
+        connection.execute(update(table).values({column: b"damaged"}))
+    assert not verify(sqlite).holds, "the control: it is damaged"
+    ask = Propose(who="app", received=BEGIN + 10**9, participant="P001", given={"sensed": SENSED})
+    assert answer_of(writer_on(sqlite).do(ask))["mode"] == "learned"
+    assert codes(sqlite) == {("yellow", "rebuilt")}
+    assert verify(sqlite).findings == []
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Streams whose learned policy gives numbers that are none."""
+    streams: set[int] = set()
+    propose = Agent.propose
+
+    def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
+        found = propose(agent, *arguments, **named)
+        if agent.stream in streams:
+            agent._groups["model"][:] = float("nan")
+        return found
+
+    monkeypatch.setattr(Agent, "propose", broken)
+    yield streams
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("sharing", ["own", "shared"])
+def test_the_fallback_decides_where_the_learned_policy_cannot(
+    sqlite: Database, failing: set[int], monkeypatch: pytest.MonkeyPatch, sharing: str
+) -> None:
+    """The study's action with the naive rule's probability, marked, charged, not learned from."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text(budget=60, hard=sharing == "shared", **SHARING[sharing]))
+    for name in ("P1", "P2"):
+        writer.do(Enrol(who="staff", received=BEGIN, participant=name))
+    failing.add(0)
+    nudged = []
+    for number in range(12):
+        asked = [
+            Propose(who="app", received=BEGIN + number, participant=name, given={"sensed": SENSED})
+            for name in ("P1", "P2")
+        ]
+        broken, fine = (answer_of(reply) for reply in writer.write(asked))
+        assert (broken["mode"], broken["action"]) == ("fallback", "rest")
+        assert broken["probability"] == pytest.approx(60 / 200)
+        assert fine["mode"] == "learned"
+        if broken["status"] == "nudge":
+            nudged.append(broken)
+            answer = Answer(who="staff", received=BEGIN, decision=broken["decision"], answered=True)
+            assert answer_of(writer.do(answer))["outcome"] == "answered"
+        reward = Reward(who="app", received=BEGIN, decision=broken["decision"], reward=0.5)
+        assert not answer_of(writer.do(reward))["learned"]
+    assert nudged, "the control: the fallback nudges, too"
+    assert codes(sqlite) == {("red", "fallback")}
+    failing.clear()
+    ask = Propose(who="app", received=BEGIN + 99, participant="P1", given={"sensed": SENSED})
+    assert answer_of(writer.do(ask))["mode"] == "learned", "as soon as it can be used again"
+    assert verify(sqlite).findings == []
+
+
+def test_a_record_that_was_damaged_decides_nothing(sqlite: Database) -> None:
+    """Where neither the state nor the record can be used, the caller is told so: nothing is made up."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=5)
+    with sqlite.writing.begin() as connection:
+        connection.execute(update(tables.states).values(data=b"damaged"))
+        connection.exec_driver_sql("UPDATE events SET hash = 'aa' WHERE seq = 5")
+    ask = Propose(who="app", received=BEGIN + 10**9, participant="P001", given={"sensed": SENSED})
+    (refused,) = writer_on(sqlite).write([ask])
+    assert getattr(refused, "code", None) in {"internal", "unavailable"}
+    assert ("red", "undecided") in codes(sqlite)

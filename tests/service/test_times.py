@@ -1,0 +1,166 @@
+"""Windows, waiting times, decision times: by the participant's own clock, also where clocks change."""
+
+import pytest
+from course import answer_of, launch
+from study_text import study_text
+
+from opportune.service import clock
+from opportune.service.alerts import Alerts
+from opportune.service.commands import NOT_ASKED, Enrol, Propose, Reward
+from opportune.service.database import Database
+from opportune.service.points import day_of, step_at
+from opportune.service.problems import Refused
+from opportune.service.reading import alert_rows, decision_row, decision_rows
+from opportune.service.running import Running
+from opportune.service.verify import verify
+from opportune.service.writer import Writer, sweep
+
+TIMES = Running.from_text(study_text(times=True))  # at 09:00 and 18:00
+SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
+
+
+def at(text: str) -> int:
+    """A time."""
+    return clock.from_iso(text)
+
+
+BERLIN = "Europe/Berlin"
+MOMENTS = [
+    # Enrolled on Saturday, 28 March 2026, 10:00 in Berlin; clocks go forward on Sunday at 02:00 (01:00 UTC).
+    ("2026-03-28T09:00:00Z", 1, 1, "at enrolment: the morning's point has passed and is the latest"),
+    ("2026-03-28T16:44:00Z", 1, 1, "17:44, more than a quarter of an hour early for the evening's"),
+    ("2026-03-28T16:46:00Z", 1, 2, "17:46 counts as 18:00"),
+    ("2026-03-28T22:59:59Z", 1, 2, "one second to midnight"),
+    ("2026-03-28T23:00:00Z", 2, 2, "midnight: the next day, its first point still to come"),
+    ("2026-03-29T06:44:00Z", 2, 2, "08:44 in summer time"),
+    ("2026-03-29T06:46:00Z", 2, 3, "08:46 in summer time: an hour earlier by UTC than the day before"),
+    ("2026-03-29T21:59:59Z", 2, 4, "one second to midnight, in summer time"),
+    ("2026-03-29T22:00:00Z", 3, 4, "midnight, in summer time: this day had 23 hours"),
+    # Clocks go back on 25 October 2026 at 03:00 (01:00 UTC).
+    ("2026-10-24T22:00:00Z", 212, 422, "midnight before the day of 25 hours"),
+    ("2026-10-25T00:30:00Z", 212, 422, "02:30 the first time"),
+    ("2026-10-25T01:30:00Z", 212, 422, "02:30 the second time"),
+    ("2026-10-25T07:46:00Z", 212, 423, "08:46 in winter time"),
+    ("2026-10-25T22:59:59Z", 212, 424, "one second to midnight"),
+    ("2026-10-25T23:00:00Z", 213, 424, "midnight"),
+]
+
+
+@pytest.mark.parametrize(("moment", "day", "step", "why"), MOMENTS, ids=[moment[3] for moment in MOMENTS])
+def test_decision_points_are_the_participants(moment: str, day: int, step: int, why: str) -> None:
+    """Days and decision points by local time, over both changes of the clock."""
+    enrolled = at("2026-03-28T09:00:00Z")
+    assert day_of(at(moment), enrolled, BERLIN) == day
+    assert step_at(TIMES, at(moment), enrolled, BERLIN) == step
+
+
+def test_a_time_that_the_day_skips_or_repeats() -> None:
+    """A decision time of 02:30 on the day without one has come at 03:00; on the day with two it is one point."""
+    night = Running.from_text(
+        study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["02:30", "18:00"]')
+    )
+    enrolled = at("2026-03-28T09:00:00Z")
+    assert step_at(night, at("2026-03-29T00:30:00Z"), enrolled, BERLIN) == 2, "01:30"
+    assert step_at(night, at("2026-03-29T01:00:00Z"), enrolled, BERLIN) == 3, "03:00, when 02:30 never was"
+    twice = [step_at(night, at(f"2026-10-25T0{hour}:30:00Z"), enrolled, BERLIN) for hour in (0, 1)]
+    assert twice == [423, 423]
+
+
+def test_the_same_moment_is_another_day_elsewhere() -> None:
+    """Participants live in their own time zones."""
+    enrolled = at("2026-03-28T09:00:00Z")
+    late = at("2026-03-28T23:30:00Z")
+    assert [day_of(late, enrolled, zone) for zone in ("America/New_York", BERLIN, "Asia/Tokyo")] == [1, 2, 2]
+
+
+def timed(database: Database) -> Writer:
+    """A study with decision times, and a participant in Berlin since 28 March 2026, 08:50 local time."""
+    writer = Writer(database)
+    launch(writer, study_text(times=True), at("2026-03-28T07:00:00Z"))
+    writer.do(Enrol(who="staff", received=at("2026-03-28T07:50:00Z"), participant="P1", timezone=BERLIN))
+    return writer
+
+
+def ask(writer: Writer, moment: str) -> dict[str, object]:
+    """Ask for a decision at a time."""
+    return answer_of(writer.do(Propose(who="app", received=at(moment), participant="P1", given={"sensed": SENSED})))
+
+
+def test_points_that_nobody_asked_about_are_missing(sqlite: Database) -> None:
+    """Mornings stay mornings: what was missed is on record as such, without charge."""
+    writer = timed(sqlite)
+    assert ask(writer, "2026-03-28T08:00:00Z")["step"] == 1
+    assert ask(writer, "2026-03-29T16:00:00Z")["step"] == 4
+    rows = decision_rows(sqlite, "P1", limit=10)
+    assert [row["reason"] for row in rows] == [None, NOT_ASKED, NOT_ASKED, None]
+    assert [row["available"] for row in rows] == [True, False, False, True]
+    assert [row["probability"] for row in rows[1:3]] == [0.0, 0.0]
+    with pytest.raises(Refused) as refused:
+        ask(writer, "2026-03-29T16:05:00Z")
+    assert refused.value.code == "decided_already"
+    assert verify(sqlite).findings == []
+
+
+def test_a_window_that_ends_settles_the_nudge(sqlite: Database) -> None:
+    """The sweep settles what nobody answered in time, once; an answer after that is late."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="always"))
+    begun = at("2026-03-28T09:00:00Z")
+    writer.do(Enrol(who="staff", received=begun, participant="P1"))
+    given = {"sensed": SENSED}
+    made = answer_of(writer.do(Propose(who="app", received=begun, participant="P1", given=given)))
+    assert made["status"] == "nudge"
+    window = TIMES.answer_window
+    assert made["expires"] == clock.iso(begun + window)
+    writer.start()
+    assert sweep(writer, begun + window - 1) == 0
+    assert sweep(writer, begun + window) == 1
+    assert sweep(writer, begun + window) == 0
+    writer.stop()
+    row = decision_row(sqlite, made["decision"])
+    assert row is not None
+    assert (row["status"], row["outcome"], row["revealed"]) == ("settled", "unanswered", False)
+    assert verify(sqlite).findings == []
+
+
+@pytest.mark.parametrize("default", [None, 0.25])
+def test_rewards_that_never_come(sqlite: Database, default: float | None) -> None:
+    """They are skipped after the waiting time, or the study's default is taken; which of the two is on record."""
+    text = study_text()
+    if default is not None:
+        text = text.replace("[reward]\n", f"[reward]\ndefault = {default}\n")
+    writer = Writer(sqlite)
+    launch(writer, text)
+    begun = at("2026-03-28T09:00:00Z")
+    writer.do(Enrol(who="staff", received=begun, participant="P1"))
+    given = {"sensed": SENSED, "opened": True, "reported": {"mood": "low"}}
+    asked = [Propose(who="app", received=begun, participant="P1", given=given) for _ in "ab"]
+    first, second = (answer_of(reply)["decision"] for reply in writer.write(asked))
+    writer.do(Reward(who="app", received=begun, decision=second, reward=1.0))
+    due = begun + Running.from_text(text).reward_window
+    writer.start()
+    assert sweep(writer, due - 1) == 0
+    assert sweep(writer, due) == 1
+    assert sweep(writer, due) == 0
+    writer.stop()
+    row = decision_row(sqlite, first)
+    assert row is not None
+    assert (row["reward_status"], row["reward"]) == (("skipped", None) if default is None else ("learned", 0.25))
+    if default is None:  # better late than never
+        assert answer_of(writer.do(Reward(who="app", received=due + 1, decision=first, reward=0.5)))["learned"]
+    assert verify(sqlite).findings == []
+
+
+def test_someone_who_falls_silent_raises_an_alert(sqlite: Database) -> None:
+    """Once, until the participant is heard of again."""
+    writer = timed(sqlite)
+    ask(writer, "2026-03-28T08:00:00Z")
+    alerts = Alerts(sqlite)
+    alerts.look(at("2026-03-28T20:00:00Z"))
+    assert alert_rows(sqlite) == []
+    for hour in (0, 1):
+        alerts.look(at(f"2026-03-29T1{hour}:00:00Z"))
+        assert [(alert["code"], alert["participant"]) for alert in alert_rows(sqlite)] == [("silent", "P1")]
+    ask(writer, "2026-03-29T16:00:00Z")
+    alerts.look(at("2026-03-29T16:10:00Z"))
+    assert alert_rows(sqlite) == []
