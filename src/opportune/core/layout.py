@@ -268,6 +268,7 @@ def dimensions(group: type) -> dict[str, tuple[str | int, ...]]:
     return {name: hint.__metadata__ for name, hint in get_type_hints(group, include_extras=True).items()}
 
 
+@functools.lru_cache(maxsize=256)
 def layout(
     *, d: int, actions: int, contexts: int, strata: int, senses: int = 0, corners: int = 0,
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,

@@ -22,7 +22,7 @@ from opportune.core.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
-from opportune.worlds.arrivals import arrivals_of, count_run
+from opportune.worlds.arrivals import arrivals_of, count_run, count_type
 from opportune.worlds.linear import LinearWorld
 
 THREADS = 256
@@ -36,7 +36,9 @@ class Used(NamedTuple):
     world: tuple[int, ...]
 
 
-MEMORY_SHARE = 0.8  # of the card's free memory that one chunk's results may take
+MEMORY_SHARE = 0.8  # of the card's free memory that results may take
+AT_ONCE = 2  # chunks on the card: one runs, one is fetched
+ENOUGH_RUNS = 600_000  # in a chunk, to keep the card busy
 
 
 @functools.cache
@@ -124,7 +126,7 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
                     write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
             sums[FINAL_PRICE] = budget[0]
             for j in range(sums_size):
-                totals[r, q, w, j] = sums[j]
+                totals[j, r, q, w] = sums[j]
 
     return kernel
 
@@ -158,15 +160,15 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
                     )  # fmt: skip
                     if t < 0:
                         start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
-                        for j in range(totals.shape[3]):
-                            totals[r, q, w, j] = 0.0
+                        for j in range(totals.shape[0]):
+                            totals[j, r, q, w] = 0.0
                     else:
                         draws = Draws(seed, streams[r, w])
                         record = run_step(kind, worlds[w], history[thread, w], p, mail[thread, w], draws, t + 1)
-                        add_up(record, totals[r, q, w])
+                        add_up(record, totals[:, r, q, w])
                         if traced:
                             write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
-                    totals[r, q, w, FINAL_PRICE] = budget[thread, b, 0]
+                    totals[FINAL_PRICE, r, q, w] = budget[thread, b, 0]
 
     return kernel
 
@@ -185,7 +187,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
         tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
         (batch.kind,),
     )
-    state = 0
+    state, groups = 0, []
     if shared or pooled:
         kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
         groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
@@ -193,31 +195,68 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
         state = 8 * per_replicate * sum(groups)
     else:
         kernel = build(at, used, batch.kind, batch.history, traced > 0)
-    chunk = _replicates_at_once(per_replicate, traced, state)
-    for first in range(0, replicates, chunk):
-        last = min(first + chunk, replicates)
-        shape = (last - first, policies.size, n_worlds)
-        device_totals = cuda.device_array((*shape, len(TOTALS)), np.float64)
-        device_numbers = cuda.device_array((*shape, len(NUMBERS) * traced), np.float64)
-        device_marks = cuda.device_array((*shape, len(MARKS) * traced), np.int16)
+    chunk = min(replicates, _replicates_at_once(per_replicate, traced, state))
+    runs = chunk * policies.size * (1 if state else n_worlds)
+    room = [cuda.device_array((-(-runs // THREADS) * THREADS, n_worlds, size), np.float64) for size in groups]
+    at_once = 1 if state else min(AT_ONCE, -(-replicates // chunk))  # chunks would share the state
+    places = [_Place.make(chunk, policies.size, n_worlds, traced) for _ in range(at_once)]
+    waiting: list[tuple[_Place, int, int]] = []
+    for number, first in enumerate(range(0, replicates, chunk)):
+        last, place = min(first + chunk, replicates), places[number % len(places)]
+        if len(waiting) == len(places):
+            _fetch(*waiting.pop(0), totals, numbers, marks)
         runs = (last - first) * policies.size * (1 if state else n_worlds)
-        blocks = -(-runs // THREADS)
-        room = [cuda.device_array((blocks * THREADS, n_worlds, size), np.float64) for size in groups] if state else []
-        kernel[blocks, THREADS](
-            *given, np.uint64(seed), cuda.to_device(streams[first:last]), horizon, *room,
-            device_totals, device_numbers, device_marks,
+        kernel[-(-runs // THREADS), THREADS, place.stream](
+            *given, np.uint64(seed), cuda.to_device(streams[first:last], stream=place.stream), horizon, *room,
+            place.totals[:, : last - first], place.numbers[: last - first], place.marks[: last - first],
         )  # fmt: skip
-        device_totals.copy_to_host(totals[first:last])
-        if traced:
-            device_numbers.copy_to_host(numbers[first:last].reshape(device_numbers.shape))
-            device_marks.copy_to_host(marks[first:last].reshape(device_marks.shape))
+        waiting.append((place, first, last))
+    for each in waiting:
+        _fetch(*each, totals, numbers, marks)
+
+
+class _Place(NamedTuple):
+    """Where a chunk's results are on the card: while they are fetched, the next chunk runs into another one."""
+
+    stream: Any
+    totals: Any
+    numbers: Any
+    marks: Any
+
+    @classmethod
+    def make(cls, replicates: int, policies: int, worlds: int, traced: int) -> "_Place":
+        shape = (replicates, policies, worlds)
+        return cls(
+            cuda.stream(),
+            cuda.device_array((len(TOTALS), *shape), np.float64),
+            cuda.device_array((*shape, len(NUMBERS) * traced), np.float64),
+            cuda.device_array((*shape, len(MARKS) * traced), np.int16),
+        )
+
+
+def _fetch(place: _Place, first: int, last: int, totals: NDArray[np.float64], numbers: NDArray[np.float64],
+           marks: NDArray[np.int16]) -> None:  # fmt: skip
+    """Wait for a chunk and take over its results, each total by itself."""
+    for j in range(len(TOTALS)):
+        _copy(place.totals[j, : last - first], totals[first:last, ..., j], place.stream)
+    if numbers.shape[-1]:
+        for there, here in ((place.numbers, numbers), (place.marks, marks)):
+            _copy(there[: last - first], here[first:last].reshape(last - first, *there.shape[1:]), place.stream)
+
+
+def _copy(there: Any, here: NDArray[Any], stream: Any) -> None:
+    if here.flags.c_contiguous:
+        there.copy_to_host(here, stream=stream)
+        stream.synchronize()
+    else:
+        here[...] = there.copy_to_host()
 
 
 def count_contexts(worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> Any:
-    """How often each context arrives in each run: streams[W, R] -> [W, R, K]."""
+    """How often each context arrives in each run: streams[R, W] -> [W, R, K]."""
     _teach_compiler()
     arrivals = arrivals_of(worlds)
-    counts = cuda.device_array((*streams.shape, arrivals.cumulative.shape[2]), np.int64)
+    counts = cuda.device_array((*streams.shape[::-1], arrivals.cumulative.shape[2]), count_type(horizon))
     given = [cuda.to_device(x) for x in (streams, *arrivals)]
     _counting()[-(-streams.size // THREADS), THREADS](np.uint64(seed), *given, horizon, counts)
     return counts.copy_to_host()
@@ -229,20 +268,24 @@ def _counting() -> Any:
 
     @cuda.jit
     def kernel(seed, streams, slot_of, cumulative, stay, horizon, counts):  # type: ignore[no-untyped-def]
-        worlds, replicates = streams.shape
+        replicates, worlds = streams.shape
         for i in range(cuda.grid(1), worlds * replicates, cuda.gridsize(1)):
             w, r = i // replicates, i % replicates
             for k in range(counts.shape[2]):
                 counts[w, r, k] = 0
-            count_run(seed, streams[w, r], slot_of, cumulative[w], stay[w], 0, horizon, counts[w, r], -1)
+            count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], 0, horizon, counts[w, r], -1)
 
     return kernel
 
 
 def _replicates_at_once(per_replicate: int, traced: int, state: int = 0) -> int:
-    """How many replicates' results, and their state where it is kept beside them, fit into the card's free memory."""
-    each = per_replicate * (8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))) + state
+    """How many replicates to run in a chunk.
+
+    As many as keep the card busy, so that one chunk's results can be fetched while the next runs, and as fit, with
+    their state where it is kept beside them, into its free memory.
+    """
+    each = AT_ONCE * per_replicate * (8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))) + state
     free = 2**30  # what the simulator, which has no memory of its own, is given
     if not config.ENABLE_CUDASIM:
         free = cuda.current_context().get_memory_info()[0]
-    return max(1, int(MEMORY_SHARE * free / each))
+    return max(1, min(int(MEMORY_SHARE * free / each), -(-ENOUGH_RUNS // per_replicate)))

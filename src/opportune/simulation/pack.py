@@ -31,16 +31,20 @@ DESCRIPTIONS = {
 }
 
 
-Counter = Callable[[Sequence[LinearWorld], NDArray[np.uint64], int, int], NDArray[np.int64]]
-"""Counts how often each context arrives in each run: (worlds, streams[W, R], horizon, seed) -> [W, R, K]."""
+Counter = Callable[[Sequence[LinearWorld], NDArray[np.uint64], int, int], NDArray[Any]]
+"""Counts how often each context arrives in each run: (worlds, streams[R, W], horizon, seed) -> [W, R, K]."""
 
 
 class Output:
-    """Where runs leave their results: axes replicate, policy, world first."""
+    """Where runs leave their results: axes replicate, policy, world first.
 
-    def __init__(self, replicates: int, policies: int, worlds: int, traced: int) -> None:
+    In memory a run's totals lie side by side or, `by_total`, each total of all runs.
+    """
+
+    def __init__(self, replicates: int, policies: int, worlds: int, traced: int, *, by_total: bool = False) -> None:
         lead = (replicates, policies, worlds)
-        self.totals: NDArray[np.float64] = np.zeros((*lead, len(TOTALS)))
+        totals = np.zeros((len(TOTALS), *lead) if by_total else (*lead, len(TOTALS)))
+        self.totals: NDArray[np.float64] = np.moveaxis(totals, 0, -1) if by_total else totals
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
 
@@ -60,7 +64,7 @@ class Output:
             part.marks = self.marks[first:last]
             yield part
         else:
-            part = Output(last - first, chosen.size, worlds, traced)
+            part = Output(last - first, chosen.size, worlds, traced, by_total=not self.totals.flags.c_contiguous)
             yield part
             self.put(part, chosen, first, last)
 
@@ -201,7 +205,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
     linear = [w for w in worlds if isinstance(w, LinearWorld)]
     if linear:
-        streams = streams_of(0, finished, len(worlds)).T.copy()
+        streams = streams_of(0, finished, len(worlds))
         variables["context_count"] = (("world", "replicate", "k"), count(linear, streams, horizon, seed))
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
 

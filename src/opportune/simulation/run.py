@@ -91,7 +91,8 @@ def simulate(
     device = pick_device(device, policy_list)
     batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()
-    output = Output(replicates, len(policy_list), len(world_list), horizon if trace else 0)
+    traced = horizon if trace else 0
+    output = Output(replicates, len(policy_list), len(world_list), traced, by_total=device == "cuda")
     finished = _run(
         batch,
         _groups(policy_list, world_list, horizon, device),

@@ -29,10 +29,15 @@ def arrivals_of(worlds: Sequence[LinearWorld]) -> Arrivals:
     return Arrivals(worlds[0].slot_of, cumulative, np.array([world.stay for world in worlds]))
 
 
+def count_type(horizon: int) -> type[np.integer[Any]]:
+    """The type of counts up to the horizon: the smaller it is, the less there is to keep and to copy."""
+    return np.int32 if horizon < 2**31 else np.int64
+
+
 def count_contexts(worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> Any:
-    """How often each context arrives in each run: streams[W, R] -> [W, R, K]."""
+    """How often each context arrives in each run: streams[R, W] -> [W, R, K]."""
     arrivals = arrivals_of(worlds)
-    counts = np.zeros((*streams.shape, arrivals.cumulative.shape[2]), dtype=np.int64)
+    counts = np.zeros((*streams.shape[::-1], arrivals.cumulative.shape[2]), dtype=count_type(horizon))
 
     def work(bound: tuple[int, int], stop: NDArray[np.int64]) -> None:
         context_counts(np.uint64(seed), streams, *arrivals, horizon, *bound, counts, stop)
@@ -46,13 +51,13 @@ def count_contexts(worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], h
 def context_counts(seed, streams, slot_of, cumulative, stay, horizon, first, last, counts, stop):  # type: ignore[no-untyped-def]
     """The counting, for the runs first..last of all: counts[W, R, K]."""
     for i in range(first, last):
-        w, r = i // streams.shape[1], i % streams.shape[1]
+        w, r = i // streams.shape[0], i % streams.shape[0]
         context = -1
         for t in range(0, horizon, LOOKS):
             if stop[0] != 0:
                 return
             end = min(t + LOOKS, horizon)
-            context = count_run(seed, streams[w, r], slot_of, cumulative[w], stay[w], t, end, counts[w, r], context)
+            context = count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], t, end, counts[w, r], context)
 
 
 @step_function
