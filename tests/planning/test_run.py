@@ -160,6 +160,17 @@ def test_shared_budgets_are_planned(tmp_path: Path) -> None:
     assert found.values.nudges["PACE"][4.0].mean() == pytest.approx(4.0, abs=0.1)
 
 
+def test_a_study_in_which_nudges_bring_nothing(tmp_path: Path) -> None:
+    """Participants who open the app at every decision need no nudge: that is the answer, and everything is drawn."""
+    found = small_plan(tmp_path, ("response_rate = 0.9", "response_rate = 0.9\nopen_rate = 1.0"), replicates=6)
+    assert not found.least.useful
+    assert sentence(found).startswith("Calls bring nothing that can be told from 0 in this study")
+    assert found.workload.work.total == 0.0
+    assert len(recommendation(found)) == 2
+    assert len(pictures(found)) == 7
+    assert all(one.rows for name, one in shown(found).items() if name != "levels")
+
+
 def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
     """`plan` takes a Study."""
     with pytest.raises(InputError, match="study is str; expected a Study"):

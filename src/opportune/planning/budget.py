@@ -193,7 +193,7 @@ def value_table(settings: Settings, values: Values) -> pd.DataFrame:
         budgets, again = resampled(curve, values.never, values.always, settings.seed)
         for i, budget in enumerate(budgets):
             mean = interval(curve[budget])
-            low, high = _quantiles(again[:, i])
+            low, high = quantiles(again[:, i])
             row = {
                 "policy": policy, "budget": budget, "nudges": float(values.nudges[policy][budget].mean()),
                 "outcome": mean.mean, "low": mean.low, "high": mean.high,
@@ -217,7 +217,8 @@ def value_table(settings: Settings, values: Values) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _quantiles(values: Floats) -> tuple[float, float]:
+def quantiles(values: Floats) -> tuple[float, float]:
+    """The middle 95% of what is finite; NaN where nothing is."""
     known = values[np.isfinite(values)]
     if known.size == 0:
         return math.nan, math.nan

@@ -63,14 +63,15 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
     rows: list[dict[str, Any]] = []
     coins: list[dict[str, Any]] = []
     plain: Floats | None = None
-    for design, chosen in designs(settings, budget).items():
-        for amount, policy in chosen.items():
-            data = tasks.run(
-                f"power-{len(coins)}-{design}-{amount:g}".replace(" ", "_").replace(",", ""),
-                f"power: {design}, {amount:g} {settings.nudges}",
-                float(settings.horizon * settings.participants * replicates),
-                lambda policy=policy: _sums(settings, worlds, policy, replicates, best),  # type: ignore[misc]
-            )
+    for number, (design, chosen) in enumerate(designs(settings, budget).items()):
+        whole = tasks.run(
+            f"power-{number}-{budget}",
+            f"power: {design}",
+            float(settings.horizon * settings.participants * replicates * len(chosen)),
+            lambda chosen=chosen: _sums(settings, worlds, list(chosen.values()), replicates, best),  # type: ignore[misc]
+        )
+        for place, amount in enumerate(chosen):
+            data = whole.isel(policy=place)
             rows += _rows(settings, design, amount, data, every=amount == budget)
             if amount == budget:
                 outcome = data["outcome"].values
@@ -101,9 +102,13 @@ def _replicates(settings: Settings) -> int:
     return max(2, min(settings.traced, 10))
 
 
-def _sums(settings: Settings, worlds: list[Any], policy: Policy, replicates: int, best: int) -> xr.Dataset:
-    """What the analysis needs of each simulated participant, under one policy."""
-    data = steps(settings, worlds, policy, replicates)
+def _sums(settings: Settings, worlds: list[Any], policies: list[Policy], replicates: int, best: int) -> xr.Dataset:
+    """What the analysis needs of each simulated participant, under each policy."""
+    parts = [_sums_of(settings, data, best) for data in steps(settings, worlds, policies, replicates)]
+    return xr.concat(parts, "policy")
+
+
+def _sums_of(settings: Settings, data: xr.Dataset, best: int) -> xr.Dataset:
     people = data.sizes["world"] * data.sizes["replicate"]
     who = np.repeat(np.arange(people), data.sizes["step"])
     flat = {name: data[name].values.reshape(people * data.sizes["step"]) for name in

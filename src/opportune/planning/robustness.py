@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from opportune.analysis.intervals import interval
-from opportune.planning.budget import Least, crossing, resampled, shares
+from opportune.planning.budget import Least, crossing, quantiles, resampled, shares
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import means, stay_means
 from opportune.planning.tasks import Tasks
@@ -100,6 +100,7 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
     drawn = np.array([crossing(budgets, row, least.share) for row in again])
     here = interval(found[float(least.budget)])
     at = int(np.flatnonzero(budgets == least.budget)[0])
+    share_low, share_high = quantiles(again[:, at])
     return {
         "assumption": assumption.name,
         "text": assumption.text,
@@ -110,7 +111,7 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
         "outcome_low": here.low,
         "outcome_high": here.high,
         "share": float(means_now[at]),
-        "share_low": float(np.nanquantile(again[:, at], 0.025)),
-        "share_high": float(np.nanquantile(again[:, at], 0.975)),
+        "share_low": share_low,
+        "share_high": share_high,
         "gain": float((found[float(least.budget)] - found[0.0]).mean()),
     }

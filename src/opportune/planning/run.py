@@ -185,5 +185,6 @@ def _one_more(settings: Settings, tasks: Tasks, values: Values, budget: int) -> 
 
 def _steps(settings: Settings, budget: int) -> xr.Dataset:
     """Nudges and contexts at every step, as small as they can be."""
-    data = steps(settings, participants_of(settings), settings.policy(settings.main, budget), settings.traced)
+    policy = settings.policy(settings.main, budget)
+    data = next(steps(settings, participants_of(settings), [policy], settings.traced))
     return xr.Dataset({name: (data[name].dims, np.asarray(data[name].values)) for name in KEPT})

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from opportune import checks
 from opportune.errors import InputError
@@ -95,6 +97,18 @@ class Settings:
         """Replications of which every step is kept, as many as memory allows."""
         most = TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
         return max(2, min(self.fewer, most))
+
+    @property
+    def traced_at_once(self) -> int:
+        """How many policies can be traced at once, with as many replications as each what-if has."""
+        return max(1, TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon * self.fewest))
+
+    @cached_property
+    def worlds(self) -> list[Any]:
+        """One world per participant, each with effects of its own."""
+        general = self.study.settings.study.model_copy(update={"instances": self.participants})
+        settings = self.study.settings.model_copy(update={"study": general})
+        return Study(source=self.study.source, text=self.study.text, settings=settings).worlds()
 
     # The policies
 

@@ -1,6 +1,6 @@
 """What a plan keeps of a simulation: each participant's means, or every step of a few replications."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,9 +35,11 @@ def stay_means(
     """
     days = float(np.sum(staying)) / settings.per_day
     there = xr.DataArray(staying, dims="step")
+    named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
+    some = settings.traced_at_once
     parts = []
-    for policy in policies:  # one at a time: every step is kept meanwhile
-        data = _simulate(settings, worlds, [policy], replicates, trace=True)
+    for i in range(0, len(named), some):  # every step is kept meanwhile
+        data = _simulate(settings, worlds, named[i : i + some], replicates, trace=True)
         parts.append(
             _numbered(
                 {
@@ -55,9 +57,16 @@ def _numbered(values: dict[str, xr.DataArray]) -> xr.Dataset:
     return xr.Dataset({name: (("policy", "world"), one.values) for name, one in values.items()})
 
 
-def steps(settings: Settings, worlds: Sequence[Any], policy: Policy, replicates: int) -> xr.Dataset:
-    """Every step, as `simulate` gives it, without the axis of policies."""
-    return _simulate(settings, worlds, [policy], replicates, trace=True).isel(policy=0, drop=True)
+def steps(
+    settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int
+) -> Iterator[xr.Dataset]:
+    """Every step under each policy, as `simulate` gives it."""
+    named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
+    some = max(1, settings.traced_at_once * settings.fewest // replicates)
+    for i in range(0, len(named), some):
+        data = _simulate(settings, worlds, named[i : i + some], replicates, trace=True)
+        for place in range(data.sizes["policy"]):
+            yield data.isel(policy=place, drop=True)
 
 
 def _simulate(

@@ -72,9 +72,8 @@ def recommendation(plan: Plan) -> list[str]:
             "interval). Of single "
             f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
         )
-    found.append(_moves(plan))
-    found.append(_power(plan))
-    return found
+        found.append(_moves(plan))
+    return [*found, _power(plan)]
 
 
 def _moves(plan: Plan) -> str:

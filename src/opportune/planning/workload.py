@@ -94,7 +94,7 @@ def shared_steps(settings: Settings, tasks: Tasks, budget: int) -> Floats:
         f"shared-{budget}",
         "one budget for all",
         4.0 * settings.horizon * settings.participants * replicates,
-        lambda: steps(settings, participants_of(settings), policy, replicates)[["nudged"]].astype(np.int8),
+        lambda: next(steps(settings, participants_of(settings), [policy], replicates))[["nudged"]].astype(np.int8),
     )
     return np.asarray(data["nudged"].values, dtype=np.float64)
 

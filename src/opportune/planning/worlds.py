@@ -33,16 +33,11 @@ class Assumption:
 
 def participants_of(settings: Settings, changed: Assumption | None = None) -> list[Any]:
     """One world per participant, each with effects of its own."""
-    study = settings.study
-    general = study.settings.study.model_copy(update={"instances": settings.participants})
-    whole = study.settings.model_copy(update={"study": general})
-    cohort = type(study)(source=study.source, text=study.text, settings=whole)
-    worlds = cohort.worlds()
     if changed is None:
-        return worlds
-    acts = np.array([bool(re.search(r"\baction\b", term)) for term in study.terms])
+        return settings.worlds
+    acts = np.array([bool(re.search(r"\baction\b", term)) for term in settings.study.terms])
     scale = np.where(acts, changed.effects, 1.0)
-    return [_changed(world, changed, scale) for world in worlds]
+    return [_changed(world, changed, scale) for world in settings.worlds]
 
 
 def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: Any) -> LinearWorld | ContinuousWorld:
