@@ -258,9 +258,8 @@ class ContinuousProblem(Beliefs):
         x = self.features(
             combine(self.variables, self.middle, self._extremes(), most=MOST_COMBINATIONS, who=who, instead=instead)
         )
-        x = x / self.units
         pairs = itertools.combinations(range(self.actions), 2)
-        distances = np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
+        distances = np.concatenate([np.linalg.norm((x[:, a] - x[:, b]) / self.units, axis=1) for a, b in pairs])
         return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
 
     def layout(

@@ -5,7 +5,7 @@ is one participant, or a study whose participants share a budget or a model: the
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -175,8 +175,9 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
 
 def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
               streams: NDArray[np.uint64], horizon: int, totals: NDArray[np.float64],
-              numbers: NDArray[np.float64], marks: NDArray[np.int16]) -> None:  # fmt: skip
-    """All runs on the GPU, in chunks of replicates whose results fit its memory."""
+              numbers: NDArray[np.float64], marks: NDArray[np.int16],
+              meanwhile: Callable[[], object] = lambda: None) -> None:  # fmt: skip
+    """All runs on the GPU, in chunks of replicates whose results fit its memory; `meanwhile` is done beside."""
     traced = numbers.shape[-1]
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
     replicates, n_worlds = streams.shape
@@ -211,6 +212,8 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
             place.totals[:, : last - first], place.numbers[: last - first], place.marks[: last - first],
         )  # fmt: skip
         waiting.append((place, first, last))
+        if number == 0:
+            meanwhile()
     for each in waiting:
         _fetch(*each, totals, numbers, marks)
 
@@ -252,14 +255,22 @@ def _copy(there: Any, here: NDArray[Any], stream: Any) -> None:
         here[...] = there.copy_to_host()
 
 
-def count_contexts(worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> Any:
-    """How often each context arrives in each run: streams[R, W] -> [W, R, K]."""
-    _teach_compiler()
-    arrivals = arrivals_of(worlds)
-    counts = cuda.device_array((*streams.shape[::-1], arrivals.cumulative.shape[2]), count_type(horizon))
-    given = [cuda.to_device(x) for x in (streams, *arrivals)]
-    _counting()[-(-streams.size // THREADS), THREADS](np.uint64(seed), *given, horizon, counts)
-    return counts.copy_to_host()
+class Counting:
+    """How often each context arrives in each run, counted beside the runs: streams[R, W] -> [W, R, K]."""
+
+    def __init__(self, worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> None:
+        _teach_compiler()
+        arrivals = arrivals_of(worlds)
+        self._stream = cuda.stream()
+        self._there = cuda.device_array((*streams.shape[::-1], arrivals.cumulative.shape[2]), count_type(horizon))
+        given = [cuda.to_device(x, stream=self._stream) for x in (streams, *arrivals)]
+        launch = _counting()[-(-streams.size // THREADS), THREADS, self._stream]
+        launch(np.uint64(seed), *given, horizon, self._there)
+
+    @functools.cached_property
+    def counts(self) -> NDArray[Any]:
+        """Them, once they are there."""
+        return np.asarray(self._there.copy_to_host(stream=self._stream))
 
 
 @functools.cache

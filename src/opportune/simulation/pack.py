@@ -1,6 +1,6 @@
 """Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds.arrivals import count_contexts
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -29,10 +30,6 @@ DESCRIPTIONS = {
     "true_best": "true value of the best action in each context",
     "true_blind": "true value of the best blind action in each context's public stratum",
 }
-
-
-Counter = Callable[[Sequence[LinearWorld], NDArray[np.uint64], int, int], NDArray[Any]]
-"""Counts how often each context arrives in each run: (worlds, streams[R, W], horizon, seed) -> [W, R, K]."""
 
 
 class Output:
@@ -47,6 +44,7 @@ class Output:
         self.totals: NDArray[np.float64] = np.moveaxis(totals, 0, -1) if by_total else totals
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
+        self.counts: NDArray[Any] | None = None  # how often each context arrived, [W, R, K], if counted on the way
 
     def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
         """Take in the results of some policies for the replicates first..last."""
@@ -178,8 +176,8 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
 
 
 def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any], count: Counter) -> xr.Dataset:  # fmt: skip
-    """The results as labelled arrays, axes policy, world, replicate, (step); `count` counts contexts."""
+             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+    """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
     for i, (name, (kind, _)) in enumerate(TOTALS.items()):
@@ -205,8 +203,10 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
     linear = [w for w in worlds if isinstance(w, LinearWorld)]
     if linear:
-        streams = streams_of(0, finished, len(worlds))
-        variables["context_count"] = (("world", "replicate", "k"), count(linear, streams, horizon, seed))
+        counts = output.counts
+        if counts is None:
+            counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
+        variables["context_count"] = (("world", "replicate", "k"), counts)
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
 
 

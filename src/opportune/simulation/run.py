@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,6 @@ from opportune.simulation.cluster import Workers, chosen_workers, spread
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
 from opportune.simulation.pack import (
-    Counter,
     Output,
     build_dataset,
     check_inputs,
@@ -32,8 +32,7 @@ from opportune.simulation.pack import (
     policy_labels,
     streams_of,
 )
-from opportune.worlds import SimulatedWorld
-from opportune.worlds.arrivals import count_contexts
+from opportune.worlds import LinearWorld, SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
@@ -97,6 +96,7 @@ def simulate(
         batch,
         _groups(policy_list, world_list, horizon, device),
         output,
+        world_list,
         horizon=horizon,
         seed=seed,
         progress=progress,
@@ -114,17 +114,7 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    count = _counter(device)
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs, count)
-
-
-def _counter(device: str) -> Counter:
-    """What counts contexts there."""
-    if device == "cpu":
-        return count_contexts
-    from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
-
-    return cuda.count_contexts
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
 
 
 @contextmanager
@@ -202,12 +192,14 @@ def pick_device(device: str, policies: Sequence[Policy]) -> str:
     return "cuda"
 
 
-def _run(batch: Batch, groups: list[Group], output: Output, *, horizon: int, seed: int, progress: bool,
-         device: str, on_interrupt: str) -> int:  # fmt: skip
+def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[SimulatedWorld], *, horizon: int, seed: int,
+         progress: bool, device: str, on_interrupt: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
     replicates = output.totals.shape[0]
     workers = chosen_workers()
-    run = _run_on_gpu if device == "cuda" else _run_here if workers.backend is None else _run_elsewhere
+    run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
+    if device == "cuda":
+        run = partial(_run_on_gpu, linear=[world for world in worlds if isinstance(world, LinearWorld)])
     spans = _spans(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
@@ -268,17 +260,23 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
 
 
 def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
-                workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
+                workers: Workers, seed: int, horizon: int, *, linear: list[LinearWorld]) -> Generator[int]:  # fmt: skip
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
     replicates, _, n_worlds = output.totals.shape[:3]
     streams = streams_of(0, replicates, n_worlds)
+    counting = cuda.Counting(linear, streams, horizon, seed) if linear else None
+
+    def fetch_counts() -> None:
+        if counting is not None:
+            output.counts = counting.counts
+
     for group in groups:
         with output.part(group.chosen, 0, replicates) as part:
             cuda.run_batch(
                 batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
-                part.totals, part.numbers, part.marks,
+                part.totals, part.numbers, part.marks, fetch_counts,
             )  # fmt: skip
     yield replicates
 

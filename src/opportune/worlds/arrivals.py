@@ -12,7 +12,7 @@ from opportune.core.rng import ARRIVAL, categorical, draw
 from opportune.core.threads import parts_of, share
 from opportune.worlds.linear import LinearWorld
 
-LOOKS = 1_000_000  # steps between two looks at whether to stop
+STRETCH = 1_000_000  # steps between two looks at whether to stop
 
 
 class Arrivals(NamedTuple):
@@ -53,10 +53,10 @@ def context_counts(seed, streams, slot_of, cumulative, stay, horizon, first, las
     for i in range(first, last):
         w, r = i // streams.shape[0], i % streams.shape[0]
         context = -1
-        for t in range(0, horizon, LOOKS):
+        for t in range(0, horizon, STRETCH):
             if stop[0] != 0:
                 return
-            end = min(t + LOOKS, horizon)
+            end = min(t + STRETCH, horizon)
             context = count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], t, end, counts[w, r], context)
 
 
