@@ -20,6 +20,7 @@ ROOT = Path(opportune.__file__).parent
 LAYERS = (
     ("errors", "_version"),
     ("client",),
+    ("environment",),
     ("checks", "progress", "files", "threads"),
     ("core",),
     ("revealers", "recommenders"),

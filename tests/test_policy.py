@@ -123,7 +123,7 @@ def test_scales_that_need_to_know_something() -> None:
         (lambda: make_periodic(every=2.0), "every is 2.0; expected a whole number from 1 to 2147483648"),
         (lambda: LearningPrimalDual(tolerance=-0.1), "tolerance is -0.1; expected a finite number >= 0"),
         (lambda: LearningPrimalDual(tolerance=math.nan), "tolerance is nan; expected a finite number >= 0"),
-        (lambda: FixedAction(action=-1), "action is -1; expected a whole number >= 0"),
+        (lambda: FixedAction(action=-1), "action is -1; expected a whole number from 0 to 126"),
         (
             Policy,
             "LearningPrimalDual has no budget; expected budget=... with the number of reveals",
@@ -138,7 +138,7 @@ def test_scales_that_need_to_know_something() -> None:
         ),
         (
             lambda: make_policy(revealer=Never, name="never"),
-            f"revealer is {Never!r}; expected a revealer, such as LearningPrimalDual()",
+            "revealer is the class Never; expected a revealer, such as LearningPrimalDual()",
         ),
         (
             lambda: make_policy(recommender="UCB", budget=3),
@@ -247,5 +247,6 @@ def test_unknown_kind_of_revealer() -> None:
     """A description with an unknown kind is refused with the nearest known one."""
     saved = pd1_ucb(3).describe()
     saved["revealer"]["kind"] = "PrimalDaul"
-    with pytest.raises(InputError, match=r"^kind is 'PrimalDaul'; expected one of .*did you mean 'PrimalDual'\?$"):
+    message = r"^kind of revealer is 'PrimalDaul'; expected one of .*did you mean 'PrimalDual'\?$"
+    with pytest.raises(InputError, match=message):
         Policy.from_dict(saved)

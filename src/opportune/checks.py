@@ -1,8 +1,16 @@
 """Refusing bad input at the door: each check returns the clean value or says what was given and expected."""
 
 import difflib
+import inspect
+import itertools
 import math
-from collections.abc import Iterable
+import os
+import sys
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sized
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -10,20 +18,59 @@ from numpy.typing import NDArray
 
 from opportune.errors import InputError
 
+LARGEST = 1e30
+"""Numbers beyond this cannot be multiplied, squared and summed up safely."""
+MOST_STEPS = 10_000_000
+"""Steps of a run, or decision points of a schedule."""
+MOST_SEED = 2**64 - 1
+MOST_TEXT = 1_000
+MOST_SHOWN = 120
+"""Characters of a value that a message shows."""
+_MOST_ENTRIES = 50_000_000
+_GIB = 2.0**30
+
+_LENGTHY = (list, tuple, set, frozenset, dict, str, bytes, bytearray)
 _TRUTHS = (bool, np.bool_)
 _WHOLES = (int, np.integer)
 _REALS = (int, float, np.integer, np.floating)
+_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or NumPy takes them for some
+_OVERRIDES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # which turn the text after them around
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: in one line, shortened, and whatever it is."""
+    value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
+    try:
+        if isinstance(value, type):
+            said = f"the class {value.__name__}"
+        elif isinstance(shape, tuple) and shape:
+            said = f"{kind} of shape {list(shape)}"
+        elif isinstance(value, _LENGTHY) and len(value) > 10 * MOST_SHOWN:
+            said = f"{kind} of length {len(value)}"
+        elif isinstance(value, int) and abs(value) >= 10**MOST_SHOWN:
+            said = f"a whole number of about {round(value.bit_length() * math.log10(2.0))} digits"
+        else:
+            said = repr(value)
+    except Exception:  # whatever somebody's own class does
+        said = f"something of type {kind}"
+    if " at 0x" in said:
+        said = "a function" if isinstance(value, FunctionType) else f"something of type {kind}"
+    said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(said.split()))
+    return said if len(said) <= MOST_SHOWN else said[: MOST_SHOWN - 3] + "..."
 
 
 def real(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf,
          most: float = math.inf, below: float = math.inf) -> float:  # fmt: skip
-    """A finite number within bounds."""
-    if isinstance(value, _REALS) and not isinstance(value, _TRUTHS):
+    """A finite number within bounds, and within what can be computed with."""
+    number = math.nan
+    if isinstance(value, _REALS) and not isinstance(value, _NO_NUMBERS):
         try:
             number = float(value)
         except OverflowError:  # a whole number with more than 308 digits
             number = math.inf
-        if math.isfinite(number) and least <= number <= most and above < number < below:
+        if abs(number) <= LARGEST and least <= number <= most and above < number < below:
             return number
     bounds = []
     if least > -math.inf:
@@ -32,46 +79,131 @@ def real(name: str, value: Any, *, least: float = -math.inf, above: float = -mat
         bounds.append(f"> {above:g}")
     if most < math.inf:
         bounds.append(f"<= {most:g}")
+    elif LARGEST < abs(number) < math.inf:
+        bounds.append(f"of at most {LARGEST:g} in size")
     if below < math.inf:
         bounds.append(f"< {below:g}")
     expected = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
-    raise InputError(f"{name} is {value!r}; expected {expected}")
+    raise InputError(f"{name} is {shown(value)}; expected {expected}")
+
+
+def scale(name: str, value: Any, *, most: float = LARGEST) -> float:
+    """A number above 0 by which others are multiplied and divided: from 1/most to most."""
+    number = real(name, value, above=0.0)
+    if not 1.0 / most <= number <= most:
+        raise InputError(f"{name} is {number:g}; expected a number from {1.0 / most:g} to {most:g}")
+    return number
 
 
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """A whole number within bounds."""
-    if isinstance(value, _WHOLES) and not isinstance(value, _TRUTHS):
-        if least <= value and (most is None or value <= most):
-            return int(value)
-        value = int(value)  # said as people write it
+    number = isinstance(value, _WHOLES) and not isinstance(value, _NO_NUMBERS)
+    if number and least <= value and (most is None or value <= most):
+        return int(value)
     expected = f"a whole number from {least} to {most}" if most is not None else f"a whole number >= {least}"
-    raise InputError(f"{name} is {value!r}; expected {expected}")
+    raise InputError(f"{name} is {shown(value)}; expected {expected}")
+
+
+def seed(name: str, value: Any) -> int:
+    """A seed or stream of random draws."""
+    return whole(name, value, least=0, most=MOST_SEED)
 
 
 def yes_no(name: str, value: Any) -> bool:
     """True or False, and nothing that only looks like it."""
     if isinstance(value, _TRUTHS):
         return bool(value)
-    raise InputError(f"{name} is {value!r}; expected True or False")
+    raise InputError(f"{name} is {shown(value)}; expected True or False")
+
+
+def text(name: str, value: Any, *, empty: bool = False) -> str:
+    """A name for people: text that can be printed, drawn and saved."""
+    if not isinstance(value, str) or not (value or empty):
+        raise InputError(f"{name} is {shown(value)}; expected text")
+    size(f"{name} has", len(value), MOST_TEXT, "characters")
+    for character in value:
+        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or ord(character) in _OVERRIDES:
+            raise InputError(f"{name} is {shown(value)}; expected text without {character!a}, which is not shown")
+    return str(value)
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> str:
     """One of a few words; a near miss is named."""
     known = list(options)
-    if value in known:
-        return str(value)
-    near = difflib.get_close_matches(str(value), known, n=1, cutoff=0.7)  # 'gpu' is not nearly 'cpu'
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}{hint}")
+    hint = ""
+    if isinstance(value, str):
+        if value in known:
+            return str(value)
+        near = difflib.get_close_matches(value[:MOST_SHOWN], [str(k) for k in known], n=1, cutoff=0.7)
+        hint = f"; did you mean {near[0]!r}?" if near else ""  # 'gpu' is not nearly 'cpu'
+    few = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+    raise InputError(f"{name} is {shown(value)}; expected one of {few}{hint}")
+
+
+def path(name: str, value: Any) -> Path:
+    """A path of a file or folder."""
+    good = isinstance(value, str | Path) and 0 < len(str(value)) <= MOST_TEXT
+    if not good or not str(value).isprintable():
+        raise InputError(f"{name} is {shown(value)}; expected the path of a file")
+    return Path(value)
+
+
+def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
+    """The entries of something that has some, in order; not of text, nor of what has no order."""
+    unordered = isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)
+    if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
+        raise InputError(f"{name} is {shown(value)}; expected {expected}")
+    try:
+        size = len(value) if isinstance(value, Sized) else 0
+        entries = list(itertools.islice(value, most + 1)) if size <= most else []
+    except Exception:  # an array without axes, a generator that fails
+        raise InputError(f"{name} is {shown(value)}; expected {expected}") from None
+    if size > most or len(entries) > most:
+        more = f"{size}" if size > most else f"more than {most}"
+        raise InputError(f"{name} has {more} entries; expected {expected}, at most {most}")
+    return entries
+
+
+def mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
+    """What a mapping holds."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} is {shown(value)}; expected {expected}")
+    return dict(value)
+
+
+def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *, without: Iterable[str] = ()) -> None:
+    """Refuse keyword arguments that a function does not have."""
+    known = [name for name in inspect.signature(function).parameters if name not in {"self", *without}]
+    for name in given:
+        choice(f"a setting of {of}", name, known)
+
+
+def keep(of: Any, **values: Any) -> None:
+    """Settings of a frozen dataclass as they were checked."""
+    for name, value in values.items():
+        object.__setattr__(of, name, value)
+
+
+def numbers(name: str, value: Any, expected: str) -> NDArray[np.float64]:
+    """An array of numbers, which may lie anywhere; text, complex numbers, dates and gaps are none."""
+    wrong = InputError(f"{name} is not an array of numbers; expected {expected}")
+    if hasattr(value, "__len__") and not hasattr(value, "dtype"):
+        size(f"{name} has", len(value), _MOST_ENTRIES, "entries")
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind == "O" and all(isinstance(x, _REALS) for x in given.flat):
+            given = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, MemoryError, RecursionError):
+        raise wrong from None
+    if given.dtype.kind not in "buif" or (isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value)):
+        raise wrong
+    return np.array(given, dtype=np.float64)
 
 
 def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
     """A finite float array of a given rank; numbers in `shape` are required sizes, words only name an axis."""
     wanted = "[" + ", ".join(map(str, shape)) + "]"
-    try:
-        result = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is not an array of numbers; expected shape {wanted}") from None
+    result = numbers(name, value, f"shape {wanted}")
     if result.ndim != len(shape):
         raise InputError(f"{name} has shape {list(result.shape)}; expected {len(shape)} axes {wanted}")
     for axis, (got, want) in enumerate(zip(result.shape, shape, strict=True)):
@@ -79,18 +211,18 @@ def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.flo
             raise InputError(f"{name} has {got} entries on axis {axis}; expected {want} (shape {wanted})")
         if got == 0:
             raise InputError(f"{name} is empty on axis {axis}; expected shape {wanted}")
-    if not np.isfinite(result).all():
-        where = [int(i) for i in np.argwhere(~np.isfinite(result))[0]]
-        raise InputError(f"{name} has {result[tuple(where)]} at {where}; expected finite numbers")
+    good = np.abs(result) <= LARGEST
+    if not good.all():
+        where = [int(i) for i in np.argwhere(~good)[0]]
+        number = result[tuple(where)]
+        bound = f" of at most {LARGEST:g} in size" if math.isfinite(number) else ""
+        raise InputError(f"{name} has {number} at {where}; expected finite numbers{bound}")
     return np.ascontiguousarray(result)
 
 
 def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
     """A probability vector."""
-    try:
-        p = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is not an array of numbers; expected {size} probabilities") from None
+    p = numbers(name, value, f"{size} probabilities")
     if p.shape != (size,):
         raise InputError(f"{name} has shape {list(p.shape)}; expected one probability for each of {size} contexts")
     if not np.isfinite(p).all():
@@ -103,3 +235,46 @@ def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
     if abs(total - 1.0) > 1e-9:
         raise InputError(f"{name} sums to {total:.10g}; expected 1 within 1e-9")
     return p
+
+
+def warn(message: str) -> None:
+    """A warning that stands where the caller's own code called this package."""
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in {"opportune", "functools"}:
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    warnings.warn(message, UserWarning, stacklevel=level)
+
+
+def size(what: str, count: float, most: float, of: str) -> None:
+    """Refuse more of something than there can be: `what` has `count` of them."""
+    if count > most:
+        raise InputError(f"{what} {count:,.0f} {of}; expected at most {most:,.0f}")
+
+
+def memory(what: str, needed: float, instead: str) -> None:
+    """Refuse what does not fit into memory, before any of it is asked for."""
+    there = memory_there()
+    if needed > 0.9 * there:
+        sizes = f"{what} takes {needed / _GIB:,.3g} GiB of memory; there are {there / _GIB:,.3g}"
+        raise InputError(f"{sizes}; expected {instead}")
+
+
+def memory_there() -> float:
+    """Bytes of memory that this process may have: those of the machine, or of what it is confined to."""
+    found = [math.inf]
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
+        found.append(float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE"))
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            found.append(float(Path(limit).read_text(encoding="ascii")))
+        except (OSError, ValueError):  # none, or "max"
+            continue
+    try:
+        import resource  # noqa: PLC0415  (not on every system)
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            found.append(float(soft))
+    except ImportError:
+        pass
+    return min(found)

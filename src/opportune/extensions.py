@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from numba import config
 from numba.core.dispatcher import Dispatcher
 
+from opportune import checks
 from opportune.core.compiled import PACKAGE, extension_hash
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS, Registry
 from opportune.errors import InputError, StateError
@@ -38,7 +39,7 @@ def register(entry: Class) -> Class:
 
     """
     if not inspect.isclass(entry):
-        raise InputError(f"register was given {entry!r}; expected a class")
+        raise InputError(f"register was given {checks.shown(entry)}; expected a class")
     registry = _registry_for(entry)
     if entry in registry.entries:
         return entry

@@ -15,6 +15,9 @@ from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
 
+LEAST_BUDGET = 1e-6
+"""Less than this, the price of a reveal cannot be computed."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -34,11 +37,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         amount = checks.real("budget", self.amount, above=0.0)
-        checks.yes_no("hard", self.hard)
-        checks.yes_no("shared", self.shared)
+        if amount < LEAST_BUDGET:
+            raise InputError(f"budget is {amount:g}; expected at least {LEAST_BUDGET:g}, or it buys nothing")
+        checks.keep(self, amount=amount, hard=checks.yes_no("hard", self.hard))
+        checks.keep(self, shared=checks.yes_no("shared", self.shared))
         if self.hard and not amount.is_integer():
             raise InputError(f"budget is {amount:g}; a hard budget counts nudges, expected a whole number")
-        object.__setattr__(self, "amount", amount)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +61,24 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not isinstance(self.recommender, Recommender):
-            raise InputError(f"recommender is {self.recommender!r}; expected a recommender, such as LinUCB()")
+            given = checks.shown(self.recommender)
+            raise InputError(f"recommender is {given}; expected a recommender, such as LinUCB()")
         if not isinstance(self.revealer, Revealer):
-            raise InputError(f"revealer is {self.revealer!r}; expected a revealer, such as LearningPrimalDual()")
+            given = checks.shown(self.revealer)
+            raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
+        for part in (self.recommender, self.revealer):
+            if not hasattr(part, "number"):
+                raise InputError(
+                    f"{type(part).__name__} is not registered; expected one that is, or register above its class"
+                )
         if self.budget is not None:
-            object.__setattr__(self, "budget", _budget(self.budget))
-        checks.yes_no("pooled", self.pooled)
+            checks.keep(self, budget=_budget(self.budget))
+        checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
         if self.budget is None and self.revealer.needs_budget:
             kind = type(self.revealer).__name__
             raise InputError(f"{kind} has no budget; expected budget=... with the number of reveals")
-        if not self.name:
-            object.__setattr__(self, "name", self.revealer.label)
+        name = checks.text("name of the policy", self.name, empty=True)
+        checks.keep(self, name=name or self.revealer.label)
 
     @property
     def scale(self) -> str:
@@ -102,13 +113,23 @@ class Policy:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Policy":
         """The policy that `describe` described."""
-        budget = saved["budget"]
+        described = checks.mapping("policy", saved, "what describe() gave")
+        checks.settings("the policy", described, cls)
+        for name in ("recommender", "revealer", "budget", "name"):
+            if name not in described:
+                raise InputError(f"the policy lacks {name!r}; expected what describe() gave")
+        budget = described["budget"]
+        if budget is not None:
+            budget = checks.mapping("budget of the policy", budget, "what describe() gave")
+            checks.settings("the budget", budget, Budget)
+            if len(budget) < len(fields(Budget)):
+                raise InputError(f"budget of the policy is {checks.shown(budget)}; expected what describe() gave")
         return cls(
-            recommender=_build(saved["recommender"], RECOMMENDERS.named()),
-            revealer=_build(saved["revealer"], REVEALERS.named()),
+            recommender=_build("recommender", described["recommender"], RECOMMENDERS.named()),
+            revealer=_build("revealer", described["revealer"], REVEALERS.named()),
             budget=None if budget is None else Budget(**budget),
-            pooled=saved.get("pooled", False),
-            name=saved["name"],
+            pooled=described.get("pooled", False),
+            name=described["name"],
         )
 
 
@@ -218,6 +239,11 @@ def _describe(part: Recommender | Revealer) -> dict[str, Any]:
     return {"kind": type(part).__name__, **{f.name: getattr(part, f.name) for f in fields(part)}}
 
 
-def _build(saved: Mapping[str, Any], kinds: Mapping[str, Any]) -> Any:
-    settings = dict(saved)
-    return kinds[checks.choice("kind", settings.pop("kind"), kinds)](**settings)
+def _build(what: str, saved: Any, kinds: Mapping[str, Any]) -> Any:
+    settings = checks.mapping(f"{what} of the policy", saved, "its kind and settings")
+    kind = kinds[checks.choice(f"kind of {what}", settings.pop("kind", None), kinds)]
+    checks.settings(kind.__name__, settings, kind)
+    for field_ in fields(kind):
+        if field_.name not in settings:
+            raise InputError(f"{kind.__name__} lacks {field_.name!r}; expected its settings")
+    return kind(**settings)

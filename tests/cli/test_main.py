@@ -13,7 +13,7 @@ import pytest
 from opportune._version import __version__
 from opportune.analysis.results import load
 from opportune.cli import main as cli
-from opportune.errors import DataError
+from opportune.errors import DataError, OpportuneError
 from opportune.experiments import NAMES
 from opportune.study import Study
 from opportune.worlds.brushing.table import load_table
@@ -191,18 +191,20 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_failures(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What goes wrong in the run, in the data or on the disk ends with code 1 and one line."""
+    """What goes wrong in the run ends with code 1, what was given wrongly with code 2, and always with one line."""
     faults = {
-        "opportune: error: row 3 is broken": DataError("row 3 is broken"),
-        "opportune: error: ZeroDivisionError: oh dear (--debug shows where)": ZeroDivisionError("oh\ndear"),
+        "opportune: error: row 3 is broken": (DataError("row 3 is broken"), 2),
+        "opportune: error: workers were lost": (OpportuneError("workers were lost"), 1),
+        "opportune: error: there is not enough memory; expected fewer runs, or trace = false": (MemoryError(), 1),
+        "opportune: error: ZeroDivisionError: oh dear (--debug shows where)": (ZeroDivisionError("oh\ndear"), 1),
     }
-    for line, fault in faults.items():
+    for line, (fault, code) in faults.items():
 
         def fail(self: Study, *, fault: Exception = fault, **_: Any) -> None:
             raise fault
 
         monkeypatch.setattr(Study, "run", fail)
-        assert cli.run(["simulate", "tiny.toml"]) == 1
+        assert cli.run(["simulate", "tiny.toml"]) == code
         assert errors(capsys)[-1] == line
     (in_folder / "file").touch()
     assert cli.run(["simulate", "tiny.toml", "--out", "file"]) == 2
@@ -503,7 +505,7 @@ def test_fit_brushing(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_fit_brushing_broken_file(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that breaks the format ends with code 1 and the row, and no table is written."""
     (in_folder / "data.csv").write_text(brushing_file(users=1, days=8).replace(",60,", ",-60,", 1), encoding="utf-8")
-    assert cli.run(["fit-brushing", "data.csv", "--study", "robas3", "--out", "users.json"]) == 1
+    assert cli.run(["fit-brushing", "data.csv", "--study", "robas3", "--out", "users.json"]) == 2
     (line,) = errors(capsys)
     assert line.startswith("opportune: error: data.csv, line ")
     assert not (in_folder / "users.json").exists()

@@ -49,7 +49,7 @@ def mixed_problem(*, known: bool, seed: int = 1) -> op.Problem:
         noise_sd=0.3,
         theta_bound=2.0,
         value_range=(-1.0, 2.0),
-        variables={"mood": "abc", "hour": ["am", "pm"], "place": range(2)},
+        variables={"mood": ["a", "b", "c"], "hour": ["am", "pm"], "place": range(2)},
         visibility={"mood": "reported", "hour": "public"},
         action_names=("rest", "walk", "call"),
     )

@@ -11,6 +11,7 @@ import pytest
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
+from opportune.checks import shown
 from opportune.core.layout import Budget, Model
 from opportune.core.rng import COIN, draw
 from opportune.errors import InputError, OpportuneError, StateError
@@ -678,7 +679,7 @@ def test_reward_that_is_no_number(reward: Any) -> None:
     """A reward must be a finite number; after a refusal the right one is still welcome."""
     agent = small_agent()
     agent.decide(0)
-    message = f"reward is {reward!r}; expected a finite number"
+    message = f"reward is {shown(reward)}; expected a finite number"
     refuses(message, agent, lambda: agent.learn(reward))
     agent.learn(0.5)
     refuses(message, agent, lambda: agent.correct(reward, step=1))
@@ -753,8 +754,8 @@ def test_horizon_over() -> None:
 @pytest.mark.parametrize(
     ("problem", "policy", "settings", "message"),
     [
-        ({}, op.pd1_ucb(2), {}, "problem is dict; expected a Problem"),
-        (small(), "PD2", {}, "policy is str; expected a Policy, such as pd2_ucb(budget=10)"),
+        ({}, op.pd1_ucb(2), {}, "problem is {}; expected a Problem"),
+        (small(), "PD2", {}, "policy is 'PD2'; expected a Policy, such as pd2_ucb(budget=10)"),
         (
             small(),
             op.pd2_ucb(op.Budget(2, shared=True)),

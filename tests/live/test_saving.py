@@ -245,8 +245,8 @@ DAMAGED_AGENTS = rows(
         for key in ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
     ],
     ("no coin", drop("proposal", "coin"), "coin"),
-    ("no features", drop("problem", "features"), "it lacks 'features'"),
-    ("no revealer", drop("policy", "revealer"), "it lacks 'revealer'"),
+    ("no features", drop("problem", "features"), "the problem lacks 'features'"),
+    ("no revealer", drop("policy", "revealer"), "the policy lacks 'revealer'"),
     # numbers that cannot be
     ("horizon 0", put("horizon", value=0), "horizon is 0"),
     ("horizon as text", put("horizon", value="10"), "horizon is '10'"),
@@ -350,7 +350,7 @@ DAMAGED_AGENTS = rows(
     ("another number of actions", put("problem", "action_names", value=["rest"]), "action"),
     ("another visibility", put("problem", "visibility", "mood", value="hidden"), "visibility"),
     ("a problem as text", put("problem", value="mixed"), "no problem"),
-    ("another revealer", put("policy", "revealer", "kind", value="Oracle"), "kind is 'Oracle'"),
+    ("another revealer", put("policy", "revealer", "kind", value="Oracle"), "kind of revealer is 'Oracle'"),
     ("a setting that is none", put("policy", "revealer", "patience", value=1), "cannot be resumed"),
     ("a budget of 0", put("policy", "budget", "amount", value=0.0), "budget is 0"),
     ("a shared budget", put("policy", "budget", "shared", value=True), "expected a Cohort"),

@@ -330,7 +330,7 @@ def test_truths_may_be_levels() -> None:
         ({"decisions_per_day": 3}, "variable 'tod' has 2 times of day; expected 3, as there are decisions per day"),
         ({"noise_sd": 0.0}, "noise_sd is 0.0; expected a finite number > 0"),
         ({"theta_bound": -1}, "theta_bound is -1; expected a finite number > 0"),
-        ({"theta_bound": 1e-200}, "regularisation is inf; expected a finite number > 0"),
+        ({"theta_bound": 1e-200}, "theta_bound is 1e-200; expected a number from 1e-15 to 1e+15"),
         ({"regularisation": 0}, "regularisation is 0; expected a finite number > 0"),
         ({"delta": 1.0}, "delta is 1.0; expected a finite number > 0 and < 1"),
         ({"value_range": (1.0, 1.0)}, "value_range is (1, 1); expected u_min < u_max"),

@@ -64,7 +64,7 @@ def test_probabilities_may_be_rounded() -> None:
         (with_entry(-math.inf), "features has -inf at [1, 2, 0]; expected finite numbers"),
         (features()[0], "features has shape [3, 2]; expected 3 axes [contexts, actions, d]"),
         (features()[None], "features has shape [1, 4, 3, 2]; expected 3 axes [contexts, actions, d]"),
-        (None, "features has shape []; expected 3 axes [contexts, actions, d]"),
+        (None, "features is not an array of numbers; expected shape [contexts, actions, d]"),
         ([[[1.0, 2.0], [3.0]]], "features is not an array of numbers; expected shape [contexts, actions, d]"),
         ("phi", "features is not an array of numbers; expected shape [contexts, actions, d]"),
         (features()[:0], "features is empty on axis 0; expected shape [contexts, actions, d]"),
@@ -99,7 +99,7 @@ def test_wrong_features(phi: Any, message: str) -> None:
         ({"variables": {"mood": 4}}, "variable 'mood' is 4; expected its levels, or a scheduled time"),
         (
             {"variables": {"mood": [[1], [2], [3], [4]]}},
-            "variable 'mood' is [[1], [2], [3], [4]]; expected its levels, or a scheduled time",
+            "variable 'mood' has [1] among its levels [[1], [2], [3], [4]]; expected numbers or text",
         ),
         ({"variables": {"mood": [1, 1, 2, 3]}}, "variable 'mood' has a level twice: [1, 1, 2, 3]"),
         (
@@ -119,15 +119,15 @@ def test_wrong_features(phi: Any, message: str) -> None:
             "visibility of 'context' is 'hidden'; expected one of 'public', 'sensed', 'reported'",
         ),
         (
-            {"variables": {"mood": "ab", "hour": "ab"}, "visibility": {"mod": "public"}},
+            {"variables": {"mood": ["a", "b"], "hour": ["a", "b"]}, "visibility": {"mod": "public"}},
             "visibility of variable is 'mod'; expected one of 'mood', 'hour'; did you mean 'mood'?",
         ),
         ({"visibility": "public"}, "visibility is 'public'; expected {variable: visibility}"),
         ({"noise_sd": 0.0}, "noise_sd is 0.0; expected a finite number > 0"),
         ({"noise_sd": math.nan}, "noise_sd is nan; expected a finite number > 0"),
         ({"theta_bound": -1}, "theta_bound is -1; expected a finite number > 0"),
-        ({"theta_bound": 1e-200}, "regularisation is inf; expected a finite number > 0"),
-        ({"theta_bound": 1e200}, "regularisation is 0.0; expected a finite number > 0"),
+        ({"theta_bound": 1e-200}, "theta_bound is 1e-200; expected a number from 1e-15 to 1e+15"),
+        ({"theta_bound": 1e200}, "theta_bound is 1e+200; expected a finite number > 0 and of at most 1e+30 in size"),
         ({"regularisation": 0}, "regularisation is 0; expected a finite number > 0"),
         ({"delta": 1.0}, "delta is 1.0; expected a finite number > 0 and < 1"),
         ({"delta": "0.05"}, "delta is '0.05'; expected a finite number > 0 and < 1"),
@@ -258,7 +258,7 @@ def test_replace_changes_what_is_named() -> None:
     assert (changed.noise_sd, changed.context_probs) == (0.5, None)
     assert problem.to_dict() == before
     assert same(changed.replace(noise_sd=1.0, context_probs=before["context_probs"]), problem)
-    with pytest.raises(TypeError, match="noise_level"):
+    with pytest.raises(InputError, match=r"^a setting of Problem is 'noise_level'; expected one of "):
         problem.replace(noise_level=2.0)
 
 

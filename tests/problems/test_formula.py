@@ -107,7 +107,7 @@ def test_formula_that_cannot_be_read(text: str) -> None:
             "a context variable is called 'action'; that name stands for the action in a formula",
         ),
         ({}, 2, "variables is empty; expected at least one variable with its levels"),
-        ([1, 2], 2, "variables is [1, 2]; expected {name: levels}"),
+        ([1, 2], 2, "contexts is [1, 2]; expected {variable: levels}"),
         ({"s": []}, 2, "variable 's' has no levels; expected at least one"),
         (
             {"s": [1.0, float("nan")]},
@@ -381,10 +381,10 @@ def test_formula_with_too_many_features() -> None:
             "and levels, expected at most 1e+06; its variables may be a, b, action",
         ),
         (
-            "C(s) + big",
-            {"s": (1, 2), "big": Number(0, 1e40)},
+            "C(s) + I(big**2)",
+            {"s": (1, 2), "big": Number(0, 1e20)},
             "degree",
-            "formula 'C(s) + big' cannot be used: 'big' is beyond 1e+30 at or near big = 1e+40; "
+            "formula 'C(s) + I(big**2)' cannot be used: 'I(big ** 2)' is beyond 1e+30 at or near big = 1e+20; "
             "its variables may be s, big, action",
         ),
         (

@@ -109,13 +109,13 @@ ANY: Any = variables  # the wrong types are given on purpose
         (lambda: ANY.Number("0", 1), "low of Number is '0'; expected a finite number"),
         (
             lambda: ANY.Number(-1.7e308, 1.7e308),
-            "Number is from -1.7e+308 to 1.7e+308; expected bounds whose distance is finite",
+            "low of Number is -1.7e+308; expected a finite number of at most 1e+30 in size",
         ),
         (lambda: ANY.TimeOfDay("am"), "names of TimeOfDay is 'am'; expected a list of names, one per decision point"),
         (lambda: ANY.TimeOfDay(2), "names of TimeOfDay is 2; expected a list of names, one per decision point"),
         (lambda: ANY.TimeOfDay([]), "names of TimeOfDay has 0 names; expected 1 to 1440"),
-        (lambda: ANY.TimeOfDay(["am", 2]), "names of TimeOfDay has 2; expected text"),
-        (lambda: ANY.TimeOfDay(["am", ""]), "names of TimeOfDay has ''; expected text"),
+        (lambda: ANY.TimeOfDay(["am", 2]), "an entry of names of TimeOfDay is 2; expected text"),
+        (lambda: ANY.TimeOfDay(["am", ""]), "an entry of names of TimeOfDay is ''; expected text"),
         (lambda: ANY.TimeOfDay(["am", "am"]), "names of TimeOfDay has a name twice: ['am', 'am']"),
         (
             lambda: ANY.Weekday(first="monday"),
@@ -127,9 +127,9 @@ ANY: Any = variables  # the wrong types are given on purpose
             "first of Weekend is 0; expected one of 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', "
             "'Saturday', 'Sunday'",
         ),
-        (lambda: ANY.DayOfStudy(1), "days of DayOfStudy is 1; expected a whole number >= 2"),
-        (lambda: ANY.DayOfStudy(7.0), "days of DayOfStudy is 7.0; expected a whole number >= 2"),
-        (lambda: ANY.DayOfStudy.scaled(1), "days of DayOfStudy is 1; expected a whole number >= 2"),
+        (lambda: ANY.DayOfStudy(1), "days of DayOfStudy is 1; expected a whole number from 2 to 100000"),
+        (lambda: ANY.DayOfStudy(7.0), "days of DayOfStudy is 7.0; expected a whole number from 2 to 100000"),
+        (lambda: ANY.DayOfStudy.scaled(1), "days of DayOfStudy is 1; expected a whole number from 2 to 100000"),
         (lambda: ANY.DayOfStudy(7, centre=math.nan), "centre of DayOfStudy is nan; expected a finite number"),
         (lambda: ANY.DayOfStudy(7, scale=0), "scale of DayOfStudy is 0; expected a finite number > 0"),
         (

@@ -202,12 +202,12 @@ FULL = {"sensed": {"time_of_day": "morning", "stress": 3, "sleep": "poor"}, "ope
 def test_a_reward_that_would_ruin_the_state_is_refused(sqlite: Database) -> None:
     """A number so large that the learned state is no longer finite is not learned from, and others are not harmed."""
     writer = Writer(sqlite)
-    launch(writer, study_text().replace("[reward]\n", "[reward]\nbounds = [-1.7e308, 1.7e308]\n"))
+    launch(writer, study_text().replace("[reward]\n", "[reward]\nbounds = [-1e30, 1e30]\n"))
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
     made = [answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL))) for _ in "ab"]
     first, second = (decision["decision"] for decision in made)
     fine, ruinous, after = writer.write([
-        Reward(who="app", received=BEGIN, decision=first, reward=1.7e308),
+        Reward(who="app", received=BEGIN, decision=first, reward=1e30),
         Reward(who="app", received=BEGIN, decision=first, reward=-1.7e308, corrects=True, reason="wrong sign"),
         Reward(who="app", received=BEGIN, decision=second, reward=0.5),
     ])  # fmt: skip

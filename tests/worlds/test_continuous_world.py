@@ -306,7 +306,7 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 def test_a_finite_problem_is_refused() -> None:
     """Finite contexts have a world of their own."""
     finite = op.synthetic_worlds(1, seed=1)[0].problem
-    with pytest.raises(op.InputError, match="problem is Problem; expected a ContinuousProblem"):
+    with pytest.raises(op.InputError, match=r"problem is Problem\(10 contexts.*; expected a ContinuousProblem"):
         op.ContinuousWorld(finite, theta=THETA)  # type: ignore[arg-type]
     with pytest.raises(op.InputError, match="needs finitely many contexts"):
         run(world_with(THETA), op.pd2_ucb(5, unknown="optimistic"))

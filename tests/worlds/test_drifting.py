@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_refused() -> None:
         op.DriftingWorld.drift(world, course=np.empty((0, 10)))
     with pytest.raises(op.InputError, match=r"^stay is 1; expected a finite number >= 0 and < 1$"):
         op.DriftingWorld.drift(world, course=[EVEN], stay=1)
-    with pytest.raises(op.InputError, match=r"^problem is str; expected a Problem$"):
+    with pytest.raises(op.InputError, match=r"^problem is 'problem'; expected a Problem$"):
         op.DriftingWorld("problem", theta=world.theta, course=[EVEN])  # type: ignore[arg-type]
     variables = {"when": op.TimeOfDay(["am", "pm"]), "mood": range(5)}
     problem = world.problem.replace(variables=variables, visibility=None, decisions_per_day=2)

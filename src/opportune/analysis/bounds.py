@@ -8,6 +8,7 @@ function takes numbers or arrays that broadcast against each other.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opportune import checks
 from opportune.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -30,7 +31,7 @@ def confidence_radius(
     1-sub-Gaussian, and multiplying back gives the bound above.
     """
     d, lam = _positive("dimension", dimension), _positive("regularisation", regularisation)
-    growth = np.asarray(log_det, dtype=np.float64) - d * np.log(lam)
+    growth = checks.numbers("log_det", log_det, "numbers") - d * np.log(lam)
     if not (growth >= -1e-9 * np.maximum(1.0, d)).all():
         raise InputError(
             f"log_det is {growth.min():.6g} above d ln lam; expected at least 0, since V = lam I + sum x x'"
@@ -193,7 +194,7 @@ def _log_odds(delta: ArrayLike) -> Floats:
 
 
 def _at_least_0(name: str, value: ArrayLike) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
+    array = checks.numbers(name, value, "numbers")
     wrong = ~(array >= 0.0)  # NaN is never at least 0
     if wrong.any():
         raise InputError(f"{name} holds the value {array[wrong][0]:.6g}; expected numbers of at least 0")
@@ -201,7 +202,7 @@ def _at_least_0(name: str, value: ArrayLike) -> Floats:
 
 
 def _positive(name: str, value: ArrayLike) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
+    array = checks.numbers(name, value, "numbers")
     wrong = ~((array > 0.0) & np.isfinite(array))
     if wrong.any():
         raise InputError(f"{name} holds the value {array[wrong][0]:.6g}; expected finite numbers above 0")

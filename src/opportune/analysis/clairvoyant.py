@@ -8,6 +8,7 @@ Section 3 and Appendices C and D of the paper.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opportune import checks
 from opportune.core.budget import growth, next_price
 from opportune.core.compiled import driver_function
 from opportune.core.layout import TIE
@@ -186,7 +187,7 @@ def _run_pace(ranks, budgets, out):  # type: ignore[no-untyped-def]
 
 
 def _gaps(gaps: ArrayLike) -> Floats:
-    gap = np.asarray(gaps, dtype=np.float64)
+    gap = checks.numbers("gaps", gaps, "numbers, time the last axis")
     if gap.ndim == 0:
         raise InputError(f"gaps is the single number {gap:.6g}; expected an array whose last axis is time")
     if not np.isfinite(gap).all():
@@ -195,7 +196,7 @@ def _gaps(gaps: ArrayLike) -> Floats:
 
 
 def _steps(name: str, values: ArrayLike, largest: float = np.finfo(np.float64).max) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
+    array = checks.numbers(name, values, "numbers")
     wrong = ~((array >= 0.0) & (array <= largest))  # NaN fails both
     if wrong.any():
         kind = "finite numbers" if largest < np.inf else "numbers"

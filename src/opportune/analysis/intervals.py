@@ -16,6 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit  # far quicker to import than scipy.stats
 
+from opportune import checks
 from opportune.errors import InputError
 
 RUNS = ("world", "replicate")
@@ -49,7 +50,7 @@ class Interval(NamedTuple):
 
 def interval(observations: ArrayLike) -> Interval:
     """The mean of independent observations with its 95% interval."""
-    values = np.asarray(observations, dtype=np.float64).ravel()
+    values = checks.numbers("observations", observations, "numbers").ravel()
     if values.size == 0:
         raise InputError("observations are empty; expected at least one number")
     sd = values.std(ddof=1) if values.size > 1 else np.nan
@@ -74,6 +75,7 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
     Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
     with one world, from the spread of its replicates.
     """
+    over = checks.listed("over", over, "names of axes", most=100)
     outer = _outer(values, over)
     means = values.mean([d for d in over if d in values.dims and d != outer])
     mean, size = means.mean(outer), means.sizes[outer]
@@ -84,9 +86,15 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
 
 def _outer(values: xr.DataArray, over: Sequence[str]) -> str:
     """The axis whose entries count as observations: the first with several, else the first."""
-    dims = [d for d in over if d in values.dims]
+    if not isinstance(values, xr.DataArray):
+        raise InputError(f"values is {checks.shown(values)}; expected a DataArray, such as regret(data)")
+    if values.dtype.kind not in "buif":
+        raise InputError(f"values holds {values.dtype}; expected numbers")
+    dims = [d for d in over if isinstance(d, str) and d in values.dims and values.sizes[d] > 0]
     if not dims:
-        raise InputError(f"nothing to average over: {list(over)} are not among the axes {list(values.dims)}")
+        raise InputError(
+            f"nothing to average over: {checks.shown(list(over))} are not among the axes {list(values.dims)}"
+        )
     return next((d for d in dims if values.sizes[d] > 1), dims[0])
 
 

@@ -8,11 +8,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
+from opportune.analysis.inputs import RUN_AXES, check_results
 from opportune.analysis.results import config
 from opportune.errors import InputError
 from opportune.policy import Policy
 
-RUN_AXES = ("policy", "world", "replicate")
 _TAKE_LATER = "compute it for the whole Dataset, then select steps"
 NO_LIMIT = "no limit"
 """What the clairvoyant of a policy without a budget has."""
@@ -24,7 +24,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run. The clairvoyant
     spends the budget over the whole run: of a few steps take regret(data).sel(step=...), not the regret of those steps.
     """
-    _needs_truth(data, "regret")
+    data = check_results(data, "regret", truth=True)
     if any(map(_shared, described_policies(data))):
         _needs_trace(data, "regret under a shared budget")
     _needs_everyone(data, "regret")
@@ -38,6 +38,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
 
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
+    data = check_results(data, "realised regret")
     if not has_realised_regret(data):
         raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
     if "step" not in data.dims:
@@ -50,7 +51,7 @@ def realised_regret(data: xr.Dataset) -> xr.DataArray:
 
 def has_regret(data: xr.Dataset) -> bool:
     """Whether the paper's regret is defined: its clairvoyant needs contexts that are a finite set."""
-    return "true_gap" in data
+    return isinstance(data, xr.Dataset) and "true_gap" in data
 
 
 def has_realised_regret(data: xr.Dataset) -> bool:
@@ -77,6 +78,7 @@ def clairvoyants(data: xr.Dataset) -> dict[str, list[str]]:
 
 def mean_outcome(data: xr.Dataset) -> xr.DataArray:
     """What patients got on average: the mean expected reward so far, at every step, or without a trace of the run."""
+    data = check_results(data, "the mean outcome")
     if "step" not in data.dims:
         whole: xr.DataArray = data["total_outcome"] / config(data)["horizon"]
         return whole.transpose(*RUN_AXES).rename("mean_outcome")
@@ -87,6 +89,7 @@ def mean_outcome(data: xr.Dataset) -> xr.DataArray:
 
 def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     """CLV's value at every step, o u* + (1 - o) v*, for each policy's budget."""
+    data = check_results(data, "the clairvoyant's value", truth=True)
     _needs_whole(data, "the clairvoyant's value")
     _needs_everyone(data, "the clairvoyant's value")
     gaps = _by_context(data, "true_gap")
@@ -102,6 +105,7 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
 
     With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's, and PACE has no debt.
     """
+    data = check_results(data, "the auxiliary problem's value", truth=True)
     _needs_beginning(data, "the auxiliary problem's value")
     _needs_everyone(data, "the auxiliary problem's value")
     gaps = _by_context(data, "true_gap")
@@ -125,6 +129,7 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
 
 def decomposition(data: xr.Dataset) -> xr.Dataset:
     """Regret as information reveal loss (CLV - AUX) plus bandit learning loss (AUX - ALG), at every step."""
+    data = check_results(data, "the decomposition", truth=True)
     best = clairvoyant_value(data).cumsum("step")
     known = auxiliary_value(data).cumsum("step")
     got = data["value"].cumsum("step")
@@ -138,6 +143,7 @@ def decomposition(data: xr.Dataset) -> xr.Dataset:
 
 def spend(data: xr.Dataset) -> xr.DataArray:
     """Expected reveals spent so far, at every step."""
+    data = check_results(data, "spending over time")
     _needs_beginning(data, "spending over time")
     return data["probability"].cumsum("step").assign_coords(step=data["step"]).rename("spend")
 
@@ -231,11 +237,6 @@ def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(scale, 1e-12).reshape(-1, 1, 1), dtype=np.float64)
 
 
-def _needs_truth(data: xr.Dataset, what: str) -> None:
-    if not has_regret(data):
-        raise InputError(f"{what} needs the truth of a linear world; this Dataset has none")
-
-
 def _needs_trace(data: xr.Dataset, what: str) -> None:
     if "step" not in data.dims:
         raise InputError(f"{what} needs every step; run simulate with trace=True")
@@ -245,7 +246,7 @@ def _needs_beginning(data: xr.Dataset, what: str) -> None:
     """Refuse a selection of steps that leaves some of the first ones out: sums so far would be wrong."""
     _needs_trace(data, what)
     steps = data["step"].values
-    if not np.array_equal(steps, np.arange(1, steps.size + 1)):
+    if steps.size == 0 or not np.array_equal(steps, np.arange(1, steps.size + 1)):
         raise InputError(f"{what} needs every step from the first on; got {_named(steps)}: {_TAKE_LATER}")
 
 

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.analysis.styles import POLICIES, Style, assign
+from opportune.errors import InputError
 from opportune.files import write_whole
 
 DPI = 150
@@ -57,10 +59,16 @@ def new_figure(
     return figure, panels
 
 
+def as_it_is(label: str) -> str:
+    """A label that is drawn as it is: '$' does not begin a formula, '_' does not hide it from the legend."""
+    escaped = label.replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
+
+
 def draw_curve(axes: Axes, curve: xr.Dataset, label: str, style: Style, *, per_day: int | None = None) -> None:
     """A mean against the step, or the day, with a band for its 95% interval: `curve` is one of `mean_interval`."""
     time = curve["step"] / (per_day or 1)
-    axes.plot(time, curve["mean"], label=label, linewidth=1.8, **style._asdict())
+    axes.plot(time, curve["mean"], label=as_it_is(label), linewidth=1.8, **style._asdict())
     axes.fill_between(time, curve["low"], curve["high"], color=style.color, alpha=0.18, linewidth=0)
 
 
@@ -128,11 +136,14 @@ def plot_regret(data: xr.Dataset) -> Figure:
     Only policies with the same budget are measured against the same clairvoyant. Those without a budget are drawn where
     no policy has one.
     """
+    lost = regret(data)
+    if "step" not in lost.dims:
+        raise InputError("a figure of regret needs every step; run simulate with trace=True")
     groups = clairvoyants(data)
     rows = -(-len(groups) // 2)
     columns = min(2, len(groups))
     figure, panels = new_figure(rows, columns, width=6.4 if columns == 1 else WIDE, height=0.6 + 3.4 * rows)
-    lost, styles = regret(data), assign(map(str, data["policy"].values))
+    styles = assign(map(str, data["policy"].values))
     for axes, (name, labels) in zip(panels, groups.items(), strict=False):
         draw_curves(axes, lost.sel(policy=labels), per_day=days_of(data), styles=styles)
         axes.set(title=f"Against a clairvoyant with {name}", ylabel="cumulative regret")
@@ -142,16 +153,21 @@ def plot_regret(data: xr.Dataset) -> Figure:
     shown = [label for labels in groups.values() for label in labels]
     absent = [label for label in map(str, data["policy"].values) if label not in shown]
     if absent and NO_LIMIT not in groups:
-        figure.supxlabel(f"Not shown, as they have no budget: {', '.join(absent)}", fontsize="small", color="0.35")
+        figure.supxlabel(
+            as_it_is(f"Not shown, as they have no budget: {', '.join(absent)}"), fontsize="small", color="0.35"
+        )
     legend_outside(*panels[: len(groups)])
     return figure
 
 
 def plot_outcomes(data: xr.Dataset) -> Figure:
     """What patients got and lost: mean outcome and realised regret of each policy over time, mean with 95% band."""
+    got = mean_outcome(data)
+    if "step" not in got.dims:
+        raise InputError("a figure of outcomes needs every step; run simulate with trace=True")
     both = has_realised_regret(data)
     figure, panels = new_figure(1, 1 + both, width=WIDE if both else 6.4)
-    draw_curves(panels[0], mean_outcome(data), per_day=days_of(data))
+    draw_curves(panels[0], got, per_day=days_of(data))
     panels[0].set(title="Outcome so far", ylabel=with_unit("mean expected reward per step", data))
     if both:
         draw_curves(panels[1], realised_regret(data), per_day=days_of(data))
@@ -173,15 +189,16 @@ def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
         found = paired_difference(outcome, label, chosen)
         error = None if np.isnan(found.half_width) else found.half_width
         axes.errorbar(found.mean, -place, xerr=error, fmt="o", markersize=5, capsize=3, color=styles[label].color)
-    axes.set_yticks([-place for place in range(len(labels))], labels)
+    axes.set_yticks([-place for place in range(len(labels))], list(map(as_it_is, labels)))
     axes.set_ylim(-len(labels) + 0.4, 0.6)
     axes.grid(visible=False, axis="y")
-    axes.set(title=f"Mean outcome beside {chosen}", xlabel=with_unit("difference per step", data))
+    axes.set(title=as_it_is(f"Mean outcome beside {chosen}"), xlabel=with_unit("difference per step", data))
     return figure
 
 
 def plot_reveals(data: xr.Dataset) -> Figure:
     """When reveals happen: mean probability and mean spending of each policy over time."""
+    spent = spend(data)
     figure, (left, right) = new_figure(1, 2, width=WIDE)
     per_day = days_of(data)
     means, size = block_means(data["probability"])
@@ -189,7 +206,6 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     steps = "each step" if size == 1 else f"means of {size} steps"
     left.set(title="When reveals happen", ylabel=f"probability of a nudge ({steps})")
     legend_outside(left)
-    spent = spend(data)
     draw_curves(right, spent, per_day=per_day)
     budgets = sorted({float(b) for b in data["budget"].values if np.isfinite(b)})
     free = [b for b in data["budget"].values if not np.isfinite(b)]
@@ -238,8 +254,8 @@ def plot_scatter(
     axes.set(
         xlim=(0, top),
         ylim=(0, top),
-        xlabel=f"regret of {x_label}",
-        ylabel=f"regret of {y_label}",
+        xlabel=f"regret of {as_it_is(x_label)}",
+        ylabel=f"regret of {as_it_is(y_label)}",
         aspect="equal",
     )
     axes.locator_params(nbins=4)
@@ -247,7 +263,8 @@ def plot_scatter(
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
-    with mpl.rc_context(RC):
+    with mpl.rc_context(RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
         _lay_out(figure)
         for ending, options in (("png", {"dpi": DPI, "metadata": {"Software": None}}),
                                 ("svg", {"metadata": {"Date": None, "Creator": None}})):  # fmt: skip

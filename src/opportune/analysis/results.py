@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune._version import __version__
 from opportune.errors import DataError, InputError
 from opportune.files import digest, write_whole
@@ -42,7 +43,9 @@ def label_dataset(
 
 def save(data: xr.Dataset, path: str | Path) -> Path:
     """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
-    target = Path(path)
+    if not isinstance(data, xr.Dataset):
+        raise InputError(f"data is {checks.shown(data)}; expected a Dataset, results of simulate")
+    target = checks.path("path", path)
     if target.suffix != ".nc":
         raise InputError(f"path is {str(target)!r}; expected a name that ends in .nc")
     content = _encode(data)
@@ -64,9 +67,10 @@ def _encode(data: xr.Dataset) -> bytes:
 
 def load(path: str | Path) -> xr.Dataset:
     """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
-    source = Path(path)
+    source = checks.path("path", path)
     if not source.is_file():
-        raise DataError(f"{source} does not exist; expected a results file")
+        wrong = "is a folder" if source.is_dir() else "does not exist"
+        raise DataError(f"{source} {wrong}; expected a results file")
     _check(source)
     try:
         with xr.open_dataset(source, engine="h5netcdf") as opened:
@@ -129,7 +133,12 @@ def _other_format(source: Path, given: Any) -> str:
 
 def config(data: xr.Dataset) -> dict[str, Any]:
     """The configuration a Dataset was made with."""
-    settings: dict[str, Any] = json.loads(data.attrs["config"])
+    try:
+        settings = json.loads(data.attrs["config"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        settings = None
+    if not isinstance(settings, dict):
+        raise InputError("the Dataset has no configuration in its attribute 'config'; expected results of simulate")
     return settings
 
 

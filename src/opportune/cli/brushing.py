@@ -37,6 +37,8 @@ def fit_brushing(
     load = loaders[checks.choice("--study", study, loaders)]
     if not out.parent.is_dir():
         raise InputError(f"--out is {str(out)!r}; its folder does not exist")
+    if out.is_dir():
+        raise InputError(f"--out is {str(out)!r}; expected a file to write, and it is a folder")
     data = load(file)
     with kept("nothing was written"):
         with bar() as show:

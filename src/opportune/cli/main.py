@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from opportune import environment
 from opportune._version import __version__
 from opportune.cli import (
     accounts,
@@ -20,8 +21,8 @@ from opportune.cli import (
     serve,
     simulate,
 )
-from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say
-from opportune.errors import InputError, OpportuneError
+from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say, speak_plainly
+from opportune.errors import DataError, InputError, OpportuneError, StateError
 
 HELP = """Decide when a limited number of costly nudges is worth spending, and what to recommend in between.
 
@@ -61,7 +62,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code is 0 (done), 1 (failed), 2 (wrong use) or 130 (interrupted)."""
     debug = "--debug" in arguments
+    speak_plainly()
     try:
+        environment.check()
         code = app(
             [a for a in arguments if a != "--debug"] or ["--help"],
             prog_name="opportune",
@@ -85,7 +88,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, OpportuneError):
         for line in str(error).splitlines():
             say(f"opportune: error: {line}", FAILED)
-        return WRONG_USE if isinstance(error, InputError) else FAILED
+        return WRONG_USE if isinstance(error, InputError | DataError | StateError) else FAILED
     if hasattr(error, "format_message"):  # a usage error, whichever click typer is built on
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "opportune"
@@ -93,6 +96,8 @@ def _report(error: Exception) -> int:
         return say(f"opportune: error: {text}; see '{command} --help'", WRONG_USE)
     if isinstance(error, OSError) and error.filename is not None:
         return say(f"opportune: error: {error.filename}: {error.strerror}", FAILED)
+    if isinstance(error, MemoryError):
+        return say("opportune: error: there is not enough memory; expected fewer runs, or trace = false", FAILED)
     text = " ".join(str(error).split()) or "no message"
     return say(f"opportune: error: {type(error).__name__}: {text} (--debug shows where)", FAILED)
 

@@ -41,7 +41,10 @@ def reproduce(
     cluster: Cluster = None,
 ) -> None:
     """Reproduce the paper's experiments."""
+    from opportune import checks  # noqa: PLC0415
+
     chosen = _chosen(names or [])
+    checks.seed("--seed", seed)
     with kept(f"what is finished is kept in {out}; the same command goes on from there"):
         from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 

@@ -1,7 +1,10 @@
 """What all commands share: options, exit codes, what is said on standard error."""
 
+import io
+import sys
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +36,20 @@ class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
 
 
 def say(line: str, code: int) -> int:
-    """Write a line to standard error and hand back the code."""
-    typer.echo(line, err=True)
+    """Write a line to standard error and hand back the code; what a terminal would obey is shown instead."""
+    print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
     return code
+
+
+def speak_plainly() -> None:
+    """Have the terminal show what it can, whatever its encoding, and warnings in one line without their place."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Any, category: Any, filename: Any, lineno: Any, file: Any = None, line: Any = None) -> None:
+    """As `warnings.showwarning`; others than those meant for users stay silent."""
+    if issubclass(category, UserWarning | RuntimeWarning):
+        say(f"opportune: warning: {' '.join(str(message).split())}", DONE)

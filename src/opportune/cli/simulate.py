@@ -58,6 +58,8 @@ def simulate(
     cluster: Cluster = None,
 ) -> None:
     """Simulate a study described in a file, or print an example of one, or what it may name."""
+    if (example or policies) and (study is not None or (example and policies)):
+        raise InputError("--example and --policies stand alone; expected one of them, or a study file")
     if example:
         typer.echo(files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8"), nl=False)
         return
@@ -123,7 +125,6 @@ def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset"
     general = study.settings.study
     runs = len(study.policies()) * general.instances * general.replicates
     size = f"{study.name}: {runs:,} runs of {general.horizon:,} steps"
-    say(f"{size} (the first time, compiling takes a minute)", DONE)
     with ExitStack() as stack:
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415
@@ -132,6 +133,7 @@ def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset"
         from opportune.simulation.run import on_device  # noqa: PLC0415
 
         stack.enter_context(on_device(device))
+        say(f"{size} (the first time, compiling takes a minute)", DONE)
         stack.enter_context(kept("no replicate was finished, nothing was written"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end

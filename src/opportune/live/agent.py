@@ -21,8 +21,6 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 
-MOST_SEED = 2**64 - 1
-
 
 class Agent:
     """Decides for one participant: `propose`, `settle`, and `learn` whenever the reward comes.
@@ -63,18 +61,18 @@ class Agent:
     ) -> None:
         """Check what was given and make room; a model or budget that others share is handed in."""
         if not isinstance(problem, Problem | ContinuousProblem):
-            raise InputError(f"problem is {type(problem).__name__}; expected a Problem")
+            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         if not isinstance(policy, Policy):
-            raise InputError(f"policy is {type(policy).__name__}; expected a Policy, such as pd2_ucb(budget=10)")
+            raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
         self.problem = problem
         self.policy = policy
-        self.horizon = checks.whole("horizon", horizon, least=1, most=10_000_000)
-        self.seed = checks.whole("seed", seed, least=0, most=MOST_SEED)
-        self.stream = checks.whole("stream", stream, least=0, most=MOST_SEED)
+        self.horizon = point.check_horizon(problem, horizon)
+        self.seed, self.stream = checks.seed("seed", seed), checks.seed("stream", stream)
         self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
         self.step = 0
         form = layout_form(policy, horizon=self.horizon, participants=participants)
         at = problem.layout(**{**form, "horizon": 0})  # steps that no reveal has uncovered are kept here, not there
+        point.check_room(at, model=model, budget=budget)
         self._at = at
         self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants, member=member)
         rule = at.views(Rule, self._rule)
@@ -146,8 +144,7 @@ class Agent:
         """
         opened = checks.yes_no("opened", opened)
         available = checks.yes_no("available", available)
-        if reason is not None and not isinstance(reason, str):
-            raise InputError(f"reason is {reason!r}; expected text")
+        reason = None if reason is None else checks.text("reason", reason, empty=True)
         if self.withdrawn:
             raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
@@ -333,12 +330,12 @@ class Agent:
         """
         from opportune.live.bundle import bundle_of  # noqa: PLC0415  (which looks into agents)
 
-        return bundle_of(self, datetime.datetime.now(datetime.UTC) if made is None else made)
+        return bundle_of(self, made)
 
     def _uncovered(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
         """Earlier steps whose reported values are told now, checked."""
         if not isinstance(earlier, Mapping | None):
-            raise InputError(f"earlier is {earlier!r}; expected {{step: {{variable: value}}}}")
+            raise InputError(f"earlier is {checks.shown(earlier)}; expected {{step: {{variable: value}}}}")
         found = {}
         for number, reported in (earlier or {}).items():
             entry = self._known_step(number)

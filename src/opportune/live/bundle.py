@@ -3,15 +3,20 @@
 import datetime
 from typing import Any
 
+from opportune import checks
 from opportune._version import __version__
+from opportune.errors import InputError
 from opportune.live import steps
 from opportune.live.agent import Agent
 from opportune.live.point import UNKNOWN
 from opportune.problems.finite import Problem
 
 
-def bundle_of(agent: Agent, made: datetime.datetime) -> dict[str, Any]:
+def bundle_of(agent: Agent, made: datetime.datetime | None) -> dict[str, Any]:
     """The bundle of an agent, made at this moment: a list in order, or the present action in each public stratum."""
+    made = datetime.datetime.now(datetime.UTC) if made is None else made
+    if not isinstance(made, datetime.datetime):
+        raise InputError(f"made is {checks.shown(made)}; expected a datetime")
     head = {"version": __version__, "made": made.isoformat(), "stream": agent.stream, "after_step": agent.step}
     copied = agent._groups["snapshot"].copy()
     handle = agent._make_handle(**{**agent._groups, "snapshot": copied})

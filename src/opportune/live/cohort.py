@@ -36,11 +36,11 @@ class Cohort:
         self, problem: Problem | ContinuousProblem, policy: Policy, *, horizon: int, seed: int, participants: int
     ) -> None:
         if not isinstance(policy, Policy):
-            raise InputError(f"policy is {type(policy).__name__}; expected a Policy, such as pd2_ucb(budget=10)")
+            raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
         self.problem = problem
         self.policy = policy
-        self.horizon = checks.whole("horizon", horizon, least=1, most=10_000_000)
-        self.seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+        self.horizon = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
+        self.seed = checks.seed("seed", seed)
         self.participants = checks.whole("participants", participants, least=1, most=1_000_000)
         self._agents: dict[str, Agent] = {}
         self._model: NDArray[np.float64] | None = None
@@ -62,14 +62,13 @@ class Cohort:
 
     def enrol(self, name: str, *, problem: Any = None, stream: int | None = None) -> Agent:
         """A new participant; one whose context distribution or bounds differ may have a problem of its own."""
-        if not isinstance(name, str) or not name:
-            raise InputError(f"name is {name!r}; expected text")
+        name = checks.text("name", name)
         if name in self._agents:
             raise StateError(f"{name!r} is enrolled already")
         if len(self._agents) >= self.participants:
             raise StateError(f"all {self.participants} planned participants are enrolled")
         number = len(self._agents)
-        own = number << 32 if stream is None else checks.whole("stream", stream, least=0, most=2**64 - 1)
+        own = number << 32 if stream is None else checks.seed("stream", stream)
         taken = next((other for other, agent in self._agents.items() if agent.stream == own), None)
         if taken is not None:
             raise InputError(f"stream is {own}; {taken!r} has it already, and each participant needs its own")
@@ -98,8 +97,9 @@ class Cohort:
         self[name].withdraw()
 
     def __getitem__(self, name: str) -> Agent:
-        if name not in self._agents:
-            raise InputError(f"no participant is called {name!r}; expected one of {list(self._agents)[:20]}")
+        if not isinstance(name, str) or name not in self._agents:
+            known = checks.shown(list(self._agents)[:20])
+            raise InputError(f"no participant is called {checks.shown(name)}; expected one of {known}")
         return self._agents[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -140,9 +140,11 @@ class Cohort:
                 saving.restore_problem(content["problem"]), Policy.from_dict(content["policy"]),
                 horizon=content["horizon"], seed=content["seed"], participants=content["participants"],
             )  # fmt: skip
-            for name, about in content["agents"].items():
+            for name, saved_agent in checks.mapping("agents", content["agents"], "{name: its state}").items():
+                about = checks.mapping(f"state of {checks.shown(name)}", saved_agent, "what to_dict gave")
                 own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
-                agent = cohort.enrol(name, problem=own_problem, stream=about["stream"])
+                own = checks.seed("stream", about["stream"])
+                agent = cohort.enrol(name, problem=own_problem, stream=own)
                 saving.restore_participant(agent, about, cohort._own())
             made = sum(agent.step for agent in cohort._agents.values())
             passed = sum(saving.passed(agent) for agent in cohort._agents.values())

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.core.layout import GROUPS, Budget, Layout, Model
 from opportune.errors import InputError, StateError
 from opportune.problems.settings import Located
 
@@ -41,12 +43,36 @@ class Step:
         return self.step, self.place.stratum, self.place.sense, self.place.context
 
 
+def check_horizon(problem: Any, horizon: Any) -> int:
+    """The number of decision points, which the problem's schedule must have."""
+    number = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
+    last = problem.schedule.last_step
+    if last is not None and number > last:
+        raise InputError(f"horizon is {number}; expected at most {last}, the last decision point of the schedule")
+    return number
+
+
+def check_room(at: Layout, **shared: NDArray[np.float64] | None) -> None:
+    """Refuse a state that does not fit into memory, or not into what participants share."""
+    needed = 8.0 * sum(at.length(group) for group in GROUPS)
+    checks.memory("the state of a participant", needed, "fewer features, contexts or participants")
+    for name, array in shared.items():
+        group = {"model": Model, "budget": Budget}[name]
+        if array is not None and array.size != at.length(group):
+            raise InputError(
+                "the participant's problem has other sizes than the cohort's; "
+                f"expected the same, as the {name} is shared"
+            )
+
+
 def new_step(problem: Any, reported_names: Sequence[str], number: int, context: Any, reported: Any) -> Step:
     """A step as it was given, checked."""
     given = plain(context)
     if reported_names:
         if not isinstance(given, dict):
-            raise InputError(f"context is {given!r}; expected {{variable: value}}, as some variables are reported")
+            raise InputError(
+                f"context is {checks.shown(given)}; expected {{variable: value}}, as some variables are reported"
+            )
         for name in given:
             if name in reported_names:
                 raise InputError(f"{name!r} is reported; expected it in reported={{...}}, not in context")
@@ -65,9 +91,9 @@ def with_reported(problem: Any, reported_names: Sequence[str], step: Step, repor
 def check_reported(reported: Any, reported_names: Sequence[str]) -> dict[str, Any]:
     """Reported values, checked as far as names go."""
     if not isinstance(reported, Mapping):
-        raise InputError(f"reported is {reported!r}; expected {{variable: value}}")
+        raise InputError(f"reported is {checks.shown(reported)}; expected {{variable: value}}")
     if not reported_names:
-        raise InputError(f"reported is {dict(reported)!r}; expected none, as no variable is reported")
+        raise InputError(f"reported is {checks.shown(dict(reported))}; expected none, as no variable is reported")
     for name in reported:
         checks.choice("reported variable", name, reported_names)
     return dict(plain(reported))
@@ -76,8 +102,14 @@ def check_reported(reported: Any, reported_names: Sequence[str]) -> dict[str, An
 def plain(given: Any) -> Any:
     """A copy of what was given, in values that can be written as JSON."""
     if isinstance(given, Mapping):
-        return {name: plain(value) for name, value in given.items()}
-    return given.item() if isinstance(given, np.generic) else given
+        return {name: _plain_value(value) for name, value in given.items()}
+    return _plain_value(given)
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.longdouble):
+        return float(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def standing_action(names: tuple[str, ...], proposed: str, shown: str | None, revealed: bool) -> int:

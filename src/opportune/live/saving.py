@@ -26,6 +26,8 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
 FORMAT = 3
+MOST_STATE = 1e200
+"""No number of a state can come to more, by what is refused at the door."""
 GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
 _A = {"agent": "an agent", "cohort": "a cohort"}
@@ -41,15 +43,19 @@ def unsealed(saved: Any, what: str) -> Mapping[str, Any]:
     """What was saved, if format, kind and checksum fit."""
     if not isinstance(saved, Mapping) or "format" not in saved:
         raise StateError(f"this is not the state of {_A[what]}: it has no 'format'")
-    if saved["format"] != FORMAT:
+    known = saved["format"]
+    if not isinstance(known, int) or known != FORMAT:
         raise StateError(
-            f"the state has format {saved['format']!r}, written by version {saved.get('version')!r}; "
+            f"the state has format {checks.shown(known)}, written by version {checks.shown(saved.get('version'))}; "
             f"this version ({__version__}) reads format {FORMAT}: go on with the version that wrote it, or begin anew"
         )
-    if saved.get("kind") != what:
-        raise StateError(f"the state's kind is {saved.get('kind')!r}; expected {what!r}, the state of {_A[what]}")
+    if not isinstance(saved.get("kind"), str) or saved["kind"] != what:
+        kind = checks.shown(saved.get("kind"))
+        raise StateError(f"the state's kind is {kind}; expected {what!r}, the state of {_A[what]}")
+    if not isinstance(saved.get("version"), str):
+        raise StateError(f"the state's version is {checks.shown(saved.get('version'))}; expected text")
     body = {key: value for key, value in saved.items() if key != "checksum"}
-    if saved.get("checksum") != checksum(body):
+    if checks.shown(saved.get("checksum")) != repr(checksum(body)):
         raise StateError("the state's checksum does not fit its contents: it was changed or cut after saving")
     return saved
 
@@ -117,6 +123,7 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
         raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
     entries = [restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
     agent._steps = {s.step: s for s in entries}
+    _must(isinstance(saved["order"], list), "order is not a list")
     agent._order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
     pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
     _must(sorted(agent._order) == pending, f"order is {agent._order}; the rewards that wait are of steps {pending}")
@@ -224,18 +231,24 @@ def careful() -> Iterator[None]:
         raise
     except KeyError as error:
         raise StateError(f"the state cannot be resumed: it lacks {error.args[0]!r}") from None
-    except (OpportuneError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+    except OpportuneError as error:
         raise StateError(f"the state cannot be resumed: {error}") from None
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError, MemoryError):
+        raise StateError("the state cannot be resumed: a part of it is not what to_dict gave") from None
 
 
 def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
     if not isinstance(saved, list) or len(saved) != size:
         length = f"{len(saved)} numbers" if isinstance(saved, list) else type(saved).__name__
-        raise StateError(f"{name} is {length}; expected a list of {size} numbers")
+        raise StateError(f"the state cannot be resumed: {name} is {length}; expected a list of {size} numbers")
     if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in saved):
-        raise StateError(f"{name} holds something that is not a number")
-    numbers = np.array(saved, dtype=np.float64)
+        raise StateError(f"the state cannot be resumed: {name} holds something that is not a number")
+    try:
+        numbers = np.array(saved, dtype=np.float64)
+    except OverflowError:  # a whole number with more than 308 digits
+        numbers = np.array([np.inf])
     _must(bool(np.isfinite(numbers).all()), f"{name} holds NaN or infinity")
+    _must(bool((np.abs(numbers) <= MOST_STATE).all()), f"{name} holds a number beyond {MOST_STATE:g}")
     return numbers
 
 
@@ -254,6 +267,7 @@ def _describe_step(s: Step) -> dict[str, Any]:
 
 def restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     """The step that `_describe_step` described."""
+    saved = checks.mapping(f"step {number}", saved, "what to_dict gave")
     settled = checks.yes_no("settled", saved["settled"])
     step = new_step(agent.problem, agent._reported_names, number, saved["context"], saved["reported"])
     step.action = checks.whole(
@@ -288,10 +302,14 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     """The open proposal; what compiled code found of its moment goes back where `settle` looks for it."""
     if saved is None:
         return None
+    saved = checks.mapping("proposal", saved, "what to_dict gave")
     endless = math.isinf(agent._amount)
+    _must(not endless or saved["budget_left"] is None, "the open proposal has a budget left, but there is none")
     left = math.inf if endless else checks.real("budget_left", saved["budget_left"])
     notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], NOTES).tolist())
-    proposal = Proposal(**{**saved, "budget_left": left, "notes": notes})
+    checks.settings("the open proposal", saved, Proposal, without=("previous",))
+    known = {name: saved[name] for name in Proposal._fields if name != "previous"}
+    proposal = Proposal(**{**known, "budget_left": left, "notes": notes})
     _must(proposal.rule == type(agent.policy.revealer).__name__, "the open proposal is of another revealer")
     for name in ("nudged", "opened", "available", "priced"):
         checks.yes_no(name, getattr(proposal, name))
@@ -306,10 +324,13 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     tossed = proposal.coin < proposal.probability
     _must(proposal.nudged == tossed, "the open proposal's nudge is not what its coin says")
     fits = isinstance(proposal.reason, str) if not proposal.available else proposal.reason is None
-    _must(fits, f"the open proposal's reason is {proposal.reason!r}; expected one where it is not available, else none")
+    reason = checks.shown(proposal.reason)
+    _must(fits, f"the open proposal's reason is {reason}; expected one where it is not available, else none")
     _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
     _must(not (proposal.available and agent._steps[step].place.missing), "the open proposal lacks sensed values")
     _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
+    noted = bool(agent._at.sizes.ranked) and proposal.available and not proposal.opened
+    _must(noted == (notes is not None), "the open proposal's notes are not those of its revealer")
     agent._out[:] = [
         proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, *actions,
         proposal.nudged,

@@ -21,16 +21,15 @@ from opportune.problems.settings import (
     Moment,
     Visibility,
     check_action_names,
+    check_described,
+    check_variables,
     check_visibility,
+    schedule_of,
     units_of,
 )
 from opportune.problems.variables import (
-    Schedule,
-    Scheduled,
     Variable,
     bounds_of,
-    check_variable,
-    from_json,
     level_number,
     levels_of,
     to_json,
@@ -84,11 +83,10 @@ class ContinuousProblem(Beliefs):
         delta: float = 0.05,
         regularisation: float | None = None,
     ) -> None:
-        self.variables = _variables(variables)
+        self.variables = check_variables(variables)
         self.action_names = check_action_names(actions)
-        scheduled = {name: v for name, v in self.variables.items() if isinstance(v, Scheduled)}
-        self.schedule = Schedule(scheduled, decisions_per_day=decisions_per_day)
-        self.visibility = check_visibility(visibility, self.variables, scheduled)
+        self.schedule = schedule_of(self.variables, decisions_per_day)
+        self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
         self.formula, self.order = formula, order
         self.program = _program(formula, self.variables, self.action_names, order)
         self._believe(
@@ -97,7 +95,7 @@ class ContinuousProblem(Beliefs):
         )  # fmt: skip
         self._least_distance = least_distance
         if least_distance is not None:
-            self._least_distance = checks.real("least_distance", least_distance, above=0.0)
+            self._least_distance = checks.scale("least_distance", least_distance)
         self.strata = math.prod(self._levels(name) for name in self.stratified)
         if self.strata > MOST_STRATA:
             raise InputError(
@@ -169,7 +167,7 @@ class ContinuousProblem(Beliefs):
         missing, or None.
         """
         if not isinstance(context, Mapping):
-            raise InputError(f"context is {context!r}; expected {{variable: value}}")
+            raise InputError(f"context is {checks.shown(context)}; expected {{variable: value}}")
         for name in context:
             checks.choice("context variable", name, self.variables)
         given = {name: value for name, value in context.items() if value is not None}
@@ -210,7 +208,12 @@ class ContinuousProblem(Beliefs):
 
     def features(self, values: Floats) -> Floats:
         """The feature vector of each action, phi[A, d]; of many contexts at once, values[n, V] give [n, A, d]."""
-        return self.program.features(values)
+        points = checks.numbers("values", values, f"[..., {len(self.variables) + 1}]")
+        if points.ndim == 0 or points.shape[-1] != len(self.variables) + 1:
+            raise InputError(
+                f"values has shape {list(points.shape)}; expected [..., {len(self.variables) + 1}], the action last"
+            )
+        return self.program.features(points)
 
     def corners(self, values: Floats) -> Floats:
         """Features with everything hidden at its extremes, [n, A, d]: numbers at either bound, levels at each level.
@@ -331,12 +334,12 @@ class ContinuousProblem(Beliefs):
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "ContinuousProblem":
         """The problem that `to_dict` described."""
-        settings = dict(saved)
-        variables = {name: from_json(name, variable) for name, variable in settings.pop("variables").items()}
-        return cls(settings.pop("formula"), variables, settings.pop("actions"), **settings)
+        settings = check_described(saved, cls)
+        return cls(settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings)
 
     def replace(self, **changes: Any) -> "ContinuousProblem":
         """The same problem with some settings changed; lam follows W unless it was given."""
+        checks.settings("ContinuousProblem", changes, ContinuousProblem)
         settings = self._changed({**self.to_dict(), "variables": self.variables}, changes)
         return ContinuousProblem(
             settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings
@@ -378,20 +381,12 @@ class ContinuousProblem(Beliefs):
         if start is None:
             return {}
         if not isinstance(start, Mapping):
-            raise InputError(f"start is {start!r}; expected {{variable: value}}")
+            raise InputError(f"start is {checks.shown(start)}; expected {{variable: value}}")
         for name in start:
             checks.choice("variable in start", name, self.variables)
             if self.visibility[name] == "public":
                 raise InputError(f"start has {name!r}, which is public; expected variables that are not")
         return {name: self._number(name, value) for name, value in start.items()}
-
-
-def _variables(value: Any) -> dict[str, Variable]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"variables is {value!r}; expected {{name: Number, levels or a scheduled variable}}")
-    if not value:
-        raise InputError("variables is empty; expected at least one variable")
-    return {str(name): check_variable(name, variable) for name, variable in value.items()}
 
 
 def _program(formula: Any, variables: Mapping[str, Variable], actions: tuple[str, ...], order: Any) -> Program:

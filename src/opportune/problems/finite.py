@@ -1,7 +1,6 @@
 """`Problem`: what the agents know beforehand where contexts are a finite set."""
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
@@ -14,25 +13,21 @@ from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, 
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (
+    MOST_ACTIONS,
+    MOST_CONTEXTS,
     VISIBILITIES,
     Beliefs,
     Located,
     Visibility,
     check_action_names,
+    check_described,
+    check_finite_variables,
     check_visibility,
+    positive_least,
+    schedule_of,
     units_of,
 )
-from opportune.problems.variables import (
-    DayOfStudy,
-    Finite,
-    Number,
-    Schedule,
-    Scheduled,
-    check_levels,
-    from_json,
-    level_number,
-    to_json,
-)
+from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,9 +75,10 @@ class Problem(Beliefs):
         self.contexts, self.actions, self.d = self.features.shape
         if self.actions < 2:
             raise InputError(f"features has {self.actions} action; expected at least 2 to choose from")
-        if self.contexts > 32_000 or self.actions > 127:
+        if self.contexts > MOST_CONTEXTS or self.actions > MOST_ACTIONS:
             raise InputError(
-                f"features has {self.contexts} contexts and {self.actions} actions; expected at most 32000 and 127"
+                f"features has {self.contexts} contexts and {self.actions} actions; "
+                f"expected at most {MOST_CONTEXTS} and {MOST_ACTIONS}"
             )
         self.context_probs: Floats | None = None
         if context_probs is not None:
@@ -91,8 +87,8 @@ class Problem(Beliefs):
             noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
             regularisation=regularisation,
         )  # fmt: skip
-        self.schedule = _schedule(variables, decisions_per_day)
-        self.variables = _variables(variables, self.contexts)
+        self.schedule = schedule_of(variables, decisions_per_day)
+        self.variables = check_finite_variables(variables, self.contexts)
         self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
         self.action_names = _action_names(action_names, self.actions)
         self.stratum_of, self.strata = self._parts(("public",))
@@ -131,10 +127,15 @@ class Problem(Beliefs):
         if isinstance(contexts, Mapping) and any(isinstance(v, Number | DayOfStudy) for v in contexts.values()):
             if context_probs is not None:
                 raise InputError("context_probs were given, but contexts are not a finite set; expected known_means")
+            checks.settings(
+                "ContinuousProblem", settings, ContinuousProblem, without=("formula", "variables", "actions")
+            )
             return ContinuousProblem(formula, contexts, actions, **settings)
         from opportune.problems.formula import design  # noqa: PLC0415  (formulaic is slow to import)
 
-        levels = _variables(contexts, None)
+        taken = ("features", "context_probs", "variables", "action_names")
+        checks.settings("Problem", settings, cls, without=taken)
+        levels = check_finite_variables(checks.mapping("contexts", contexts, "{variable: levels}"), None)
         names = check_action_names(actions)
         return cls(design(formula, levels, names), context_probs, variables=contexts, action_names=names, **settings)
 
@@ -155,12 +156,13 @@ class Problem(Beliefs):
 
     @cached_property
     def least_distance(self) -> float:
-        """Dmin: the least ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions."""
-        least, x = math.inf, self.features / self.units
-        for a in range(self.actions):
-            for b in range(a):
-                least = min(least, float(np.linalg.norm(x[:, a] - x[:, b], axis=1).min()))
-        return least
+        """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions.
+
+        Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
+        """
+        x = self.features / self.units
+        pairs = itertools.combinations(range(self.actions), 2)
+        return positive_least(np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs]))
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
         """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""
@@ -178,7 +180,7 @@ class Problem(Beliefs):
         if isinstance(context, Mapping):
             return self._index_of_levels(context)
         if isinstance(context, float | np.floating) and not float(context).is_integer():
-            raise InputError(f"context is {context!r}; expected a whole number from 0 to {self.contexts - 1}")
+            return checks.whole("context", context, least=0, most=self.contexts - 1)  # which refuses it
         number = int(context) if isinstance(context, float | np.floating) else context
         return checks.whole("context", number, least=0, most=self.contexts - 1)
 
@@ -232,6 +234,7 @@ class Problem(Beliefs):
 
     def levels(self, index: int) -> dict[str, Any]:
         """The variables' levels of a context's number."""
+        index = checks.whole("index", index, least=0, most=self.contexts - 1)
         sizes = [len(v) for v in self.variables.values()]
         places = np.unravel_index(index, sizes)
         return {name: v[int(i)] for (name, v), i in zip(self.variables.items(), places, strict=True)}
@@ -317,11 +320,12 @@ class Problem(Beliefs):
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Problem":
         """The problem that `to_dict` described."""
-        settings = {**saved, "variables": {name: from_json(name, v) for name, v in saved["variables"].items()}}
+        settings = check_described(saved, cls)
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
         """The same problem with some settings changed; lam follows W unless it was given."""
+        checks.settings("Problem", changes, Problem)
         variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
         settings = self._changed({**self.to_dict(), "variables": variables}, changes)
         return Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
@@ -352,32 +356,6 @@ class Problem(Beliefs):
                 raise InputError(f"context lacks {name!r}; expected a level for each of {list(self.variables)}")
             index = index * len(levels) + level_number(name, context[name], levels)
         return index
-
-
-def _schedule(variables: Any, decisions_per_day: int | None) -> Schedule:
-    scheduled = {}
-    if isinstance(variables, Mapping):
-        scheduled = {str(name): v for name, v in variables.items() if isinstance(v, Scheduled)}
-    return Schedule(scheduled, decisions_per_day=decisions_per_day)
-
-
-def _variables(value: Mapping[str, Any] | None, contexts: int | None) -> dict[str, tuple[Any, ...]]:
-    if value is None:
-        return {"context": tuple(range(contexts or 0))}
-    if not isinstance(value, Mapping):
-        raise InputError(f"variables is {value!r}; expected {{name: levels}}")
-    if not value:
-        raise InputError("variables is empty; expected at least one variable with its levels")
-    variables = {
-        str(name): v.levels if isinstance(v, Finite) else check_levels(name, v, "its levels, or a scheduled time")
-        for name, v in value.items()
-    }
-    product = math.prod(len(levels) for levels in variables.values())
-    if contexts is not None and product != contexts:
-        sizes = " x ".join(str(len(levels)) for levels in variables.values())
-        number = f"{sizes} = {product}" if len(variables) > 1 else str(product)
-        raise InputError(f"variables have {number} combinations; expected {contexts}, as features has contexts")
-    return variables
 
 
 def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:

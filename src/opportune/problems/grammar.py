@@ -17,6 +17,7 @@ from formulaic.parser.algos.tokenize import tokenize
 from formulaic.parser.types import Token
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune.core import features as op
 from opportune.errors import InputError
 from opportune.problems import expressions
@@ -98,7 +99,7 @@ class CheckedFormula:
     def _check(self) -> None:
         """Refuse a formula with a part that is not allowed."""
         if not isinstance(self.text, str):
-            raise InputError(f"formula is {self.text!r}; expected text such as 'action + action:stress'")
+            raise InputError(f"formula is {checks.shown(self.text)}; expected text such as 'action + action:stress'")
         if len(self.text) > MOST_CHARACTERS:
             raise InputError(
                 f"formula {self.text[:40] + '...'!r} has {len(self.text)} characters; "

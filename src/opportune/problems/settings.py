@@ -1,5 +1,6 @@
 """Settings that every kind of problem has, checked at the door."""
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -9,11 +10,14 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import InputError
+from opportune.problems.variables import Finite, Schedule, Scheduled, Variable, check_levels, check_variable, from_json
 
 Floats = NDArray[np.float64]
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
 MOST_ACTIONS = 127
+MOST_CONTEXTS = 32_000
+LEAST_DELTA = 1e-300
 
 
 class Located(NamedTuple):
@@ -54,13 +58,15 @@ class Beliefs:
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
                  regularisation: Any) -> None:  # fmt: skip
         """Check and take them; lam is 1/W^2 unless given."""
-        self.noise_sd = checks.real("noise_sd", noise_sd, above=0.0)
-        self.theta_bound = checks.real("theta_bound", theta_bound, above=0.0)
+        self.noise_sd = checks.scale("noise_sd", noise_sd)
+        self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # lam is by its square
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
+        if self.delta < LEAST_DELTA:
+            raise InputError(f"delta is {self.delta:g}; expected at least {LEAST_DELTA:g}")
         lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
-        self.regularisation = checks.real("regularisation", lam, above=0.0)
+        self.regularisation = checks.scale("regularisation", lam)
         self.value_range = check_value_range(value_range)
-        self.largest_gap = None if largest_gap is None else checks.real("largest_gap", largest_gap, above=0.0)
+        self.largest_gap = None if largest_gap is None else checks.scale("largest_gap", largest_gap)
 
     def _beliefs(self) -> dict[str, Any]:
         """Them as plain JSON values."""
@@ -96,9 +102,9 @@ def check_value_range(value: Any) -> tuple[float, float] | None:
     if value is None:
         return None
     try:
-        low, high = value
-    except (TypeError, ValueError):
-        raise InputError(f"value_range is {value!r}; expected (u_min, u_max)") from None
+        low, high = checks.listed("value_range", value, "(u_min, u_max)", most=2)
+    except ValueError:
+        raise InputError(f"value_range is {checks.shown(value)}; expected (u_min, u_max)") from None
     low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
     if low >= high:
         raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
@@ -111,7 +117,7 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
     for name in known:
         visibility[name] = "public"
     if value is not None and not isinstance(value, Mapping):
-        raise InputError(f"visibility is {value!r}; expected {{variable: visibility}}")
+        raise InputError(f"visibility is {checks.shown(value)}; expected {{variable: visibility}}")
     for name, seen in (value or {}).items():
         checks.choice("visibility of variable", name, variables)
         checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
@@ -123,11 +129,10 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
 
 def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
     """Names of the actions, given as such or by their number; `setting` is what messages call them."""
-    if isinstance(value, str):
-        raise InputError(f"{setting} is {value!r}; expected a list of names")
     if not isinstance(value, Iterable):
         value = range(checks.whole(setting, value, least=2, most=MOST_ACTIONS))
-    names = tuple(str(name) for name in value)
+    given = checks.listed(setting, value, "a list of names", most=MOST_ACTIONS)
+    names = tuple(_name(f"{setting}[{i}]", name) for i, name in enumerate(given))
     if not 2 <= len(names) <= MOST_ACTIONS:
         raise InputError(f"{setting} is {list(names)}; expected 2 to {MOST_ACTIONS} to choose from")
     if len(set(names)) < len(names):
@@ -146,3 +151,76 @@ def units_of(largest: Floats) -> Floats:
     raw counts of steps, say, their relative error would grow like 1e-16 T max x^2 / lam.
     """
     return np.where(largest > LARGE, 2.0 ** np.ceil(np.log2(np.maximum(largest, 1.0))), 1.0)
+
+
+def _name(setting: str, name: Any) -> str:
+    """The name of an action, which may be a number."""
+    number = isinstance(name, int | np.integer) and not isinstance(name, bool | np.timedelta64)
+    return str(checks.whole(setting, name, least=0, most=10**9)) if number else checks.text(setting, name)
+
+
+def check_described(saved: Any, problem: type) -> dict[str, Any]:
+    """What describes a problem, with the variables themselves in place of what describes them."""
+    settings = checks.mapping("problem", saved, "what to_dict() gave")
+    checks.settings("the problem", settings, problem)
+    for name in inspect.signature(problem).parameters:
+        if name not in settings:
+            raise InputError(f"the problem lacks {name!r}; expected what to_dict() gave")
+    variables = settings.get("variables")
+    if variables is not None:
+        described = checks.mapping("variables of the problem", variables, "{name: what describes it}")
+        settings["variables"] = {name: from_json(name, variable) for name, variable in described.items()}
+    return settings
+
+
+def schedule_of(variables: Any, decisions_per_day: int | None) -> Schedule:
+    """The schedule that variables follow, of those that do."""
+    scheduled = {}
+    if isinstance(variables, Mapping):
+        scheduled = {name: v for name, v in variables.items() if isinstance(v, Scheduled)}
+    return Schedule(scheduled, decisions_per_day=decisions_per_day)
+
+
+def check_finite_variables(value: Any, contexts: int | None) -> dict[str, tuple[Any, ...]]:
+    """The levels of each variable, whose combinations are the contexts: `contexts` of them, if that is known."""
+    if value is None:
+        return {"context": tuple(range(contexts or 0))}
+    given = checks.mapping("variables", value, "{name: levels}")
+    if not given:
+        raise InputError("variables is empty; expected at least one variable with its levels")
+    variables = {
+        checks.text("name of a variable", name): v.levels
+        if isinstance(v, Finite)
+        else check_levels(name, v, "its levels, or a scheduled time")
+        for name, v in given.items()
+    }
+    product = math.prod(len(levels) for levels in variables.values())
+    if contexts is not None and product != contexts:
+        sizes = " x ".join(str(len(levels)) for levels in variables.values())
+        number = f"{sizes} = {product}" if len(variables) > 1 else str(product)
+        raise InputError(f"variables have {number} combinations; expected {contexts}, as features has contexts")
+    checks.size("variables have", product, MOST_CONTEXTS, "combinations of levels")
+    return variables
+
+
+def check_variables(value: Any) -> dict[str, Variable]:
+    """Variables of any kind, by name."""
+    given = checks.mapping("variables", value, "{name: Number, levels or a scheduled variable}")
+    if not given:
+        raise InputError("variables is empty; expected at least one variable")
+    return {checks.text("name of a variable", name): check_variable(name, variable) for name, variable in given.items()}
+
+
+def positive_least(distances: NDArray[np.float64]) -> float:
+    """Dmin of these distances between actions' features; warns if some are 0, which do not count."""
+    least = float(distances.min())
+    if least > 0.0:
+        return least
+    if not (distances > 0.0).any():
+        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
+        return 0.0
+    checks.warn(
+        "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would nudge "
+        "at any disagreement; the least positive distance is used instead"
+    )
+    return float(distances[distances > 0.0].min())

@@ -11,8 +11,8 @@ Decision points count from 1, days of study too.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 WORKDAYS = 5  # of a week; the other days are its weekend
 MOST_PER_DAY = 1440
 """Decision points that a day may have: one per minute."""
+MOST_DAYS = 100_000
+MOST_LEVELS = 32_000
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,7 @@ class Number:
         low, high = checks.real("low of Number", self.low), checks.real("high of Number", self.high)
         if low >= high:
             raise InputError(f"Number is from {low:g} to {high:g}; expected low < high")
-        if not math.isfinite(high - low):
-            raise InputError(f"Number is from {low:g} to {high:g}; expected bounds whose distance is finite")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        checks.keep(self, low=low, high=high)
 
     @property
     def middle(self) -> float:
@@ -67,17 +66,14 @@ class TimeOfDay:
     names: Sequence[str]
 
     def __post_init__(self) -> None:
-        if isinstance(self.names, str) or not isinstance(self.names, Iterable):
-            raise InputError(f"names of TimeOfDay is {self.names!r}; expected a list of names, one per decision point")
-        names = tuple(self.names)
-        for name in names:
-            if not isinstance(name, str) or not name:
-                raise InputError(f"names of TimeOfDay has {name!r}; expected text")
-        if not 1 <= len(names) <= MOST_PER_DAY:
-            raise InputError(f"names of TimeOfDay has {len(names)} names; expected 1 to {MOST_PER_DAY}")
+        expected = "a list of names, one per decision point"
+        given = checks.listed("names of TimeOfDay", self.names, expected, most=MOST_PER_DAY)
+        names = tuple(checks.text("an entry of names of TimeOfDay", name) for name in given)
+        if not names:
+            raise InputError(f"names of TimeOfDay has 0 names; expected 1 to {MOST_PER_DAY}")
         if len(set(names)) < len(names):
             raise InputError(f"names of TimeOfDay has a name twice: {list(names)}")
-        object.__setattr__(self, "names", names)
+        checks.keep(self, names=names)
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -97,7 +93,7 @@ class Weekday:
     first: str = "Monday"
 
     def __post_init__(self) -> None:
-        checks.choice("first of Weekday", self.first, WEEKDAYS)
+        checks.keep(self, first=checks.choice("first of Weekday", self.first, WEEKDAYS))
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -117,7 +113,7 @@ class Weekend:
     first: str = "Monday"
 
     def __post_init__(self) -> None:
-        checks.choice("first of Weekend", self.first, WEEKDAYS)
+        checks.keep(self, first=checks.choice("first of Weekend", self.first, WEEKDAYS))
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -141,14 +137,18 @@ class DayOfStudy:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.whole("days of DayOfStudy", self.days, least=2)
-        object.__setattr__(self, "centre", checks.real("centre of DayOfStudy", self.centre))
-        object.__setattr__(self, "scale", checks.real("scale of DayOfStudy", self.scale, above=0.0))
+        checks.keep(self, days=checks.whole("days of DayOfStudy", self.days, least=2, most=MOST_DAYS))
+        checks.keep(self, centre=checks.real("centre of DayOfStudy", self.centre))
+        checks.keep(self, scale=checks.scale("scale of DayOfStudy", self.scale))
+        if self.on(1) >= self.on(self.days) or not math.isfinite(self.on(self.days)):
+            raise InputError(
+                f"DayOfStudy has centre {self.centre:g} and scale {self.scale:g}; expected days that differ by them"
+            )
 
     @classmethod
     def scaled(cls, days: int) -> "DayOfStudy":
         """The day of study from -1 on the first day to 1 on the last."""
-        days = checks.whole("days of DayOfStudy", days, least=2)
+        days = checks.whole("days of DayOfStudy", days, least=2, most=MOST_DAYS)
         return cls(days, centre=(days + 1) / 2, scale=(days - 1) / 2)
 
     @property
@@ -176,16 +176,16 @@ class Schedule:
     """
 
     def __init__(self, variables: Mapping[str, Scheduled], *, decisions_per_day: int | None = None) -> None:
-        if not isinstance(variables, Mapping):
-            raise InputError(f"variables of the schedule is {variables!r}; expected {{name: variable}}")
+        variables = checks.mapping("variables of the schedule", variables, "{name: variable}")
         for name, variable in variables.items():
             if not isinstance(variable, Scheduled):
                 raise InputError(
-                    f"variable {name!r} of the schedule is {variable!r}; "
+                    f"variable {checks.shown(name)} of the schedule is {checks.shown(variable)}; "
                     "expected TimeOfDay, Weekday, Weekend or DayOfStudy"
                 )
-        self.variables = dict(variables)
+        self.variables = variables
         self.decisions_per_day = self._per_day(decisions_per_day)
+        checks.size("the schedule has", self.last_step or 0, checks.MOST_STEPS, "decision points")
 
     @property
     def period(self) -> int | None:
@@ -217,11 +217,17 @@ class Schedule:
 
         A variable with levels enters by the number of its level, counted from 0; a day of study as it is.
         """
-        rows = np.empty((checks.whole("steps", steps, least=1), len(self.variables)))
-        for step in range(1, steps + 1):
-            for column, (name, value) in enumerate(self.values(step).items()):
-                variable = self.variables[name]
-                rows[step - 1, column] = value if isinstance(variable, DayOfStudy) else variable.levels.index(value)
+        steps = checks.whole("steps", steps, least=1, most=self.last_step or checks.MOST_STEPS)
+        rows = np.empty((steps, len(self.variables)))
+        day, moment = np.divmod(np.arange(steps), self.decisions_per_day)
+        for column, variable in enumerate(self.variables.values()):
+            if isinstance(variable, DayOfStudy):
+                rows[:, column] = (day + 1 - variable.centre) / variable.scale
+            elif isinstance(variable, TimeOfDay):
+                rows[:, column] = moment
+            else:
+                weekday = (WEEKDAYS.index(variable.first) + day) % 7
+                rows[:, column] = weekday if isinstance(variable, Weekday) else weekday >= WORKDAYS
         return rows
 
     def __eq__(self, other: object) -> bool:
@@ -271,26 +277,36 @@ def check_levels(
     name: str, value: Any, expected: str = "its levels, a Number or a scheduled variable"
 ) -> tuple[Any, ...]:
     """A variable's levels: different plain values, none of them NaN, which nothing equals."""
-    try:
-        levels = tuple(level.item() if isinstance(level, np.generic) else level for level in value)
-        different = len(set(levels))
-    except TypeError:
-        raise InputError(f"variable {name!r} is {value!r}; expected {expected}") from None
+    who = f"variable {checks.shown(name)}"
+    given = checks.listed(who, value, expected, most=MOST_LEVELS)
+    levels = tuple(_level(who, level, given) for level in given)
     if not levels:
-        raise InputError(f"variable {name!r} has no levels; expected at least one")
-    if different < len(levels):
-        raise InputError(f"variable {name!r} has a level twice: {list(levels)}")
-    if any(isinstance(level, float) and math.isnan(level) for level in levels):
-        raise InputError(f"variable {name!r} has NaN among its levels {list(levels)}; expected numbers or text")
+        raise InputError(f"{who} has no levels; expected at least one")
+    if len(set(levels)) < len(levels):
+        raise InputError(f"{who} has a level twice: {checks.shown(list(levels))}")
     return levels
+
+
+def _level(who: str, value: Any, levels: list[Any]) -> Any:
+    """A level: text, a number, or True or False."""
+    level = value.item() if isinstance(value, np.generic) else value
+    if isinstance(level, str):
+        return checks.text(f"a level of {who}", level, empty=True)
+    if isinstance(level, bool):
+        return level
+    if not isinstance(level, int | float) or (isinstance(level, float) and math.isnan(level)):
+        given = "NaN" if isinstance(level, float) else checks.shown(level)
+        raise InputError(f"{who} has {given} among its levels {checks.shown(levels)}; expected numbers or text")
+    checks.real(f"a level of {who}", level)
+    return level
 
 
 def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
     """The number of a level; 1 is not taken for True, nor the other way round."""
     level = value.item() if isinstance(value, np.generic) else value
     truths = isinstance(level, bool) and not any(isinstance(known, bool) for known in levels)
-    if truths or not isinstance(level, Hashable) or level not in levels:
-        raise InputError(f"{name} is {value!r}; expected one of {list(levels)}")
+    if truths or not isinstance(level, str | int | float) or level not in levels:
+        raise InputError(f"{name} is {checks.shown(value)}; expected one of {checks.shown(list(levels))}")
     return levels.index(level)
 
 
@@ -329,8 +345,14 @@ def to_json(variable: Variable) -> dict[str, Any]:
 def from_json(name: str, saved: Any) -> Variable:
     """The variable that `to_json` described."""
     settings = dict(saved) if isinstance(saved, Mapping) else {}
-    kind = checks.choice(f"kind of variable {name!r}", settings.pop("kind", None), ("levels", *_KINDS))
+    kind = checks.choice(f"kind of variable {checks.shown(name)}", settings.pop("kind", None), ("levels", *_KINDS))
     try:
-        return check_levels(name, settings["levels"]) if kind == "levels" else _KINDS[kind](**settings)
+        if kind == "levels":
+            return check_levels(name, settings["levels"])
+        for part in fields(_KINDS[kind]):
+            settings[part.name]
+        return _KINDS[kind](**settings)  # type: ignore[no-any-return]
     except (KeyError, TypeError):
-        raise InputError(f"variable {name!r} is {saved!r}; expected what describes a variable of this kind") from None
+        raise InputError(
+            f"variable {checks.shown(name)} is {checks.shown(saved)}; expected what describes a variable of this kind"
+        ) from None

@@ -7,6 +7,8 @@ from opportune import checks
 from opportune.core.compiled import inner_function
 from opportune.recommenders.base import Recommender
 
+MOST_ACTION = 126  # the last that a problem may have
+
 
 @inner_function
 def act(p, moment, draws):  # type: ignore[no-untyped-def]
@@ -24,7 +26,7 @@ class FixedAction(Recommender):
     act_informed: ClassVar[Any] = staticmethod(act)
 
     def __post_init__(self) -> None:
-        checks.whole("action", self.action, least=0)
+        checks.keep(self, action=checks.whole("action", self.action, least=0, most=MOST_ACTION))
 
     def numbers(self, problem: Any) -> tuple[float, ...]:
         """The action's number, if the problem has it."""

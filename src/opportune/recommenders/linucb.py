@@ -84,9 +84,9 @@ class LinUCB(Recommender):
     after_blind: ClassVar[Any] = staticmethod(after_blind)
 
     def __post_init__(self) -> None:
-        checks.choice("unknown", self.unknown, UNKNOWN)
-        checks.yes_no("rotate", self.rotate)
-        checks.real("kappa", self.kappa, least=0.0, most=1e6)
+        checks.keep(self, unknown=checks.choice("unknown", self.unknown, UNKNOWN))
+        checks.keep(self, rotate=checks.yes_no("rotate", self.rotate))
+        checks.keep(self, kappa=checks.real("kappa", self.kappa, least=0.0, most=1e6))
         if self.rotate and self.unknown == "optimistic":
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 

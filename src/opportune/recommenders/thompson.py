@@ -96,7 +96,7 @@ class Thompson(Recommender):
     act_informed: ClassVar[Any] = staticmethod(act_informed)
 
     def __post_init__(self) -> None:
-        checks.real("inflation", self.inflation, least=0.0, most=1e6)
+        checks.keep(self, inflation=checks.real("inflation", self.inflation, least=0.0, most=1e6))
 
     def numbers(self, problem: Any) -> tuple[float, ...]:
         """The scale of the draws, inflation times R."""

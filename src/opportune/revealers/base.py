@@ -66,4 +66,4 @@ class ScaledRevealer(Revealer):
     priced: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checks.choice("scale", self.scale, SCALES)
+        checks.keep(self, scale=checks.choice("scale", self.scale, SCALES))

@@ -61,7 +61,7 @@ class LearningPrimalDual(ScaledRevealer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tolerance is not None:
-            checks.real("tolerance", self.tolerance, least=0.0)
+            checks.keep(self, tolerance=checks.real("tolerance", self.tolerance, least=0.0))
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """beta_0."""

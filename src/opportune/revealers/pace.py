@@ -349,12 +349,12 @@ class Pace(Revealer):
     conclude: ClassVar[Any] = staticmethod(conclude)
 
     def __post_init__(self) -> None:
-        checks.choice("value", self.value, VALUES)
+        checks.keep(self, value=checks.choice("value", self.value, VALUES))
         if self.randomise is not None:
-            checks.real("randomise", self.randomise, above=0.0, most=1.0)
+            checks.keep(self, randomise=checks.real("randomise", self.randomise, above=0.0, most=1.0))
         if self.guard is not None:
-            checks.real("guard", self.guard, above=0.0, most=1.0)
-        checks.yes_no("_debt", self._debt)
+            checks.keep(self, guard=checks.real("guard", self.guard, above=0.0, most=1.0))
+        checks.keep(self, _debt=checks.yes_no("_debt", self._debt))
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Eps or 0, whether the value is the realised one, the guard or 0, T, whether there is a debt."""

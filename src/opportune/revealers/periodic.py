@@ -28,7 +28,7 @@ class Periodic(Revealer):
     consult: ClassVar[Any] = staticmethod(consult)
 
     def __post_init__(self) -> None:
-        checks.whole("every", self.every, least=1, most=2**31)
+        checks.keep(self, every=checks.whole("every", self.every, least=1, most=2**31))
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Every how many steps."""

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import numba
 
+from opportune import checks
 from opportune.errors import InputError, OpportuneError
 
 ATTEMPTS = 4  # in a row without a single result, before giving up
@@ -185,6 +186,8 @@ def connect(address: str) -> Iterator[None]:
             Ray on this machine; or "local", processes on this machine, one for each core.
 
     """
+    if not isinstance(address, str):
+        raise InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
     if address == "local":
         joblib = _library("joblib", "joblib")
         with joblib.parallel_config("loky", n_jobs=numba.get_num_threads()):
@@ -197,7 +200,7 @@ def connect(address: str) -> Iterator[None]:
 
 def _parts(address: str) -> tuple[str, str, int]:
     """Scheme, host and port of an address; the port of ray://local is 0."""
-    wrong = InputError(f"cluster is {address!r}; expected {FORMS}")
+    wrong = InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
     if address == "ray://local":
         return "ray", "local", 0
     try:

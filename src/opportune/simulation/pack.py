@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune.analysis.results import label_dataset
 from opportune.core.layout import Layout
 from opportune.core.pointers import aligned
@@ -17,6 +18,7 @@ from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
+from opportune.simulation.sizes import check_layout
 from opportune.worlds import LinearWorld, SimulatedWorld
 from opportune.worlds.arrivals import count_contexts
 
@@ -81,10 +83,10 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
         raise InputError("policies is empty; expected at least one policy")
     for policy in policies:
         if not isinstance(policy, Policy):
-            raise InputError(f"policies holds {type(policy).__name__}; expected Policy, such as pd2_ucb(budget=10)")
+            raise InputError(f"policies holds {checks.shown(policy)}; expected Policy, such as pd2_ucb(budget=10)")
     for world in {type(w): w for w in worlds}.values():
-        if not isinstance(world, SimulatedWorld):
-            raise InputError(f"worlds holds {type(world).__name__}; expected worlds such as LinearWorld")
+        if not isinstance(world, SimulatedWorld) or isinstance(world, type):
+            raise InputError(f"worlds holds {checks.shown(world)}; expected worlds such as LinearWorld")
 
 
 def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
@@ -113,10 +115,6 @@ def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, d
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
-    for problem in problems:
-        if horizon > (problem.schedule.last_step or horizon):
-            last = problem.schedule.last_step
-            raise InputError(f"horizon is {horizon}; expected at most {last}, the last decision point of the schedule")
     form = device_form(worlds, device)
     layouts = [p.layout(horizon=horizon, **form) for p in problems]
     numbers = [w.numbers() for w in worlds]
@@ -126,6 +124,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
             "expected alike ones in one call of simulate"
         )
     at = layouts[0]
+    check_layout(at, len(worlds), len(policies))
     rules = [
         [
             rule_for(p, problem, at, horizon=horizon, participants=len(worlds), member=w)

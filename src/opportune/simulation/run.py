@@ -32,6 +32,7 @@ from opportune.simulation.pack import (
     policy_labels,
     streams_of,
 )
+from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_output, check_policies, check_worlds
 from opportune.worlds import LinearWorld, SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
@@ -78,15 +79,16 @@ def simulate(
         A Dataset with dims policy, world, replicate and, with `trace`, step.
 
     """
-    world_list = [worlds] if isinstance(worlds, SimulatedWorld) else list(worlds)
-    policy_list = [policies] if isinstance(policies, Policy) else list(policies)
-    horizon = checks.whole("horizon", horizon, least=1)
-    replicates = checks.whole("replicates", replicates, least=1, most=2**32 - 1)
-    seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
+    world_list, policy_list = check_worlds(worlds), check_policies(policies)
+    check_inputs(world_list, policy_list)
+    horizon = check_horizon(world_list, horizon)
+    replicates = checks.whole("replicates", replicates, least=1, most=MOST_REPLICATES)
+    seed = checks.seed("seed", seed)
+    trace, progress = checks.yes_no("trace", trace), checks.yes_no("progress", progress)
     device = checks.choice("device", _device.get() if device is None else device, DEVICES)
     checks.choice("on_interrupt", on_interrupt, INTERRUPTS)
-    check_inputs(world_list, policy_list)
     labels = policy_labels(policy_list)
+    check_output(world_list, len(policy_list), horizon, replicates, trace=trace)
     device = pick_device(device, policy_list)
     batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()

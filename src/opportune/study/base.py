@@ -26,4 +26,5 @@ def show(value: Any) -> str:
         text = str(value)
     if isinstance(value, str):
         text = repr(value)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= 60 else text[:57] + "..."

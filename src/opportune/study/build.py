@@ -1,6 +1,8 @@
 """A study built from its file: the worlds and policies that the settings describe, and how to run them."""
 
 import copy
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +26,7 @@ from opportune.study.messages import list_errors, schema_errors
 from opportune.study.schema import BUDGETS, REST, Effect, StudyFile, StudyTable
 from opportune.study.terms import normal_term, term_names
 from opportune.worlds import ContinuousWorld, LinearWorld
+from opportune.worlds.common import BEYOND
 from opportune.worlds.distributions import Resampled
 from opportune.worlds.expected import expected_features
 
@@ -81,7 +84,7 @@ class Study:
         """Whether the file says what works, which a simulation needs and a live study does not have."""
         return bool(self.settings.effects)
 
-    @property
+    @cached_property
     def probabilities(self) -> Floats:
         """The probability of each context where contexts are a finite set, first variable slowest."""
         return probabilities_of(self.settings, self.variables, self.table)
@@ -92,11 +95,26 @@ class Study:
         study = self.settings.study
         make = self._continuous_world if self.continuous else self._linear_world
         worlds = []
-        for i in range(study.instances):
-            draws = [float(draw(study.seed, i, j, PARAMETER)) for j in range(len(self.terms))]
-            theta = np.array([effect.at(u) for effect, u in zip(self.effects.values(), draws, strict=True)])
-            worlds.append(make(theta, self.name if study.instances == 1 else f"instance {i}"))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # said once, for all instances
+            for i in range(study.instances):
+                draws = [float(draw(np.uint64(study.seed), i, j, PARAMETER)) for j in range(len(self.terms))]
+                theta = np.array([effect.at(u) for effect, u in zip(self.effects.values(), draws, strict=True)])
+                worlds.append(make(theta, self.name if study.instances == 1 else f"instance {i}"))
         return worlds
+
+    def warn_of_effects(self, worlds: Sequence[Any]) -> None:
+        """Warn if true effects are beyond what the file says that agents go by."""
+        given = self.settings.reward.theta_bound
+        if given is None:
+            return  # it follows from the effects
+        norms = [float(np.linalg.norm(world.theta * world.problem.units)) for world in worlds]
+        beyond = sum(norm > given * (1.0 + 1e-9) for norm in norms)
+        if beyond:
+            checks.warn(
+                f"{self.source}: effects have a norm of up to {max(norms):.4g}, in {beyond} of {len(norms)} instances "
+                f"beyond theta_bound = {given:g} in [reward], which agents go by; expected at least that norm"
+            )
 
     def policies(self) -> list[Policy]:
         """Every policy at each of its budgets."""
@@ -144,6 +162,7 @@ class Study:
         if not policies:
             raise InputError(f"{self.source}: budgets in [study] is missing; expected {BUDGETS}")
         worlds = self.worlds()
+        self.warn_of_effects(worlds)
         if study.trace:
             check_memory(self.source, study.horizon * study.replicates * len(worlds) * len(policies))
         data = simulate(

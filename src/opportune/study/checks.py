@@ -3,21 +3,19 @@
 import itertools
 import keyword
 import math
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from opportune import checks
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
+from opportune.policy import LEAST_BUDGET, Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.settings import MOST_CONTEXTS
 from opportune.problems.variables import DayOfStudy, Number, check_variable
 from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
 from opportune.study.lines import Place
 from opportune.study.messages import Error, did_you_mean, section_of
-from opportune.study.schema import BUDGETS, EFFECT, REST, one_of
+from opportune.study.schema import BUDGETS, EFFECT, REST, RewardTable, one_of
 from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
 from opportune.study.variables import DAY_OF_STUDY
 from opportune.worlds.distributions import pack
@@ -25,8 +23,9 @@ from opportune.worlds.distributions import pack
 if TYPE_CHECKING:
     from opportune.study.build import Study
 
-MOST_CONTEXTS = 32_000
 BYTES_PER_STEP = 80
+MOST_TRIED = 100
+"""Instances that policies are tried on before a study runs: they differ in numbers only."""
 
 
 def find_errors(study: "Study") -> list[Error]:
@@ -117,8 +116,8 @@ def _check_joint(study: "Study", joint: list[Any]) -> Iterator[Error]:
     sizes = tuple(sizes_of(study.variables).values())
     expected = " x ".join(map(str, sizes)) + (f" = {math.prod(sizes)}" if len(sizes) > 1 else "")
     try:
-        given = np.array(joint, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = checks.numbers("joint", joint, expected)
+    except InputError:
         yield place, f"joint in [contexts] is not an array of numbers; expected {expected} probabilities"
         return
     if given.shape not in {sizes, (math.prod(sizes),)}:
@@ -147,6 +146,8 @@ def _check_budgets(study: "Study") -> Iterator[Error]:
             text = f"budgets in {section_of(place)} holds {amount:g}"
             if amount > general.horizon:
                 yield (*place, j), f"{text}; expected at most {general.horizon}, the horizon"
+            elif amount < LEAST_BUDGET:
+                yield (*place, j), f"{text}; expected at least {LEAST_BUDGET:g}"
             elif general.budget_kind == "hard" and not amount.is_integer():
                 yield (*place, j), f"{text}; a hard budget counts nudges, expected a whole number"
             elif amount in amounts[:j]:
@@ -160,6 +161,11 @@ def _check_policies(study: "Study") -> Iterator[Error]:
         if entry.action is not None and entry.action not in study.settings.study.actions:
             text = f"action in [[policies]] is {entry.action!r}"
             yield ("policies", i, "action"), f"{text}; expected {one_of(study.settings.study.actions)}"
+        elif not (entry.unknown == "optimistic" and entry.rotate):
+            try:
+                study.policy(i, None if not entry.needs_budget else 1.0, participants=1)
+            except InputError as error:
+                yield ("policies", i), f"[[policies]] number {i + 1}: {error}"
         if entry.unknown == "optimistic" and entry.rotate:
             text = "rotate goes with unknown = 'plugin'"
             yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
@@ -239,7 +245,13 @@ def _check_contexts(study: "Study") -> Iterator[Error]:
         problem.layout(horizon=study.settings.study.horizon)
         _ = (problem.start, problem.least_distance) if isinstance(problem, ContinuousProblem) else None
     except InputError as error:
-        yield ("variables",), str(error)
+        yield _place_of(error, ("variables",)), str(error)
+
+
+def _place_of(error: InputError, otherwise: Place) -> Place:
+    """Where an error belongs that names a setting first: to its key in [reward], if it is one."""
+    setting = str(error).split(maxsplit=1)[0]
+    return ("reward", setting) if setting in RewardTable.model_fields else otherwise
 
 
 def _check_fit(study: "Study") -> Iterator[Error]:
@@ -249,12 +261,12 @@ def _check_fit(study: "Study") -> Iterator[Error]:
     if not study.has_truth:
         return  # what runs live is checked by study.serving
     try:
-        problems = [world.informed_problem() for world in study.worlds()]
+        problems = [world.informed_problem() for world in study.worlds()[:MOST_TRIED]]
     except InputError as error:
-        yield ("reward",), str(error)
+        yield _place_of(error, ("reward",)), str(error)
         return
     so_far: list[Policy] = []
-    size = {"horizon": study.settings.study.horizon, "participants": len(problems)}
+    size = {"horizon": study.settings.study.horizon, "participants": study.settings.study.instances}
     for i in range(len(study.settings.policies)):
         so_far += study.policies_of(i)
         try:
@@ -268,10 +280,5 @@ def _check_fit(study: "Study") -> Iterator[Error]:
 
 def check_memory(source: str, steps: int) -> None:
     """Refuse to keep more steps than fit into this machine's memory."""
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
-        return
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    needed = steps * BYTES_PER_STEP / 2**30
-    if needed > 0.9 * there:
-        text = f"{source}: keeping {steps:,} steps takes {needed:.0f} GiB of memory; there are {there:.0f}"
-        raise InputError(f"{text}; expected trace = false in [study], or fewer replicates")
+    instead = "trace = false in [study], or fewer replicates"
+    checks.memory(f"{source}: keeping {steps:,} steps", float(steps) * BYTES_PER_STEP, instead)

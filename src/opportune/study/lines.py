@@ -1,5 +1,6 @@
 """Where things stand in a study file: the line of every table, key and list entry, which tomllib does not tell."""
 
+import bisect
 import re
 import tomllib
 
@@ -18,6 +19,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.ends = [end.start() for end in re.finditer("\n", text)]
         self.lines: dict[Place, int] = {}
         self.tables_in: dict[Place, int] = {}  # how many [[tables]] an array has so far
 
@@ -44,7 +46,7 @@ class _Scanner:
                 return
 
     def _note(self, place: Place, at: int) -> None:
-        self.lines.setdefault(place, self.text.count("\n", 0, at) + 1)
+        self.lines.setdefault(place, bisect.bisect_left(self.ends, at) + 1)
 
     def _header(self) -> Place:
         """[a.b] or [[a.b]]: the place of the table that it opens."""

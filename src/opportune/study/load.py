@@ -1,27 +1,29 @@
 """Reading a study file: from a path or a text to a checked study, or an error that lists all that is wrong."""
 
-import tomllib
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from opportune import checks
 from opportune.errors import InputError
 from opportune.study.build import Study
+from opportune.study.content import MOST_BYTES, content_errors, parse_toml
 from opportune.study.lines import key_lines
-from opportune.study.messages import list_errors, schema_errors, syntax_error
+from opportune.study.messages import list_errors, schema_errors
 from opportune.study.schema import StudyFile
 
 
 def load_study(path: str | Path) -> Study:
     """Read a study file and check all of it; raises `InputError` that lists what is wrong, one per line."""
-    source = Path(path)
+    source = checks.path("path", path)
     try:
-        content = source.read_bytes()
+        with source.open("rb") as file:
+            content = file.read(4 * MOST_BYTES + 1)
         text = content.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
         raise InputError(f"{source} does not exist; expected a study file in TOML") from None
     except OSError as error:
-        raise InputError(f"{source} cannot be read: {error.strerror}") from None
+        raise InputError(f"{source} cannot be read: {error.strerror}; expected a study file in TOML") from None
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(f"{source}, line {line}: not UTF-8 text; expected a study file in TOML") from None
@@ -30,11 +32,13 @@ def load_study(path: str | Path) -> Study:
 
 def parse_study(text: str, *, source: str = "study.toml") -> Study:
     """The study that a file's text describes; `source` is what errors call the file."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(syntax_error(source, text, str(error))) from None
+    source = str(checks.path("source", source))
+    if not isinstance(text, str):
+        raise InputError(f"text is {checks.shown(text)}; expected that of a study file")
+    content = parse_toml(source, text)
     lines = key_lines(text)
+    if found := list(content_errors(content)):
+        raise InputError(list_errors(source, lines, found))
     try:
         settings = StudyFile.model_validate(content)
     except ValidationError as error:

@@ -23,6 +23,8 @@ from opportune.study.schema import (
 )
 from opportune.study.variables import DistributionTable, VariableTable
 
+MOST_ERRORS = 50
+MOST_LENGTH = 700
 Error = tuple[Place, str]
 """Where something is wrong, and what."""
 
@@ -30,7 +32,10 @@ Error = tuple[Place, str]
 def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]) -> str:
     """Errors in the order of the file, one per line, each with its line number."""
     found = sorted((_line(lines, place), message) for place, message in errors)
-    return "\n".join(f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found)
+    said = [f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found]
+    said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in said]
+    more = [f"{source}: and {len(said) - MOST_ERRORS} more"] if len(said) > MOST_ERRORS else []
+    return "\n".join([*said[:MOST_ERRORS], *more])
 
 
 def _line(lines: Mapping[Place, int], place: Place) -> int:

@@ -4,20 +4,24 @@ Which kinds of policy and which recommenders there are, and which settings each 
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from opportune.checks import MOST_STEPS
 from opportune.core.registry import Registry
 from opportune.core.rng import normal
+from opportune.problems.settings import MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer
 from opportune.study.base import Table, refuse, show
 from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
 from opportune.study.variables import VariableTable
 
+MOST_INSTANCES = 100_000
 REST = "*"
 """The key of [effects] that stands for every term not named."""
 BUDGETS = "a list of numbers > 0, such as [10, 20]"
@@ -37,9 +41,11 @@ class StudyTable(Table):
         description="a name of letters, digits, '.', '_' and '-' (results are saved under it)",
     )
     seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
-    horizon: int = Field(ge=1, description="a whole number >= 1, the decisions in a run")
+    horizon: int = Field(ge=1, le=MOST_STEPS, description="a whole number >= 1, the decisions in a run")
     replicates: int = Field(default=50, ge=1, le=2**32 - 1, description="a whole number >= 1, the runs of each policy")
-    instances: int = Field(default=1, ge=1, description="a whole number >= 1, the sets of true effects to draw")
+    instances: int = Field(
+        default=1, ge=1, le=MOST_INSTANCES, description="a whole number >= 1, the sets of true effects to draw"
+    )
     actions: list[str] = Field(description="a list of at least two different names, such as ['rest', 'call']")
     budgets: _Budgets = Field(default=[], description=BUDGETS)
     decisions_per_day: Annotated[int, Field(ge=1, le=1440)] | None = Field(
@@ -53,7 +59,11 @@ class StudyTable(Table):
 
     @model_validator(mode="after")
     def _names(self) -> "StudyTable":
-        if len(self.actions) < 2 or len(set(self.actions)) < len(self.actions) or "" in self.actions:
+        if (
+            not 2 <= len(self.actions) <= MOST_ACTIONS
+            or len(set(self.actions)) < len(self.actions)
+            or "" in self.actions
+        ):
             expected = type(self).model_fields["actions"].description
             raise refuse("actions", f"actions in [study] is {show(self.actions)}; expected {expected}")
         return self
@@ -152,7 +162,7 @@ class Effect(Table):
 
 
 def _as_effect(given: Any) -> Any:
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
         return {"value": given}
     if isinstance(given, dict) and "value" not in given:
         return given

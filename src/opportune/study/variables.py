@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from opportune.problems.variables import MOST_LEVELS
 from opportune.study.base import Table, refuse, show
 
 Weekdays = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -170,6 +171,11 @@ class VariableTable(Table):
                 raise refuse("range", f"has range = {show([low, high])}; expected lowest < highest")
             return
         steps = (high - low) / self.step
+        if not steps < MOST_LEVELS:
+            text = f"has range = {show([low, high])} in steps of {self.step:g}"
+            raise refuse(
+                "range", f"{text}; expected at most {MOST_LEVELS} levels, or distribution = ... for any number"
+            )
         if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
             text = f"has range = {show([low, high])} in steps of {self.step:g}"
             raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")

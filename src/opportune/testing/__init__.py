@@ -12,11 +12,12 @@ imported: a script that calls a check needs `if __name__ == "__main__":` around 
 
 from typing import Any
 
+from opportune import checks
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.recommenders import RECOMMENDERS, Recommender
 from opportune.revealers import REVEALERS, Always, LearningPrimalDual, Never, Periodic, Revealer
-from opportune.testing.cases import PROBLEMS, Case, cases_for, simulated
+from opportune.testing.cases import HORIZON, PROBLEMS, Case, cases_for, simulated
 from opportune.testing.drivers import check_purity, check_record, check_simulator
 from opportune.testing.live import check_blindness, check_live
 from opportune.testing.worlds import check_arrivals, check_numbers, check_results
@@ -39,6 +40,9 @@ def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool =
 
     """
     who = _registered(revealer, Revealer, REVEALERS)
+    budget = checks.whole("budget", int(budget) if isinstance(budget, float) and budget.is_integer() else budget,
+                          least=1, most=HORIZON)  # fmt: skip
+    checks.yes_no("simulator", simulator)
     policies = [
         Policy(revealer=revealer, budget=Budget(budget), name="expected"),
         Policy(revealer=revealer, budget=Budget(budget, hard=True), name="hard"),
@@ -63,6 +67,7 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
 
     """
     who = _registered(recommender, Recommender, RECOMMENDERS)
+    checks.yes_no("simulator", simulator)
     policies = [
         Policy(recommender=recommender, revealer=LearningPrimalDual(), budget=Budget(6), name="PD2"),
         Policy(recommender=recommender, revealer=Periodic(every=5), name="periodic"),
@@ -86,6 +91,7 @@ def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
 
     """
     who = _registered(world, SimulatedWorld, WORLDS)
+    checks.yes_no("simulator", simulator)
     check_numbers(who, world)
     check_arrivals(who, world)
     policies = [
@@ -121,7 +127,7 @@ def check_everywhere(who: str, policies: list[Policy], together: Policy, simulat
 def _registered(thing: Any, base: Any, registry: Any) -> str:
     """What a thing is called in messages; refuses what cannot be checked."""
     if not isinstance(thing, base) and type(thing) not in registry.entries:
-        raise InputError(f"{thing!r} is no {registry.kind}; expected one")
+        raise InputError(f"{checks.shown(thing)} is no {registry.kind}; expected one")
     if type(thing) not in registry.entries:
         raise InputError(f"{type(thing).__name__} is not registered; expected opportune.register above the class")
     return str(thing) if registry is not WORLDS else type(thing).__name__

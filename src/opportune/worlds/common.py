@@ -7,6 +7,9 @@ every policy meets the same arrivals, noise and openings.
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opportune import checks
 from opportune.core.compiled import inner_function
 from opportune.core.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
@@ -20,6 +23,9 @@ AVAILABLE_RATE = 4
 REWARD_RATE = 5
 REWARD_DELAY = 6
 HEAD = 7
+
+BEYOND = "theta has"
+"""How the warning of a true parameter beyond its bound begins."""
 
 
 class Happenings:
@@ -50,6 +56,16 @@ class Happenings:
         for name in given:
             checks.choice("a world's setting", name, cls.NAMES)
         return cls(**given)
+
+    @staticmethod
+    def warn_of_theta(theta: NDArray[np.float64], bound: float) -> None:
+        """Warn if the true parameter is beyond what the agents believe: their confidence sets do not hold then."""
+        norm = float(np.linalg.norm(theta))
+        if norm > bound * (1.0 + 1e-9):
+            checks.warn(
+                f"{BEYOND} norm {norm:.4g}, beyond theta_bound = {bound:.4g}, which the agents go by; "
+                "expected a theta_bound of at least that"
+            )
 
     def settings(self) -> Mapping[str, Any]:
         """Them by name."""

@@ -110,15 +110,20 @@ class ContinuousWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem):
-            raise InputError(f"problem is {type(problem).__name__}; expected a ContinuousProblem")
+            raise InputError(f"problem is {checks.shown(problem)}; expected a ContinuousProblem")
         self.problem = problem
         self.theta: Floats = checks.array("theta", theta, (problem.d,))
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)
-        self.distributions = dict(distributions or {})
+        expected = "{variable: Normal, LogNormal, Uniform, Truncated or Choice}"
+        given = {} if distributions is None else checks.mapping("distributions", distributions, expected)
+        self.distributions: dict[str, Distribution] = given
+        if table is not None and not isinstance(table, Resampled):
+            raise InputError(f"table is {checks.shown(table)}; expected Resampled(...)")
         self.table = table
         self.packed = pack(problem.variables, self.distributions, table=table)
         self.happenings = Happenings.checked(happenings)
-        self.name = name
+        self.name = checks.text("name of the world", name, empty=True)
+        self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""

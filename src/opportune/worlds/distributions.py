@@ -19,7 +19,7 @@ from opportune import checks
 from opportune.core.compiled import dual_function
 from opportune.core.rng import normal
 from opportune.errors import InputError
-from opportune.problems.variables import Number, Variable, bounds_of, levels_of
+from opportune.problems.variables import MOST_LEVELS, Number, Variable, bounds_of, check_levels, levels_of
 from opportune.worlds.resampled import Resampled
 
 __all__ = [
@@ -77,7 +77,7 @@ class Normal:
 
     def __post_init__(self) -> None:
         checks.real("mean of Normal", self.mean)
-        checks.real("sd of Normal", self.sd, above=0.0)
+        checks.scale("sd of Normal", self.sd)
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class LogNormal:
     sigma: float
 
     def __post_init__(self) -> None:
-        checks.real("median of LogNormal", self.median, above=0.0)
-        checks.real("sigma of LogNormal", self.sigma, above=0.0)
+        checks.scale("median of LogNormal", self.median)
+        checks.scale("sigma of LogNormal", self.sigma)
 
     @classmethod
     def from_mean(cls, mean: float, sd: float) -> "LogNormal":
         """The lognormal distribution with this mean and standard deviation."""
-        mean = checks.real("mean of LogNormal", mean, above=0.0)
-        ratio = checks.real("sd of LogNormal", sd, above=0.0) / mean
+        mean = checks.scale("mean of LogNormal", mean)
+        ratio = checks.scale("sd of LogNormal", sd) / mean
         variance = math.log1p(ratio * ratio)
         return cls(mean * math.exp(-0.5 * variance), math.sqrt(variance))
 
@@ -123,7 +123,7 @@ class Truncated:
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Normal | LogNormal | Uniform | Truncated):
-            raise InputError(f"base of Truncated is {self.base!r}; expected Normal, LogNormal or Uniform")
+            raise InputError(f"base of Truncated is {checks.shown(self.base)}; expected Normal, LogNormal or Uniform")
         low, high = checks.real("low of Truncated", self.low), checks.real("high of Truncated", self.high)
         if low >= high:
             raise InputError(f"Truncated is from {low:g} to {high:g}; expected low < high")
@@ -139,9 +139,14 @@ class Choice:
     def __post_init__(self) -> None:
         given = self.probabilities
         if not isinstance(given, Mapping) or not given:
-            raise InputError(f"probabilities of Choice is {given!r}; expected {{level: probability}}")
+            raise InputError(f"probabilities of Choice is {checks.shown(given)}; expected {{level: probability}}")
+        checks.size("Choice has", len(given), MOST_LEVELS, "levels")
         checks.probabilities("probabilities of Choice", list(given.values()), len(given))
-        object.__setattr__(self, "probabilities", dict(given))
+        chances = {
+            check_levels("Choice", [level], "levels")[0]: checks.real("a probability of Choice", chance, least=0.0)
+            for level, chance in given.items()
+        }
+        checks.keep(self, probabilities=chances)
 
     def __hash__(self) -> int:
         return hash(tuple(self.probabilities.items()))
@@ -281,7 +286,7 @@ def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbe
     if levels is None:
         if not isinstance(distribution, Distribution):
             raise InputError(
-                f"distribution of {name!r} is {distribution!r}; "
+                f"distribution of {name!r} is {checks.shown(distribution)}; "
                 "expected Normal, LogNormal, Uniform, Truncated or Choice"
             )
         try:
@@ -289,10 +294,14 @@ def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbe
         except InputError as error:
             raise InputError(f"distribution of {name!r}: {error}") from None
     if not isinstance(distribution, Choice):
-        raise InputError(f"distribution of {name!r} is {distribution!r}; expected a Choice among its levels")
+        raise InputError(
+            f"distribution of {name!r} is {checks.shown(distribution)}; expected a Choice among its levels"
+        )
     for level in distribution.probabilities:
         if level not in levels:
-            raise InputError(f"distribution of {name!r} has level {level!r}; expected one of {list(levels)}")
+            raise InputError(
+                f"distribution of {name!r} has level {level!r}; expected one of {checks.shown(list(levels))}"
+            )
     return _of_choice(
         Choice({levels.index(level): p for level, p in distribution.probabilities.items()}), -math.inf, math.inf
     )
@@ -331,7 +340,9 @@ def _level(name: str, levels: tuple[Any, ...], value: Any) -> float:
     if value in levels:
         return float(levels.index(value))
     if str(value) not in texts:
-        raise InputError(f"{name!r} in the table has {value!r}; expected one of {list(levels)}")
+        raise InputError(
+            f"{name!r} in the table has {checks.shown(value)}; expected one of {checks.shown(list(levels))}"
+        )
     return float(texts.index(str(value)))
 
 

@@ -16,6 +16,7 @@ from opportune.core.compiled import inner_function
 from opportune.core.protocol import Moment
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
+from opportune.worlds.common import Happenings
 from opportune.worlds.linear import PERIOD, SLOT_OF, Floats, LinearWorld, find_context, values_at
 
 CONTEXT = 0  # the world's own past: the last step's context, -1 before the first
@@ -64,9 +65,12 @@ class DriftingWorld(LinearWorld):
 
     def __init__(self, problem: Problem, *, theta: Any, course: Any, stay: float = 0.0, **settings: Any) -> None:
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {type(problem).__name__}; expected a Problem")
+            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         if problem.schedule.variables:
             raise InputError("the problem has a schedule; expected none, the course says what arrives when")
+        known = ("noise_sd", "name", *Happenings.NAMES)
+        for setting in settings:
+            checks.choice("a world's setting", setting, known)
         self.course = _rows(course, problem.contexts)
         self.stay = checks.real("stay", stay, least=0.0, below=1.0)
         super().__init__(problem, theta=theta, context_probs=self.course.mean(axis=0), **settings)
@@ -74,6 +78,8 @@ class DriftingWorld(LinearWorld):
     @classmethod
     def drift(cls, world: LinearWorld, *, course: Any, stay: float = 0.0) -> "DriftingWorld":
         """The same world with contexts that drift; the agents know the long run if they knew the probabilities."""
+        if not isinstance(world, LinearWorld):
+            raise InputError(f"world is {checks.shown(world)}; expected a LinearWorld")
         problem = world.problem
         if problem.context_probs is not None:
             problem = problem.replace(context_probs=_rows(course, problem.contexts).mean(axis=0))
@@ -98,6 +104,9 @@ class DriftingWorld(LinearWorld):
 
     def replace(self, **changes: Any) -> "DriftingWorld":
         """The same world with some settings changed."""
+        known = ("problem", "theta", "course", "stay", "noise_sd", "name", *Happenings.NAMES)
+        for setting in changes:
+            checks.choice("a world's setting", setting, known)
         settings: dict[str, Any] = {
             "theta": self.theta, "course": self.course, "stay": self.stay, "noise_sd": self.noise_sd,
             **self.happenings.settings(), "name": self.name, **changes,

@@ -13,9 +13,12 @@ from opportune.core.protocol import Moment
 from opportune.core.rng import PARAMETER, PROBABILITY, draw, normal
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
+from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS
 from opportune.worlds.common import HEAD, NOISE_SD, Happenings
 
 Floats = NDArray[np.float64]
+
+MOST_WORLDS = 1_000_000
 
 # After the numbers that every world has: the schedule's period L and the slot of each of its steps [L]; then, for each
 # slot, cumulative context probabilities [K]; <theta, phi[k, a]> [K, A]; the best of these [K]; <theta, bar(z, a)>
@@ -114,7 +117,7 @@ class LinearWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {type(problem).__name__}; expected a Problem")
+            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         self.problem = problem
         self.theta: Floats = checks.array("theta", theta, (problem.d,))
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)
@@ -123,7 +126,8 @@ class LinearWorld:
             raise InputError("the problem's context_probs are unknown; expected context_probs=... for the world")
         self.context_probs: Floats = checks.probabilities("context_probs", probs, problem.contexts)
         self.happenings = Happenings.checked(happenings)
-        self.name = name
+        self.name = checks.text("name of the world", name, empty=True)
+        self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
     @cached_property
     def values(self) -> Floats:
@@ -230,11 +234,13 @@ def synthetic_worlds(
     (0, 1)^d, context probabilities are uniform draws normalised, the noise sd is 0.1. With `known=False` the
     agents are not told the probabilities.
     """
-    checks.whole("n", n, least=1)
-    checks.whole("seed", seed, least=0, most=2**64 - 1)
-    checks.whole("contexts", contexts, least=2)
-    checks.whole("actions", actions, least=2)
-    key = np.uint64(seed)  # also where it exceeds 2^63
+    n = checks.whole("n", n, least=1, most=MOST_WORLDS)
+    key = np.uint64(checks.seed("seed", seed))  # also where it exceeds 2^63
+    known = checks.yes_no("known", known)
+    contexts = checks.whole("contexts", contexts, least=2, most=MOST_CONTEXTS)
+    actions = checks.whole("actions", actions, least=2, most=MOST_ACTIONS)
+    needed = 8.0 * (n + 2) * contexts * actions * (2 * actions - 1)
+    checks.memory(f"features of {n:,} worlds", needed, "fewer worlds, contexts or actions")
     features = synthetic_features(contexts, actions)
     d = features.shape[2]
     worlds = []

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from opportune import checks
 from opportune.errors import InputError
 
 MOST_ROWS = 1_000_000
+MOST_COLUMNS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +31,18 @@ class Resampled:
         given = self.columns
         if not isinstance(given, Mapping) or not given:
             raise InputError(f"columns of Resampled is {type(given).__name__}; expected {{variable: values}}")
-        sizes = {name: len(values) for name, values in given.items()}
+        columns = {
+            checks.text("name of a column of Resampled", name): checks.listed(
+                f"column {checks.shown(name)} of Resampled", values, "its values, one per row", most=MOST_ROWS
+            )
+            for name, values in given.items()
+        }
+        sizes = {name: len(values) for name, values in columns.items()}
         if len(set(sizes.values())) > 1:
             raise InputError(f"columns of Resampled have {sizes} rows; expected as many in each")
         if not 1 <= next(iter(sizes.values())) <= MOST_ROWS:
             raise InputError(f"columns of Resampled have {next(iter(sizes.values()))} rows; expected 1 to {MOST_ROWS}")
-        object.__setattr__(self, "columns", {name: tuple(values) for name, values in given.items()})
+        checks.keep(self, columns={name: tuple(_plain(name, v) for v in column) for name, column in columns.items()})
 
     @classmethod
     def from_csv(cls, path: str | Path, columns: Sequence[str]) -> "Resampled":
@@ -41,15 +50,27 @@ class Resampled:
 
         Values that read as numbers are numbers. A row with an empty or missing value is refused with its line.
         """
-        wanted = list(columns)
-        if isinstance(columns, str) or not wanted:
-            raise InputError(f"columns is {columns!r}; expected a list of column names")
+        source = checks.path("path", path)
+        given = checks.listed("columns", columns, "a list of column names", most=MOST_COLUMNS)
+        wanted = [checks.text("a name in columns", name) for name in given]
+        if not wanted:
+            raise InputError(f"columns is {checks.shown(columns)}; expected a list of column names")
         try:
-            with Path(path).open(newline="", encoding="utf-8-sig") as file:
-                found = _read_rows(file, str(path), wanted)
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path} cannot be read: {error}; expected a CSV file in UTF-8") from None
+            with source.open(newline="", encoding="utf-8-sig") as file:
+                found = _read_rows(file, str(source), wanted)
+        except OSError as error:
+            raise InputError(f"{source} cannot be read: {error.strerror}; expected a CSV file in UTF-8") from None
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{source} cannot be read: {error}; expected a CSV file in UTF-8") from None
         return cls({name: [row[i] for row in found] for i, name in enumerate(wanted)})
+
+
+def _plain(column: str, value: Any) -> Any:
+    """A value of a row: text, or a number."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, str | bool):
+        return plain
+    return plain if isinstance(plain, int) else checks.real(f"a value of column {column!r}", plain)
 
 
 def _read_rows(lines: Iterable[str], path: str, wanted: list[str]) -> list[list[Any]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune.errors import DataError
 
 _DAY = "Day in Study"
@@ -87,12 +88,12 @@ class _Session:
 
 def load_robas2(path: str | Path) -> BrushingData:
     """The ROBAS 2 file: the outcome is the brushing time in seconds."""
-    return _load(Path(path), _ROBAS2)
+    return _load(checks.path("path", path), _ROBAS2)
 
 
 def load_robas3(path: str | Path) -> BrushingData:
     """The ROBAS 3 file: the outcome is the brushing quality, brushing minus pressure seconds."""
-    return _load(Path(path), _ROBAS3)
+    return _load(checks.path("path", path), _ROBAS3)
 
 
 def _load(path: Path, layout: _Layout) -> BrushingData:

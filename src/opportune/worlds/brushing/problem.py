@@ -44,6 +44,10 @@ def brushing_problem(
     """
     names = step.feature_names(checks.choice("study", study, STUDIES))
     checks.choice("blind", blind, BLIND)
+    if blind == "unknown" and means is not None:
+        raise InputError("means were given, but blind is 'unknown'; expected blind='known' with them")
+    taken = ("formula", "variables", "actions", "visibility", "order", "start", "value_range", "least_distance")
+    checks.settings("brushing_problem", settings, ContinuousProblem, without=(*taken, "known_means"))
     mean, sd = step.SCALES[study]
     g = ["1" if name == "bias" else name for name in names]
     h = ["action" if name == "1" else f"action:{name}" for name in g if name != "prop"]

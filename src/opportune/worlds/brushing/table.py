@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from opportune import checks
 from opportune.errors import DataError, InputError
 from opportune.files import write_whole
 from opportune.worlds.brushing import step
@@ -137,15 +138,18 @@ def _json_block(entry: dict[str, Any], indent: int) -> str:
 
 def load_table(study: str | Path) -> BrushingTable:
     """The table shipped for a study (`robas2`, `robas3`), or the one in a file written by `save_table`."""
+    if not isinstance(study, str | Path):
+        raise InputError(f"table is {checks.shown(study)}; expected a table, or the path of its file")
     try:
         if study in step.SCALES:
             folder = importlib.resources.files("opportune.worlds.brushing")
             text = folder.joinpath("tables", f"{study}.json").read_text(encoding="utf-8")
         else:
-            text = Path(study).read_text(encoding="utf-8")
+            text = checks.path("table", study).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         known = ", ".join(step.SCALES)
-        raise InputError(f"no table {str(study)!r}; expected one of {known}, or a readable file") from problem
+        text = f"no table {checks.shown(str(study))}; expected one of {known}, or a readable file"
+        raise InputError(text) from problem
     try:
         content = _TableFile.model_validate_json(text)
     except ValidationError as problem:

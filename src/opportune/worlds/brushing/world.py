@@ -19,7 +19,7 @@ from opportune.core.scores import write_moment
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
-from opportune.worlds.brushing.problem import NOISE_SD, STUDIES, THETA_BOUND, brushing_problem
+from opportune.worlds.brushing.problem import BLIND, NOISE_SD, STUDIES, THETA_BOUND, brushing_problem
 from opportune.worlds.brushing.step import DAY, NAMES, PRIOR, PROP, TOD, WEEKEND
 from opportune.worlds.common import HEAD, Happenings
 
@@ -34,6 +34,7 @@ Users = int | Sequence[int] | NDArray[np.integer[Any]] | None
 EFFECTS = ("heterogeneous", "population", "small")
 USERS = 10
 """Participants of the paper's experiment."""
+MOST_USERS = 1_000_000
 
 SESSIONS_PER_DAY = 2
 
@@ -112,15 +113,15 @@ class BrushingWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem) or list(problem.variables) != list(NAMES):
-            raise InputError(f"problem is {problem!r}; expected one that brushing_problem made")
+            raise InputError(f"problem is {checks.shown(problem)}; expected one that brushing_problem made")
         self.problem = problem
         self.params: Floats = checks.array("params", params, (step.PARAMS_SIZE,))
         if bool(self.params[step.HAS_DAY]) != ("day" in problem.program.names):
             raise InputError("params and problem are of different studies; only robas3 has the day among its features")
         self.message_cost = checks.real("message_cost", message_cost, least=0.0)
         self.happenings = Happenings.checked(happenings)
-        self.user = checks.whole("user", user, least=-1)
-        self.name = name
+        self.user = checks.whole("user", user, least=-1, most=2**31)
+        self.name = checks.text("name of the world", name, empty=True)
 
     def numbers(self) -> Floats:
         """The world as the flat array that the compiled step functions take."""
@@ -182,6 +183,7 @@ def brushing_world(
 
     checks.choice("study", study, STUDIES)
     checks.choice("effects", effects, EFFECTS)
+    checks.choice("blind", blind, BLIND)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     fitted = table if isinstance(table, BrushingTable) else load_table(study if table is None else table)
     if fitted.study != study:
@@ -191,7 +193,7 @@ def brushing_world(
         problem = brushing_problem(
             study,
             blind=blind,
-            means=np.stack([fitted.cell_prior[user], fitted.cell_prop[user]]),
+            means=None if blind == "unknown" else np.stack([fitted.cell_prior[user], fitted.cell_prop[user]]),
             noise_sd=noise_sd,
             theta_bound=theta_bound,
         )
@@ -222,14 +224,13 @@ def _chosen_users(table: "BrushingTable", users: Users) -> list[int]:
     """The numbers of the users asked for."""
     least = step.HORIZON if table.study == "robas3" else 0
     eligible = [int(user) for user in np.flatnonzero(table.sessions >= least)]
-    if users is None or isinstance(users, int | np.integer):
+    if users is None or (isinstance(users, int | np.integer) and not isinstance(users, bool)):
         if not eligible:
             raise InputError(f"no user of the table has {least} sessions; expected users=[...] by number")
         count = min(USERS, len(eligible)) if users is None else users
         return eligible[: checks.whole("users", count, least=1, most=len(eligible))]
-    if isinstance(users, str) or not hasattr(users, "__iter__"):
-        raise InputError(f"users is {users!r}; expected how many, or a list of user numbers")
-    chosen = [checks.whole("users", user, least=0, most=table.users - 1) for user in users]
+    given = checks.listed("users", users, "how many, or a list of user numbers", most=MOST_USERS)
+    chosen = [checks.whole("users", user, least=0, most=table.users - 1) for user in given]
     if not chosen:
         raise InputError("users is empty; expected at least one user number")
     return chosen
@@ -244,9 +245,10 @@ def _effects_of(table: "BrushingTable", user: int, effects: str, seed: int) -> t
         if e.small_b is None or e.small_n is None:
             raise InputError(f"effects is 'small'; {table.study} has no such effects, only robas2 does")
         return e.small_b, e.small_n
+    key = np.uint64(seed)  # also where it exceeds 2^63
     return (
-        _truncated_normal(draw(seed, user, 0, PARAMETER), e.delta_b, e.sd_b),
-        _truncated_normal(draw(seed, user, 1, PARAMETER), e.delta_n, e.sd_n),
+        _truncated_normal(draw(key, user, 0, PARAMETER), e.delta_b, e.sd_b),
+        _truncated_normal(draw(key, user, 1, PARAMETER), e.delta_n, e.sd_n),
     )
 
 

@@ -1,0 +1,57 @@
+"""Whether a Dataset is one of `simulate`, or a selection of one: what metrics and figures may take for granted."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from opportune import checks
+from opportune.analysis.results import config
+from opportune.errors import InputError
+
+RUN_AXES = ("policy", "world", "replicate")
+TOTALS = ("total_value", "total_outcome", "total_best", "spent", "budget")
+TRACED = ("value", "outcome", "best", "probability")
+TRUTH = ("true_gap", "true_best", "true_blind", "context_probs", "context_count", "value_range")
+_EXPECTED = "expected results of simulate"
+
+
+def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
+    """A Dataset of `simulate` with its axes in order; with `truth`, of worlds that tell theirs."""
+    if not isinstance(data, xr.Dataset):
+        raise InputError(f"{what} needs results of simulate; got {checks.shown(data)}, expected a Dataset")
+    _check_axes(data, what)
+    if truth and "true_gap" not in data:
+        raise InputError(f"{what} needs the truth of a linear world; this Dataset has none")
+    traced = "step" in data.dims
+    names = [*TOTALS, *(TRACED if traced else ()), *(TRUTH if truth else ())]
+    if truth and traced:
+        names.append("context")
+    for name in names:
+        if name not in data:
+            raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
+        if data[name].dtype.kind not in "buif":
+            raise InputError(f"{what} needs numbers in {name!r}; got {data[name].dtype}, {_EXPECTED}")
+    met = data["context"].values if truth and traced else np.zeros(0)
+    if met.size and not 0 <= int(met.min()) <= int(met.max()) < data.sizes["k"]:
+        raise InputError(f"{what} needs contexts from 0 to {data.sizes['k'] - 1}; the Dataset has others, {_EXPECTED}")
+    settings = config(data)
+    if not isinstance(settings.get("policies"), list) or not isinstance(settings.get("horizon"), int):
+        raise InputError(f"{what} needs the configuration in the attribute 'config'; {_EXPECTED}")
+    return data.transpose(*RUN_AXES, "step", ..., missing_dims="ignore")
+
+
+def _check_axes(data: xr.Dataset, what: str) -> None:
+    for axis in RUN_AXES:
+        if axis not in data.dims:
+            raise InputError(
+                f"{what} needs the axes {', '.join(RUN_AXES)}; the Dataset lacks {axis!r}, {_EXPECTED}, "
+                f"or a selection by lists such as data.isel({axis}=[0])"
+            )
+    if "step" in data.coords and "step" not in data.dims:
+        raise InputError(f"{what} needs all steps or none; the Dataset has one, {_EXPECTED}")
+    for axis in (*RUN_AXES, "step"):
+        if axis in data.dims and data.sizes[axis] == 0 and axis != "step":
+            raise InputError(f"{what} needs at least one entry on axis {axis!r}; the Dataset has none")
+        if axis in data.coords and axis in data.dims and np.unique(data[axis].values).size < data.sizes[axis]:
+            raise InputError(f"{what} needs each {axis} once; the Dataset has one twice, {_EXPECTED}")

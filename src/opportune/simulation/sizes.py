@@ -1,0 +1,60 @@
+"""Whether a simulation fits: what is given is checked, and its size, before anything is asked for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opportune import checks
+from opportune.core.layout import GROUPS, Layout
+from opportune.errors import InputError
+from opportune.policy import Policy
+from opportune.simulation.record import MARKS, NUMBERS, TOTALS
+from opportune.worlds import SimulatedWorld
+
+MOST_REPLICATES = 2**32 - 1
+MOST_WORLDS = 1_000_000
+MOST_POLICIES = 100_000
+
+
+def check_worlds(given: Any) -> list[SimulatedWorld]:
+    """One world or several."""
+    if isinstance(given, SimulatedWorld) and not isinstance(given, type):
+        return [given]
+    return checks.listed("worlds", given, "a world, or a list of them", most=MOST_WORLDS)
+
+
+def check_policies(given: Any) -> list[Policy]:
+    """One policy or several."""
+    if isinstance(given, Policy):
+        return [given]
+    return checks.listed("policies", given, "a Policy, such as pd2_ucb(budget=10), or a list", most=MOST_POLICIES)
+
+
+def check_horizon(worlds: Sequence[SimulatedWorld], horizon: Any) -> int:
+    """The steps of a run, which the worlds' schedules must have."""
+    number = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
+    for world in worlds:
+        last = world.informed_problem().schedule.last_step
+        if last is not None and number > last:
+            raise InputError(f"horizon is {number}; expected at most {last}, the last decision point of the schedule")
+    return number
+
+
+def check_output(
+    worlds: Sequence[SimulatedWorld], policies: int, horizon: int, replicates: int, *, trace: bool
+) -> None:
+    """Refuse results that do not fit into memory: totals, counts of contexts and, with a trace, every step."""
+    runs = float(replicates) * policies * len(worlds)
+    contexts = getattr(worlds[0].informed_problem(), "contexts", 0)
+    kept = runs * 8.0 * len(TOTALS) + float(replicates) * len(worlds) * 8.0 * (contexts + 1)
+    checks.memory(f"keeping totals of {runs:,.0f} runs", 2.0 * kept, "fewer replicates")
+    if trace:
+        steps = runs * horizon
+        kept += steps * (8.0 * len(NUMBERS) + 2.0 * len(MARKS))
+        checks.memory(f"keeping {steps:,.0f} steps", kept, "trace=False, or fewer replicates or a shorter horizon")
+
+
+def check_layout(at: Layout, worlds: int, policies: int) -> None:
+    """Refuse what runs are made of where it does not fit: a problem for each world, a rule for each policy there."""
+    lengths = [float(at.length(group)) for group in GROUPS]
+    needed = 8.0 * (worlds * lengths[0] + worlds * policies * lengths[1] + sum(lengths[2:]))
+    checks.memory("the state of a run", needed, "fewer features, contexts or worlds")

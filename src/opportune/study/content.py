@@ -1,0 +1,75 @@
+"""What may stand anywhere in a study file: text that can be shown, numbers that can be computed with, no deep nests."""
+
+import math
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.study.base import show
+from opportune.study.lines import Place
+from opportune.study.messages import Error, syntax_error
+
+MOST_BYTES = 1_000_000
+MOST_DEPTH = 20
+MOST_CHARACTERS = 10_000
+
+
+def parse_toml(source: str, text: str) -> dict[str, Any]:
+    """A file's content; what is no TOML is refused with its line, and so is what no study file looks like."""
+    if len(text) > MOST_BYTES:
+        raise InputError(f"{source} has {len(text):,} characters; expected a study file, of at most {MOST_BYTES:,}")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(syntax_error(source, text, str(error))) from None
+    except RecursionError:
+        raise _too_deep(source) from None
+    except ValueError as error:  # a date that does not exist, a number of too many digits
+        raise InputError(f"{source}: not TOML: {' '.join(str(error).split())}") from None
+    if any(len(place) > MOST_DEPTH for place, _ in _walk(content)):
+        raise _too_deep(source)
+    return content
+
+
+def content_errors(content: dict[str, Any]) -> Iterator[Error]:
+    """Names and texts that cannot be shown, and numbers beyond what can be computed with."""
+    for place, value in _walk(content):
+        name = ".".join(str(part) for part in place)
+        for text in (place[-1], value):
+            if isinstance(text, str) and (reason := _wrong_text(text)):
+                yield place, f"{checks.shown(name)} has the text {show(text)}; expected {reason}"
+        if isinstance(value, int | float) and checks.LARGEST < abs(value) < math.inf:
+            yield place, f"{name} is {checks.shown(value)}; expected a number of at most {checks.LARGEST:g} in size"
+
+
+def _wrong_text(text: str) -> str:
+    """What is expected instead of a text; line ends may stand in one."""
+    if len(text) > MOST_CHARACTERS:
+        return f"at most {MOST_CHARACTERS} characters"
+    try:
+        for line in text.splitlines():
+            for begin in range(0, len(line), checks.MOST_TEXT):
+                checks.text("text", line[begin : begin + checks.MOST_TEXT].replace("\t", " "), empty=True)
+    except InputError as error:
+        return str(error).rsplit("; expected ", maxsplit=1)[1]
+    return ""
+
+
+def _walk(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """Everything in a file with its place, no deeper than needs be."""
+    waiting: list[tuple[Place, Any]] = [((key,), value) for key, value in content.items()]
+    while waiting:
+        place, value = waiting.pop()
+        yield place, value
+        if len(place) > MOST_DEPTH:
+            continue
+        if isinstance(value, dict):
+            waiting += [((*place, key), entry) for key, entry in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*place, i), entry) for i, entry in enumerate(value)]
+
+
+def _too_deep(source: str) -> InputError:
+    return InputError(f"{source} is nested too deeply; expected tables and lists at most {MOST_DEPTH} deep")
