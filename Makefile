@@ -30,7 +30,7 @@ test-bounds: install
 # The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,
 # live agents, metrics and the command line.
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) \
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) -p no:service_databases \
 		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
 
 lint: install
