@@ -9,7 +9,7 @@ CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
 
-.PHONY: run test test-bounds test-lowest lint install bench clean
+.PHONY: run test test-bounds test-lowest lint install bench bench-service torture clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
@@ -40,6 +40,14 @@ lint: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+# Decisions a second over HTTP, beside what the databases can do; on a quiet machine.
+bench-service: install
+	$(BIN)/python -m benchmarks.service
+
+# Servers killed a thousand times, and the API tried with many more requests.
+torture: install
+	OPPORTUNE_TORTURE=1000 OPPORTUNE_EXAMPLES=100 $(BIN)/python -m pytest tests/service/test_crashes.py tests/service/test_schema.py
 
 install: $(ALL)
 

@@ -107,7 +107,8 @@ def files(page: Path) -> dict[str, str]:
     return {match[1]: text for text in python if (match := FILE.match(text))}
 
 
-WITH_PYTHON = [page for page in PAGES if any(block.info == "python" for block in blocks(page))]
+SERVED = DOCS / "service.md"  # its Python needs a service, and runs in tests/service
+WITH_PYTHON = [page for page in PAGES if page != SERVED and any(block.info == "python" for block in blocks(page))]
 
 
 @named([page for page in WITH_PYTHON if not files(page)])

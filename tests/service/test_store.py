@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
 from opportune.service import tables
-from opportune.service.commands import Command, Enrol, Propose, Reward
+from opportune.service.commands import Answer, Command, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.problems import Refused
 from opportune.service.reading import event_rows
@@ -194,6 +194,31 @@ def test_the_database_itself_refuses_an_overspent_budget(database: Database) -> 
             connection.execute(update(tables.participants).values(values))
     with database.writing.begin() as connection:
         connection.execute(update(tables.participants).values(nudges=3, spent=3.0))  # the control: that much is there
+
+
+def test_what_is_told_of_earlier_steps_outlives_a_restart(sqlite: Database) -> None:
+    """Reported values of steps that a reveal uncovers later are stored, and learned from in the same order."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="always"))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    sensed = {"sensed": FULL["sensed"]}
+    asked = [Propose(who="app", received=BEGIN, participant="P1", given=sensed) for _ in range(4)]
+    made = [answer_of(reply)["decision"] for reply in writer.write(asked)]
+    writer.do(Reward(who="app", received=BEGIN, decision=made[1], reward=0.3))
+    told = {"1": {"mood": "low"}, "2": {"mood": "good"}}
+    answer = Answer(
+        who="staff", received=BEGIN, decision=made[3], answered=True, reported={"mood": "low"}, earlier=told
+    )
+    writer.do(answer)
+    again = Writer(sqlite)
+    later = {**sensed, "reported": {"mood": "low"}}
+    for one in (writer, again, writer, again):
+        assert answer_of(one.do(Propose(who="app", received=BEGIN, participant="P1", given=later)))["mode"] == "learned"
+        last = one.memory.persons["P1"]
+        nudge = Answer(who="staff", received=BEGIN, decision=str(last.open_decision), answered=True)
+        assert answer_of(one.do(nudge))["revealed"]
+    assert [s.seen for s in again.memory.persons["P1"].agent._steps.values()] == [True, True, False, *[True] * 5]
+    assert verify(sqlite).findings == []
 
 
 FULL = {"sensed": {"time_of_day": "morning", "stress": 3, "sleep": "poor"}, "opened": True, "reported": {"mood": "low"}}

@@ -7,6 +7,7 @@ one by one, and handed back to `unpack`.
 
 import json
 import struct
+import weakref
 import zlib
 from collections.abc import Iterable
 
@@ -58,15 +59,19 @@ def unpack_shared(cohort: Cohort, data: bytes) -> None:
 
 def healthy(agent: Agent) -> bool:
     """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
-    sizes = agent._at.sizes
+    diagonals = _DIAGONALS.get(agent)
+    if diagonals is None:
+        sizes = agent._at.sizes
+        covs = [agent._at.views(GROUPS[name], agent._groups[name]).cov for name in ("model", "snapshot")]
+        diagonals = _DIAGONALS[agent] = [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
     for name in ("model", "snapshot", "budget", "trail"):
         if not np.isfinite(agent._groups[name]).all():
             return False
-    for name in ("model", "snapshot"):
-        cov = agent._at.views(GROUPS[name], agent._groups[name]).cov
-        if not (cov[: sizes.d * sizes.stride : sizes.stride + 1] > 0.0).all():
-            return False
-    return True
+    return all(diagonal.min() > 0.0 for diagonal in diagonals)
+
+
+_DIAGONALS: "weakref.WeakKeyDictionary[Agent, list[np.ndarray]]" = weakref.WeakKeyDictionary()
+"""Views of agents' variances, made once: they are looked at after every event."""
 
 
 def _shared(cohort: Cohort) -> list[str]:

@@ -24,8 +24,10 @@ _FILE = select(tables.study.c.file)
 _SHARED = select(tables.study.c.shared)
 _PEOPLE = select(tables.participants).where(tables.participants.c.name.in_(bindparam("names", expanding=True)))
 _STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
-_STEPS = select(tables.decisions).where(
-    tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since")
+_STEPS = (
+    select(tables.decisions)
+    .where(tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since"))
+    .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
 _REQUESTS = select(tables.requests).where(tables.requests.c.key.in_(bindparam("keys", expanding=True)))
@@ -150,6 +152,7 @@ class Ledger:
         since = 0 if known is None else known.seq
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
         person = person_of(row, agent)
+        person.hidden = set() if known is None else known.hidden
         self.memory.persons.pop(row["name"], None)  # until it is whole
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
@@ -231,7 +234,7 @@ class Ledger:
         """Let something happen to a participant, and append it to the record."""
         at = received if happened is None else happened
         self._dirty[person.name] = person
-        sealed = person.sealed() if kind in {events.SETTLED, events.PROPOSED} else []
+        sealed = person.sealed(given.get("earlier")) if kind in {events.SETTLED, events.PROPOSED} else []
         self.applying = True  # until it has happened; what fails on the way may have changed the agent
         answer = self.fold.apply(kind, person, given, step)
         self.applying = False
@@ -248,6 +251,7 @@ class Ledger:
         for number in sealed:
             if person.agent._steps[number].seen:
                 self._uncover(projection.seen(number, person, event.seq))
+        person.note_hidden([*sealed, *([] if step is None else [step])])
         return event
 
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:

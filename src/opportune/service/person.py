@@ -1,7 +1,7 @@
 """A participant in memory: the agent that decides, and what the service knows of it besides."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ class Person:
     open_decision: str | None = None
     last_decided: int | None = None
     last_reveal: int | None = None
+    hidden: set[int] = field(default_factory=set)
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`; what is spent of a shared budget stands in `study`."""
@@ -50,12 +51,18 @@ class Person:
         budget = self.agent._spent
         return float(budget.spent[0]), int(budget.nudges[0])
 
-    def sealed(self) -> list[int]:
-        """The steps whose reported values are known, but that no reveal has uncovered."""
-        if not self.agent._reported:
-            return []
-        steps = self.agent._steps.values()
-        return [s.step for s in steps if s.settled and not s.seen and s.place.context != UNKNOWN]
+    def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
+        """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
+        return sorted({*self.hidden, *map(int, earlier or ())})
+
+    def note_hidden(self, numbers: Iterable[int]) -> None:
+        """Remember which of some steps wait to be uncovered, so that a decision need not look at all there were."""
+        for number in numbers:
+            s = self.agent._steps[number]
+            if s.settled and not s.seen and s.place.context != UNKNOWN:
+                self.hidden.add(number)
+            else:
+                self.hidden.discard(number)
 
     def pack(self, own: Iterable[str]) -> bytes:
         """The state as bytes."""
@@ -63,7 +70,9 @@ class Person:
 
     def unpack(self, data: bytes, own: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        unpack(self.agent, data, own, [step_of(self.agent, row) for row in rows])
+        steps = [step_of(self.agent, row) for row in rows]
+        unpack(self.agent, data, own, steps)
+        self.note_hidden(step.step for step in steps)
 
 
 def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:

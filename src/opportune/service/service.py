@@ -50,6 +50,7 @@ class Service:
         self._sweeper.start()
         gc.collect()
         gc.freeze()  # what was made so far stays: the collector need not look at it again and again
+        gc.set_threshold(20_000, 20, 100)
         self.ready = True
 
     def stop(self) -> None:

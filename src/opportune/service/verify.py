@@ -94,12 +94,13 @@ class Verifier:
         if person is None:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
             return
-        sealed = person.sealed() if event.kind in {events.SETTLED, events.PROPOSED} else []
+        sealed = person.sealed(event.given.get("earlier")) if event.kind in {events.SETTLED, events.PROPOSED} else []
         answer = fold.apply(event.kind, person, event.given, event.step)
         person.seq = event.seq
         self._compare(event, answer)
         if event.kind == events.PROPOSED:
             self._check_coin(event, person)
+        person.note_hidden([*sealed, *([] if event.step is None else [event.step])])
         if self._rows:
             self._follow(event, person, fold, sealed)
 

