@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from plan_studies import SMALL, edited
@@ -47,6 +48,16 @@ def test_sentences_for_other_ends(made: Plan) -> None:
     )
     useless = Plan(**{**fields, "least": made.least._replace(useful=False)})
     assert sentence(useless).startswith("Calls bring nothing that can be told from 0 in this study")
+
+
+def test_the_recommendation_says_what_half_would_bring(made: Plan) -> None:
+    """A target on the flat part of the curve may be dear: what half the budget brings stands beside it."""
+    half = next(text for text in recommendation(made) if text.startswith("Half as many"))
+    budget = made.least.budget
+    value = made.value[made.value["policy"] == "PACE"].set_index("budget")["share"]
+    expected = np.interp(max(1, round(budget / 2)), value.index, value)
+    assert f"would bring {expected:.0%} of what" in half
+    assert f"the plan’s {budget} bring {value[float(budget)]:.0%}." in half
 
 
 def test_the_recommendation_warns_where_nothing_can_be_estimated(made: Plan) -> None:

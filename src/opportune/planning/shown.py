@@ -180,7 +180,7 @@ def _between(mean: float, low: float, high: float) -> str:
     """A mean with its interval, as many digits as the interval deserves."""
     if math.isnan(low) or math.isnan(high) or high <= low:
         return number(mean, 3)
-    places = max(0, 1 - math.floor(math.log10((high - low) / 2.0)))
+    places = max(0, -math.floor(math.log10((high - low) / 2.0)))
     texts = [f"{value:,.{min(places, 6)}f}".replace("-", "−") for value in (mean, low, high)]
     return f"{texts[0]} ({texts[1]} to {texts[2]})"
 

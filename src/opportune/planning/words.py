@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pandas as pd
 
+from opportune.planning.budget import shares
 from opportune.planning.power import LEAST_USABLE
 from opportune.planning.run import Plan
 
@@ -72,8 +74,23 @@ def recommendation(plan: Plan) -> list[str]:
             "interval). Of single "
             f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
         )
+        found.append(_half(plan))
         found.append(_moves(plan))
     return [*found, _power(plan)]
+
+
+def _half(plan: Plan) -> str:
+    """What half the budget would bring, on the line between the budgets around it: whether the target is worth it."""
+    curve = plan.values.outcome[plan.values.main]
+    budgets = sorted(curve)
+    never, always = float(plan.values.never.mean()), float(plan.values.always.mean())
+    reached = [float(shares(curve[b].mean(), never, always)) for b in budgets]
+    half = max(1, round(plan.least.budget / 2))
+    whole = float(np.interp(plan.least.budget, budgets, reached))
+    return (
+        f"Half as many, {count(plan, half)}, would bring {float(np.interp(half, budgets, reached)):.0%} of what a "
+        f"{plan.settings.nudge} at every decision would, where the plan’s {plan.least.budget:,} bring {whole:.0%}."
+    )
 
 
 def _moves(plan: Plan) -> str:
@@ -158,7 +175,7 @@ def methods(plan: Plan) -> list[str]:
         f"replications of every policy at every budget; {settings.fewer:,} while the least budget is searched for. All "
         "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants "
         "who stay to "
-        "the end; without nudges the same recommender goes on.",
+        "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights.",
         f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
         "decisions from then on. Shared budgets are simulated as if all began together.",
         "Caps: nudges beyond the cap count as spent and unanswered, at random: the worst case, since staff "
