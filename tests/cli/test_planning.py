@@ -76,7 +76,7 @@ def test_calibrate_writes_a_study_file(in_folder: Path, capsys: pytest.CaptureFi
     assert cli.run(["calibrate", "my.toml", "pilot.csv"]) == 2
     assert "exists; expected another name with --out, or --force" in capsys.readouterr().err
     (in_folder / "pilot.csv").write_text("\n".join([*lines, "P1,99,medium,rest,1"]) + "\n")
-    assert cli.run(["calibrate", "my.toml", "pilot.csv", "--force"]) == 1
+    assert cli.run(["calibrate", "my.toml", "pilot.csv", "--force"]) == 2
     assert "pilot.csv, line 302: stress is 'medium'; expected one of low, high" in capsys.readouterr().err
     assert cli.run(["calibrate", "my.toml", "pilot.csv", "--force", "--skip-bad-rows"]) == 0
     assert "line 302: left out: stress is 'medium'" in capsys.readouterr().err
