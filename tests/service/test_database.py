@@ -1,5 +1,7 @@
 """Opening a database: durable, current, held by one service."""
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +79,24 @@ def test_other_addresses_are_refused(given: str, tmp_path: Path) -> None:
         Database(given)
     with pytest.raises(InputError, match="is not a folder"):
         Database(f"sqlite:///{tmp_path}/nowhere/x.db")
+
+
+@pytest.mark.parametrize("file", sorted((Path(__file__).parent / "data").glob("*.sql")), ids=lambda file: file.stem)
+def test_databases_of_earlier_versions_migrate(file: Path, folder: Path) -> None:
+    """A database as each version has left it is brought to this one's tables; its record verifies, and it goes on."""
+    from course import BEGIN, answer_of
+    from site_over_http import SENSED
+
+    from opportune.service.commands import Propose
+    from opportune.service.verify import verify
+    from opportune.service.writer import Writer
+
+    with contextlib.closing(sqlite3.connect(folder / "old.db")) as connection:
+        connection.executescript(file.read_text(encoding="utf-8"))
+    opened = Database(f"sqlite:///{folder / 'old.db'}")
+    assert opened.migrate()[0] == file.stem.removeprefix("v")
+    assert verify(opened).findings == []
+    ask = Propose(who="app", received=BEGIN + 10**9, participant="P001", given={"sensed": SENSED})
+    assert answer_of(Writer(opened).do(ask))["mode"] == "learned"
+    assert verify(opened).findings == []
+    opened.close()
