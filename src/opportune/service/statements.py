@@ -1,0 +1,54 @@
+"""Statements over many rows in the driver's own SQL: what a batch writes is most of what a decision costs."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Table
+
+Rows = Sequence[dict[str, Any]]
+
+
+def insert_all(connection: Connection, table: Table, rows: Rows) -> None:
+    """Insert rows that have every column."""
+    statement, columns = _insert(table, connection.dialect.paramstyle)
+    connection.exec_driver_sql(statement, [tuple(row[name] for name in columns) for row in rows])
+
+
+def update_all(connection: Connection, table: Table, key: Sequence[str], columns: Sequence[str], rows: Rows) -> None:
+    """Set some columns of rows that are found by their key."""
+    statement, names = _update(table, tuple(key), tuple(columns), connection.dialect.paramstyle)
+    connection.exec_driver_sql(statement, [tuple(row[name] for name in names) for row in rows])
+
+
+def find_all(connection: Connection, table: Table, key: str, values: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows whose key is one of some texts; of tables without yes and no, which drivers tell differently."""
+    wanted = list(values)
+    columns = [column.name for column in table.columns]
+    names = ", ".join(columns)
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(wanted))
+        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name} WHERE {key} IN ({marks})", tuple(wanted))
+    else:
+        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name} WHERE {key} = ANY(%s)", (wanted,))
+    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+
+
+@cache
+def _insert(table: Table, style: str) -> tuple[str, tuple[str, ...]]:
+    columns = tuple(column.name for column in table.columns)
+    marks = ", ".join([_mark(style)] * len(columns))
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})", columns
+
+
+@cache
+def _update(table: Table, key: tuple[str, ...], columns: tuple[str, ...], style: str) -> tuple[str, tuple[str, ...]]:
+    mark = _mark(style)
+    changes = ", ".join(f"{name} = {mark}" for name in columns)
+    found = " AND ".join(f"{name} = {mark}" for name in key)
+    return f"UPDATE {table.name} SET {changes} WHERE {found}", (*columns, *key)
+
+
+def _mark(style: str) -> str:
+    """Where a value goes, as the driver writes it."""
+    return "?" if style == "qmark" else "%s"
