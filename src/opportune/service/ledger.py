@@ -137,6 +137,11 @@ class Ledger:
             self.persons |= dict.fromkeys(missing)
             for row in find_all(self.connection, tables.participants, "name", missing):
                 self.persons[row["name"]] = self._person(row)
+            waiting = [row.open_decision for row in self.persons.values() if row is not None and row.open_decision]
+            missing = [decision for decision in waiting if decision not in self._decisions]
+            if missing:  # the next decision point settles them
+                for found in self.connection.execute(_DECISIONS, {"ids": missing}).mappings():
+                    self._decisions[found["id"]] = dict(found)
 
     def _person(self, row: Mapping[Any, Any]) -> Person:
         known = self.memory.persons.get(row["name"])

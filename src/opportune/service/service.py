@@ -1,10 +1,8 @@
 """The service behind the addresses: the database, the writer, the keys, and what is done every few seconds."""
 
-import asyncio
 import contextlib
 import gc
 import threading
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -69,10 +67,7 @@ class Service:
 
     async def carry_out(self, command: Command) -> Reply:
         """Have a command written; hands back the answer once it is durable."""
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[Reply] = loop.create_future()
-        self.writer.submit(command).add_done_callback(partial(_hand_over, loop, waiting))
-        return await waiting
+        return await self.writer.submit_async(command)
 
     def healthy(self) -> str | None:
         """What keeps the service from deciding, if anything does."""
@@ -93,17 +88,3 @@ class Service:
                     job()
                 except Exception as error:
                     log.error("a regular job failed", **described(error))
-
-
-def _hand_over(loop: asyncio.AbstractEventLoop, waiting: "asyncio.Future[Reply]", done: "Future[Reply]") -> None:
-    loop.call_soon_threadsafe(_settle, waiting, done)
-
-
-def _settle(waiting: "asyncio.Future[Reply]", done: "Future[Reply]") -> None:
-    if waiting.done():  # whoever asked has gone
-        return
-    error = done.exception()
-    if error is None:
-        waiting.set_result(done.result())
-    else:
-        waiting.set_exception(error)

@@ -5,6 +5,7 @@ touched is forgotten, so that the next reads what is stored; its commands are tr
 cannot be carried out does not take others with it.
 """
 
+import asyncio
 import contextlib
 import queue
 import threading
@@ -38,7 +39,7 @@ class Waiting(NamedTuple):
     """A command that waits to be written, and who waits for it."""
 
     command: Command
-    future: "Future[Reply]"
+    future: "Future[Reply] | asyncio.Future[Reply]"
 
 
 class TooLate(Exception):  # noqa: N818  (a command was refused)
@@ -83,6 +84,12 @@ class Writer:
         self._queue.put(Waiting(command, future))
         return future
 
+    def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
+        """Likewise, from an event loop: its future is done there."""
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._queue.put(Waiting(command, future))
+        return future
+
     def do(self, command: Command) -> Reply:
         """Carry out one command, here and now; for programs without a writer's thread."""
         found = self.write([command])[0]
@@ -105,12 +112,16 @@ class Writer:
                 self.deliver(waiting, self.write([item.command for item in waiting]))
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
-        """Hand out answers, after they are durable."""
+        """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
+        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Reply], Reply | Exception]]] = {}
         for item, reply in zip(waiting, found, strict=True):
-            if isinstance(reply, Exception):
-                item.future.set_exception(reply)
+            if isinstance(item.future, asyncio.Future):
+                loops.setdefault(item.future.get_loop(), []).append((item.future, reply))
             else:
-                item.future.set_result(reply)
+                _settle(item.future, reply)
+        for loop, pairs in loops.items():
+            with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
+                loop.call_soon_threadsafe(_settle_all, pairs)
 
     def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
         """Carry out commands in one transaction; if it fails, in one each."""
@@ -208,6 +219,20 @@ class Writer:
         if command.key:
             ledger.answer(command.key, command.fingerprint, status, body)
         return Reply(status, body)
+
+
+def _settle(future: "Future[Reply] | asyncio.Future[Reply]", reply: "Reply | Exception") -> None:
+    if future.done():  # whoever asked has gone
+        return
+    if isinstance(reply, Exception):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)
+
+
+def _settle_all(pairs: "list[tuple[asyncio.Future[Reply], Reply | Exception]]") -> None:
+    for future, reply in pairs:
+        _settle(future, reply)
 
 
 def sweep(writer: Writer, received: int | None = None) -> int:
