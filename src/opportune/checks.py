@@ -116,12 +116,12 @@ def yes_no(name: str, value: Any) -> bool:
     raise InputError(f"{name} is {shown(value)}; expected True or False")
 
 
-def text(name: str, value: Any, *, empty: bool = False) -> str:
-    """A name for people: text that can be printed, drawn and saved."""
+def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> str:
+    """A name for people: text that can be printed, drawn and saved; several `lines` only where that is said."""
     if not isinstance(value, str) or not (value or empty):
         raise InputError(f"{name} is {shown(value)}; expected text")
     size(f"{name} has", len(value), MOST_TEXT, "characters")
-    for character in value:
+    for character in value.replace("\n", " ") if lines else value:
         if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or ord(character) in _OVERRIDES:
             raise InputError(f"{name} is {shown(value)}; expected text without {character!a}, which is not shown")
     return str(value)

@@ -48,7 +48,7 @@ TOLD: list[tuple[Callable[..., Any], str, Values, str, tuple[str, ...]]] = [
     (lambda x: agent(continuous()).propose({"x": x}), "x", NUMBER, "x is", ("None",)),
     (lambda opened: agent().propose(1, opened=opened), "opened", TRUTH, "opened is", ()),
     (lambda available: agent().propose(1, available=available), "available", TRUTH, "available is", ()),
-    (lambda reason: agent().propose(1, reason=reason), "reason", NAME, "reason", ()),
+    (lambda reason: agent().propose(1, reason=reason), "reason", NAME, "reason", ("line end",)),
     (lambda coin: agent().propose(1, coin=coin), "coin", NUMBER, "coin is", ("None",)),
     (lambda reward: decided().correct(reward, 1), "reward", NUMBER, "reward is", ()),
     (lambda step: decided().skip(step), "step", WHOLE, "step is", ("None",)),

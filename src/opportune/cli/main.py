@@ -22,7 +22,7 @@ from opportune.cli import (
     simulate,
 )
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say, speak_plainly
-from opportune.errors import DataError, InputError, OpportuneError, StateError
+from opportune.errors import DataError, InputError, OpportuneError
 
 HELP = """Decide when a limited number of costly nudges is worth spending, and what to recommend in between.
 
@@ -88,7 +88,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, OpportuneError):
         for line in str(error).splitlines():
             say(f"opportune: error: {line}", FAILED)
-        return WRONG_USE if isinstance(error, InputError | DataError | StateError) else FAILED
+        return WRONG_USE if isinstance(error, InputError | DataError) else FAILED
     if hasattr(error, "format_message"):  # a usage error, whichever click typer is built on
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "opportune"

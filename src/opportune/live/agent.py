@@ -144,7 +144,7 @@ class Agent:
         """
         opened = checks.yes_no("opened", opened)
         available = checks.yes_no("available", available)
-        reason = None if reason is None else checks.text("reason", reason, empty=True)
+        reason = None if reason is None else checks.text("reason", reason, empty=True, lines=True)
         if self.withdrawn:
             raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
