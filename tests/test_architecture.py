@@ -128,10 +128,10 @@ def test_no_circles() -> None:
 CORE = [module for module in SOURCES if module.startswith("opportune.core")]
 RULES = [module for module in SOURCES if module.startswith(("opportune.revealers", "opportune.recommenders"))]
 # What runs before any step, or around it: keeping compiled code on disk, taking in what others add, threads.
-TOOLS = {f"opportune.core.{name}" for name in ("compiled", "registry", "linking", "threads")}
+TOOLS = {f"opportune.core.{name}" for name in ("compiled", "fitting", "registry", "linking", "threads")}
 # Those that teach Numba's compiler: bare addresses, vectors, named views, hooks; and where to keep its code.
 NUMBA = {
-    f"opportune.core.{name}" for name in ("compiled", "linking", "pointers", "registry", "scores", "simd", "views")
+    f"opportune.core.{name}" for name in ("addresses", "compiled", "linking", "named", "registry", "scores", "vectors")
 }
 DECORATORS = {"step_function", "driver_function", "inner_function", "hot_function", "dual_function", "compiled", "part"}
 

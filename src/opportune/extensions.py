@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from numba import config
 from numba.core.dispatcher import Dispatcher
 
 from opportune import checks
 from opportune.core.compiled import PACKAGE, extension_hash
+from opportune.core.fitting import PLAIN
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS, Registry
 from opportune.errors import InputError, StateError
 from opportune.recommenders import Recommender
@@ -124,7 +124,7 @@ def _check_functions(entry: Any, registry: Registry) -> None:
                 f"{name} of {entry.__name__} is a method; expected staticmethod({name}), a function {form}"
             )
         plain = getattr(function, "py_func", function)
-        if not isinstance(function, Dispatcher) and not (config.DISABLE_JIT or config.ENABLE_CUDASIM):
+        if not isinstance(function, Dispatcher) and not PLAIN:
             raise InputError(
                 f"{name} of {entry.__name__} is not compiled; expected opportune.core.compiled.step_function above it"
             )

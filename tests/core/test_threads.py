@@ -13,17 +13,17 @@ import pytest
 
 from opportune.core.threads import parts_of, share
 
-# One run of 4 billion steps: one compiled piece that takes minutes, whatever `simulate` splits.
+# Two billion steps in one replicate: compiled pieces that take minutes, whatever `simulate` splits.
 LONG = """
 import opportune as op
 import time
 
-world = op.synthetic_worlds(1, seed=1)[0]
+worlds = op.synthetic_worlds(200, seed=1)
 small = dict(replicates=1, seed=1, trace=False, progress=False)
-op.simulate(world, op.pd2_ucb(10), horizon=10, **small)  # compiled before the clock starts
+op.simulate(worlds, op.pd2_ucb(10), horizon=10, **small)  # compiled before the clock starts
 print("ready", flush=True)
 try:
-    op.simulate(world, op.pd2_ucb(10), horizon=4_000_000_000, **small)
+    op.simulate(worlds, op.pd2_ucb(10), horizon=10_000_000, **small)
 except KeyboardInterrupt:
     print(time.monotonic(), flush=True)
 """

@@ -6,7 +6,8 @@ everything that goes into it: all sources that are compiled, Numba's version, th
 With revealers, recommenders or worlds that others have registered it is a folder within that one, named after their
 files.
 
-OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (core.pointers).
+OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (core.addresses). With a Numba
+whose inside we do not know nothing is compiled (core.fitting).
 """
 
 import functools
@@ -24,7 +25,10 @@ import numba
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
-from opportune.core.linking import Dual, PartCompiler, WholeCompiler
+from opportune.core.fitting import PLAIN
+
+if not PLAIN:
+    from opportune.core.linking import Dual, PartCompiler, WholeCompiler
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CHECK_BOUNDS = os.environ.get("OPPORTUNE_CHECK_BOUNDS", "") not in {"", "0"}
@@ -161,7 +165,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     """`numba.njit` with these options for what Python calls: a driver. Its code is kept on disk."""
 
     def decorate(function: Any) -> Any:
-        if _INTERPRETED:
+        if PLAIN:
             return function
         dispatcher = njit(pipeline_class=WholeCompiler, **options)(function)
         dispatcher._cache = _Cache(function)
@@ -174,14 +178,14 @@ def part(**options: Any) -> Callable[[Any], Any]:
     """`numba.njit` with these options for what compiled functions call. No Python wrapper is built for it."""
 
     def decorate(function: Any) -> Any:
-        if _INTERPRETED:
+        if PLAIN:
             return function
-        return njit(pipeline_class=PartCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)(function)
+        return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **PART, **options)(function)
 
     return decorate
 
 
-_INTERPRETED = numba.config.DISABLE_JIT or numba.config.ENABLE_CUDASIM  # Numba's CUDA simulator runs Python
+PART: dict[str, Any] = {} if PLAIN else {"pipeline_class": PartCompiler}
 
 # A step function: called from other compiled functions only.
 step_function = part()
@@ -199,7 +203,7 @@ hot_function = compiled(inline="always")
 
 def dual_function(function: Any) -> Any:
     """A function that compiled functions call, and Python as well: an equation, a draw."""
-    if _INTERPRETED:
+    if PLAIN:
         return function
     options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dual = Dual(function, locals={}, targetoptions=options, pipeline_class=PartCompiler)

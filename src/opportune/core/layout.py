@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.core.fitting import PLAIN
 from opportune.core.pointers import WIDTH
 
 TIE = 1e-12  # values this close count as equal, so that every compile target agrees
@@ -240,8 +241,9 @@ class Layout(NamedTuple):
         return (*self.sizes, *(place for group in self.places for place in group))
 
     def numbers(self) -> NDArray[Any]:
-        """The same as an array: of unsigned numbers if scores need the optimistic search (core.views says why)."""
-        return np.array(self.at, dtype=np.uint64 if self.sizes.probabilities == OPTIMISTIC else np.int64)
+        """The same as an array: of unsigned numbers if scores need the optimistic search (core.named says why)."""
+        search = self.sizes.probabilities == OPTIMISTIC and not PLAIN
+        return np.array(self.at, dtype=np.uint64 if search else np.int64)
 
     def length(self, group: type) -> int:
         """How many numbers a group has."""

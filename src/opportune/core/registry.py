@@ -12,8 +12,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from opportune.core.compiled import extensions, loaded, registered
-from opportune.core.linking import PartCompiler
+from opportune.core.compiled import PART, extensions, loaded, registered
 
 # Where compiled code contains a hook's chain.
 HOOKED = ("opportune.core.protocol", "opportune.core.snapshot", "opportune.simulation.", "opportune.live.")
@@ -74,7 +73,7 @@ class Registry:
 
         source = f"def typed(kind, {arguments}):\n    return choose({arguments})\n"
         exec(source, {"__name__": __name__, "choose": choose}, scope)
-        overload(stub, jit_options={"forceinline": True, "pipeline_class": PartCompiler})(scope["typed"])
+        overload(stub, jit_options={"forceinline": True, **PART})(scope["typed"])
         self.hooks[name] = (stub, scope["typed"])
         return stub
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from numba.extending import overload
 
-from opportune.core.compiled import inner_function, step_function
+from opportune.core.compiled import PART, inner_function, step_function
 from opportune.core.features import write_features
+from opportune.core.fitting import PLAIN
 from opportune.core.layout import KNOWN, OPTIMISTIC
-from opportune.core.linking import PartCompiler
 from opportune.core.model import best, largest_in_table, score
 from opportune.core.optimistic import bernstein_box, optimistic, work_rows
 
@@ -93,10 +93,10 @@ def score_optimistic(p: Any, radius: Any) -> None:
     search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
 
 
-@overload(score_optimistic, jit_options={"pipeline_class": PartCompiler})
+@overload(score_optimistic, jit_options=PART)
 def choose_search(p, radius):  # type: ignore[no-untyped-def]
     """By the participant's type: the search, or nothing."""
-    if not getattr(p, "search", False):
+    if not getattr(p, "search", PLAIN):
         return lambda p, radius: None
     return lambda p, radius: search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
 

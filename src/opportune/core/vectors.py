@@ -1,0 +1,94 @@
+"""What `core.simd` means to the CPU's compiler: vectors of `WIDTH` numbers."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing import Context
+from numba.extending import lower_builtin, models, register_model, type_callable
+
+from opportune.core import scalars
+from opportune.core.addresses import WIDTH, vector_at
+
+_VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+_FUSED = ("contract",)
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """The type of what `load` gives on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Vector")
+
+
+_vector = Vector()
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
+        super().__init__(manager, kind, _VECTOR)
+
+
+def _on_cpu(context: Any, result: Any) -> Any:
+    """What a function gives on the CPU. A GPU's compiler asks here too; it is to go by what is written above."""
+    return result if isinstance(context, Context) else None
+
+
+@type_callable(scalars.width)
+def _type_width(context):  # type: ignore[no-untyped-def]
+    return lambda: _on_cpu(context, types.uint64)
+
+
+@type_callable(scalars.load)
+def _type_load(context):  # type: ignore[no-untyped-def]
+    return lambda array, place: _on_cpu(context, _vector)
+
+
+@type_callable(scalars.store)
+def _type_store(context):  # type: ignore[no-untyped-def]
+    return lambda array, place, value: _on_cpu(context, types.void)
+
+
+@type_callable(scalars.spread)
+def _type_spread(context):  # type: ignore[no-untyped-def]
+    return lambda number: _on_cpu(context, _vector)
+
+
+@type_callable(scalars.fma)
+def _type_fma(context):  # type: ignore[no-untyped-def]
+    return lambda x, y, z: _on_cpu(context, _vector)
+
+
+@lower_builtin(scalars.width)
+def _width(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return context.get_constant(types.uint64, WIDTH)
+
+
+@lower_builtin(scalars.load, types.Any, types.Integer)
+def _load(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    array, place = signature.args
+    value = builder.load(vector_at(context, builder, array, arguments[0], place, arguments[1]))
+    value.align = 8
+    return value
+
+
+@lower_builtin(scalars.store, types.Any, types.Integer, Vector)
+def _store(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    array, place = signature.args[:2]
+    address = vector_at(context, builder, array, arguments[0], place, arguments[1])
+    builder.store(arguments[2], address, align=8)
+    return context.get_dummy_value()
+
+
+@lower_builtin(scalars.spread, types.Float)
+def _spread(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    empty = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(empty, arguments[0], ir.IntType(32)(0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+
+
+@lower_builtin(scalars.fma, Vector, Vector, Vector)
+def _fma(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    x, y, z = arguments
+    return builder.fadd(builder.fmul(x, y, flags=_FUSED), z, flags=_FUSED)
