@@ -9,6 +9,7 @@ import json
 import struct
 import weakref
 import zlib
+from array import array
 from collections.abc import Iterable
 
 import numpy as np
@@ -31,19 +32,21 @@ def own_groups(cohort: Cohort) -> tuple[str, ...]:
 def pack(agent: Agent, own: Iterable[str]) -> bytes:
     """What is an agent's own, but for its steps."""
     proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
-    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, agent._order, proposal], separators=(",", ":"))
-    return _sealed(text.encode(), b"".join(agent._groups[name].tobytes() for name in own))
+    order = array("q", agent._order).tobytes()  # may be long: rewards that wait for a reveal
+    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(agent._order), proposal])
+    return _sealed(text.encode(), b"".join((order, *(agent._groups[name].tobytes() for name in own))))
 
 
 def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
     text, numbers = _opened(data)
-    agent.step, agent._late_answer, agent.withdrawn, agent._order, proposal = json.loads(text)
+    agent.step, agent._late_answer, agent.withdrawn, waiting, proposal = json.loads(text)
+    agent._order = array("q", numbers[: 8 * waiting]).tolist()
     for step in steps:
         agent._steps[step.step] = step
     if len(agent._steps) != agent.step:
         raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {len(agent._steps)} are stored")
-    _fill([agent._groups[name] for name in own], numbers)
+    _fill([agent._groups[name] for name in own], numbers[8 * waiting :])
     agent._proposal = restore_proposal(agent, proposal)
 
 
