@@ -39,7 +39,7 @@ LAYERS = (
     ("report",),
     ("service",),
     ("experiments.runner",),  # runs experiments and hands what they found to the report
-    ("cli",),
+    ("cli", "__main__"),
 )
 MOST_LINES = 400
 # Words of our own where the field has one: constants, budget, SIMD, writer, styles, tasks, error.

@@ -1,4 +1,4 @@
-"""The budget: what is left of it, and how its price moves (SPEC section 4)."""
+"""The budget: what is left of it, and how its price moves (docs/paper.md, Algorithm 1)."""
 
 import math
 

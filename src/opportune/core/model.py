@@ -1,4 +1,4 @@
-"""Learning the reward: ridge regression one observation at a time (SPEC section 2).
+"""Learning the reward: ridge regression one observation at a time (docs/paper.md, Learning).
 
     V = lam I + sum x x',   theta = V^-1 sum x X,
     radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W,

@@ -1,4 +1,4 @@
-"""Optimism about the context distribution (SPEC section 8, the paper's Algorithm F.1), one action at a time.
+"""Optimism about the context distribution (the paper's Algorithm F.1), one action at a time.
 
 With features Phi_a (K x d), `mean` m = Phi_a theta (K) and `gram` G = Phi_a V^-1 Phi_a' (K x K), the
 optimistic blind value of an action is, after maximising over theta in its ellipsoid in closed form,

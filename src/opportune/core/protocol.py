@@ -1,4 +1,4 @@
-"""One decision and what follows from it (SPEC section 3): `begin`, `propose`, `settle`, `learn`, `correct`.
+"""One decision and what follows from it (docs/paper.md, Algorithm 2): `begin`, `propose`, `settle`, `learn`, `correct`.
 
 Whoever drives a participant, a batch of simulated runs or a live study, makes these calls in this order and gets the
 same numbers. `p` is the participant (core.layout); a `Moment` says which decision point this is and what is known of
@@ -125,7 +125,7 @@ def clear(n, counts):  # type: ignore[no-untyped-def]
 
 @hot_function
 def propose(p, moment, draws, opened):  # type: ignore[no-untyped-def]
-    """What the revealer sees and how probable it makes a reveal (SPEC section 3, steps 1 to 3); charges the budget.
+    """What the revealer sees and how probable it makes a reveal; charges the budget.
 
     If the patient has opened the app unasked, that is a reveal free of charge: the rule is not consulted and the
     price stands.
@@ -146,7 +146,7 @@ def propose(p, moment, draws, opened):  # type: ignore[no-untyped-def]
 
 @hot_function
 def judge(p, moment, stale):  # type: ignore[no-untyped-def]
-    """The gap (SPEC section 5), and how far fresh advice is from stale advice."""
+    """The gap (docs/paper.md, Revealing), and how far fresh advice is from stale advice."""
     n, ucb, radius = p.sizes, p.scratch.ucb, p.model.radius[0]
     adaptive = p.rule.scaling[0] == ADAPTIVE
     score_sensed(p, moment, radius)
@@ -172,7 +172,7 @@ def stand_by(p, moment, draws):  # type: ignore[no-untyped-def]
 
 @hot_function
 def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyped-def]
-    """The step's action (SPEC section 3, step 4): by the full context on a reveal, else the stale one.
+    """The step's action: by the full context on a reveal, else the stale one.
 
     The revealer then counts the context, as far as it has seen it: it takes over nothing of its own moment.
     """
@@ -212,7 +212,7 @@ def reveal(p, moment, draws):  # type: ignore[no-untyped-def]
 
 @hot_function
 def see(p, moment, action, revealed):  # type: ignore[no-untyped-def]
-    """Count the step's context, or keep it until a reveal uncovers it (SPEC section 1)."""
+    """Count the step's context, or keep it until a reveal uncovers it."""
     n = p.sizes
     if moment.context < 0:
         return  # whoever drives this keeps the step until it is known
@@ -318,7 +318,7 @@ def stratum_of(n, constants, values):  # type: ignore[no-untyped-def]
 
 @hot_function
 def learn(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
-    """The revealer learns from a step's reward, whenever it comes (SPEC section 3, step 5).
+    """The revealer learns from a step's reward, whenever it comes.
 
     `seen`: the step's context is known by now. With reported variables, a step that no reveal has uncovered waits
     with its reward for the next one. Where contexts are not finite, its features must stand in scratch.x.

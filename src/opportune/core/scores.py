@@ -103,7 +103,7 @@ def choose_search(p, radius):  # type: ignore[no-untyped-def]
 
 @step_function
 def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[no-untyped-def]
-    """Max over theta and p of <sum_k p_k phi(k, a), theta> (SPEC section 8, `optimistic`).
+    """Max over theta and p of <sum_k p_k phi(k, a), theta> (`optimistic`; docs/paper.md).
 
     Leaves in scratch.blind every action's features under the p that flatters the best action most.
     """

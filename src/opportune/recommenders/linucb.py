@@ -1,11 +1,11 @@
-"""LinUCB, the paper's recommender: the action with the largest upper confidence bound (SPEC sections 2 and 3).
+"""LinUCB, the paper's recommender: the action with the largest upper confidence bound (docs/paper.md).
 
     A = argmax_a <x(a), theta> + kappa radius ||x(a)||_{V^-1}
 
 with the full features at a reveal. Blindly it acts by the blind features and what it froze at the last reveal. Where
 contexts are finite that cannot change until the next reveal, so it is worked out once, for each public stratum.
 
-Rotating (SPEC section 10), it also goes by which actions it has taken since, though not by what they earned:
+Rotating (docs/pace.md), it also goes by which actions it has taken since, though not by what they earned:
 V_h = V at a reveal, and after a blind action V_h += bar bar', so that blind steps try every plausible action and one
 reveal teaches about all of them. Once nothing it tries can be told any more, it stops exploring.
 """

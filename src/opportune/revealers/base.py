@@ -56,7 +56,7 @@ class Revealer:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledRevealer(Revealer):
-    """A revealer that goes by the gap, scaled (SPEC section 5).
+    """A revealer that goes by the gap, scaled (docs/paper.md, Revealing).
 
     scale: "adaptive" divides by the revealer's present largest gap and needs no prior knowledge; "range" by the range
     of the problem's best values; "gap" by the largest true gap.

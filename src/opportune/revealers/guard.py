@@ -1,4 +1,4 @@
-"""PACE's guard (SPEC section 10): a virtual PD1 that runs beside, against orders in which good moments stop coming.
+"""PACE's guard (docs/pace.md): a virtual PD1 that runs beside, against orders in which good moments stop coming.
 
 It has a price y' and spending S' of its own and takes the gains divided by the largest for gaps. Where it spends and
 S' - spent >= c B, PACE follows it; so, with theta known, spent >= min(B, S' - c B) - 1 in any order of arrivals.

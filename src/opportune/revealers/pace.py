@@ -1,4 +1,4 @@
-"""Pace (SPEC section 10): nudge when this moment is among the best that the rest of the budget can be spent on.
+"""Pace (docs/pace.md): nudge when this moment is among the best that the rest of the budget can be spent on.
 
 With m(x) = <x, theta>, b(z) = argmax_a m(bar(z, a)) and the gain of a reveal in a moment whose sensed part is q
 

@@ -1,4 +1,4 @@
-"""Linear worlds: the truth behind a finite problem, and the paper's synthetic study (SPEC section 9)."""
+"""Linear worlds: the truth behind a finite problem, and the paper's synthetic study (Section 5)."""
 
 import copy
 from functools import cached_property
