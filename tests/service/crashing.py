@@ -102,7 +102,15 @@ class Caller:
 
 
 def torture(
-    parent: Parent, url: str, *, rounds: int, callers: int = 6, seed: int = 1, longest: float = 0.25, servers: int = 1
+    parent: Parent,
+    url: str,
+    *,
+    rounds: int,
+    callers: int = 6,
+    seed: int = 1,
+    longest: float = 0.25,
+    servers: int = 1,
+    ending: int = signal.SIGTERM,
 ) -> list[str]:
     """Kill servers at random moments while clients go on; everything that was wrong."""
     database = Database(url)
@@ -124,7 +132,7 @@ def torture(
     for thread in threads:
         thread.join()
     for pid in pids:
-        parent.kill(pid, signal.SIGTERM)
+        parent.kill(pid, ending)
     return [*(text for person in people for text in person.wrong), *found_wrong(database, people)]
 
 

@@ -1,6 +1,7 @@
 """Nothing that was answered is lost, however the service ends."""
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,4 +53,4 @@ def test_a_server_that_answers_before_it_commits_is_caught(folder: os.PathLike[s
     url = f"sqlite:///{folder}/study.db"
     prepare(url)
     with parent("early") as careless:
-        assert torture(careless, url, rounds=6) != []
+        assert torture(careless, url, rounds=6, ending=signal.SIGKILL) != []
