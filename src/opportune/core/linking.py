@@ -19,6 +19,10 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
     _linking_libraries: list[Any]
     _merged: Any = None
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.environments: dict[str, Any] = {}
+
     def finalize(self) -> None:
         """Nothing more can be added."""
         self._raise_if_finalized()
@@ -46,18 +50,19 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
     @property
     def codegen(self) -> Any:
         """Numba's, but that this has no place in memory yet where an environment could be put."""
-        return _Homeless(self._codegen)
+        return _Homeless(self)
 
 
 class _Homeless:
-    def __init__(self, codegen: Any) -> None:
-        self._codegen = codegen
+    def __init__(self, part: Part) -> None:
+        self._part = part
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._codegen, name)
+        return getattr(self._part._codegen, name)
 
     def set_env(self, name: str, environment: Any) -> None:
-        """Step functions need none: they neither print nor raise exceptions that are made at run time."""
+        """Keep it for the driver: who prints, or raises what is made at run time, needs it."""
+        self._part.environments[name] = environment
 
 
 class Whole(JITCodeLibrary):  # type: ignore[misc]
@@ -70,6 +75,11 @@ class Whole(JITCodeLibrary):  # type: ignore[misc]
         below = _all_below(self._linking_libraries)
         self._linking_libraries = [_Linked(library) if isinstance(library, Part) else library for library in below]
         super().finalize()
+        there = {variable.name for variable in self._final_module.global_variables}
+        for library in below:
+            for name, environment in getattr(library, "environments", {}).items():
+                if name in there:
+                    self._codegen.set_env(name, environment)
 
     def _optimize_final_module(self) -> None:
         # Numba's first, cheap round is for counts of references, of which step functions have none.

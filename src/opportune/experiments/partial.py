@@ -114,7 +114,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 def _found(config: Config, numbers: Mapping[str, dict[str, Any]]) -> str:
     """What becomes of PD2 as less is sensed."""
     lost = {p: [e["mean"] for e in _by_reported(config, numbers, "realised_regret", p)] for p in PAPER}
-    first, *_, before, last = (f"{m} of {len(NAMES)}" for m in config["reported"])
+    first, before, last = (f"{config['reported'][i]} of {len(NAMES)}" for i in (0, -2, -1))
     return (
         f"PD2 needs something to be sensed. Its realised regret is {lost['PD2'][0]:.0f} with {first} variables known "
         f"from reports only and {lost['PD2'][-2]:.0f} with {before} (naive: {lost['naive'][0]:.0f} and "
