@@ -116,3 +116,29 @@ def test_a_cache_directory_that_cannot_be_written_is_no_reason_to_fail(tmp_path:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert Path(done.stdout.strip()).is_relative_to(tmp_path / "tmp")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_terminal_is_told_what_is_being_compiled(tmp_path: Path) -> None:
+    """The first simulation says on a terminal what takes its time; the second finds compiled code and says nothing."""
+    script = (
+        "import opportune as op; op.simulate(op.synthetic_worlds(1, seed=1), op.naive_ucb(5), horizon=5, replicates=1,"
+        " seed=1, trace=False)"
+    )
+    said = []
+    for _ in range(2):
+        master, terminal = os.openpty()
+        environment = {
+            **os.environ,
+            "OPPORTUNE_CACHE_DIR": str(tmp_path),
+            "PYTHONPATH": str(Path(opportune.__file__).parents[1]),
+        }
+        subprocess.run([sys.executable, "-c", script], env=environment, stderr=terminal, timeout=300, check=True)
+        os.close(terminal)
+        with open(master, "rb", buffering=0) as text:  # closed at the other end: what was said is still there
+            try:
+                said.append(text.read(4000).decode())
+            except OSError:  # nothing was
+                said.append("")
+    assert "compiling run alone, once for this version" in said[0]
+    assert said[1] == ""

@@ -63,7 +63,7 @@ def plan(
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs, name="--jobs"))
         stack.enter_context(held(out))  # better refused before the run than after it
-        say(f"{loaded.name}: planning (the first time, compiling takes a minute)", DONE)
+        say(f"{loaded.name}: planning (the first time, compiling takes half a minute)", DONE)
         stack.enter_context(kept(f"what is finished is kept in {out}; the same command goes on from there"))
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415

@@ -133,7 +133,7 @@ def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset"
         from opportune.simulation.run import on_device  # noqa: PLC0415
 
         stack.enter_context(on_device(device))
-        say(f"{size} (the first time, compiling takes a minute)", DONE)
+        say(f"{size} (the first time, compiling takes half a minute)", DONE)
         stack.enter_context(kept("no replicate was finished, nothing was written"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end

@@ -39,6 +39,7 @@ _COMPILES = re.compile(r"^from opportune\.core\.compiled import .*(compiled|_fun
 
 extensions: dict[Path, str] = {}  # files of what others have registered, each with a hash of its content
 registered: list[str] = []  # what they have registered, in order
+listeners: list[Callable[[str], None]] = []  # are told the name of a driver that is about to be compiled
 loaded: set[str] = set()  # modules of which compiled code was taken from disk in this process
 
 
@@ -150,6 +151,9 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         found = super().load_overload(sig, target_context)
         if found is not None:
             loaded.add(self._py_func.__module__)
+        else:
+            for tell in listeners:
+                tell(self._py_func.__name__)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:

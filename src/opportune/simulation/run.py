@@ -1,6 +1,7 @@
 """`simulate`: policies in worlds, many runs, one Dataset."""
 
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.compiled import code_hash
+from opportune.core.compiled import code_hash, listeners
 from opportune.core.layout import Layout
 from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
@@ -94,17 +95,18 @@ def simulate(
     began = time.perf_counter()
     traced = horizon if trace else 0
     output = Output(replicates, len(policy_list), len(world_list), traced, by_total=device == "cuda")
-    finished = _run(
-        batch,
-        _groups(policy_list, world_list, horizon, device),
-        output,
-        world_list,
-        horizon=horizon,
-        seed=seed,
-        progress=progress,
-        device=device,
-        on_interrupt=on_interrupt,
-    )
+    with _compilation_told(progress and sys.stderr.isatty()):
+        finished = _run(
+            batch,
+            _groups(policy_list, world_list, horizon, device),
+            output,
+            world_list,
+            horizon=horizon,
+            seed=seed,
+            progress=progress,
+            device=device,
+            on_interrupt=on_interrupt,
+        )
     attrs = {
         "seed": str(seed),
         "horizon": horizon,
@@ -314,6 +316,22 @@ def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]
         chunk = min(most // per_replicate, -(-replicates // SENT_CHUNKS))
     chunk = max(1, chunk)
     return [(first, min(first + chunk, replicates)) for first in range(0, replicates, chunk)]
+
+
+@contextmanager
+def _compilation_told(told: bool) -> Iterator[None]:
+    """Say meanwhile what is being compiled: the one thing that takes long without a sign."""
+
+    def tell(name: str) -> None:
+        sys.stderr.write(f"compiling {name.replace('_', ' ')}, once for this version (about 20 s)\n")
+
+    if told:
+        listeners.append(tell)
+    try:
+        yield
+    finally:
+        if told:
+            listeners.remove(tell)
 
 
 @contextmanager
