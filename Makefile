@@ -9,7 +9,7 @@ CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
 
-.PHONY: run test test-bounds test-lowest lint install bench bench-service torture clean
+.PHONY: run test test-bounds test-bounds-core test-lowest lint install bench bench-service torture clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
@@ -23,9 +23,13 @@ FAST = -m "not browser and not cluster and not slow"
 test: install
 	$(PYTEST)
 
-# The debug build: every access to an array is checked.
+# The debug build: every access to an array is checked. The second is for every change: what runs compiled code itself.
 test-bounds: install
 	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) $(FAST)
+
+test-bounds-core: install
+	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) $(FAST) tests/core tests/revealers tests/recommenders tests/worlds tests/simulation \
+		tests/live tests/test_agreement.py tests/test_simulate.py tests/test_shared_budget.py tests/test_pace.py
 
 # The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,
 # live agents, metrics and the command line.
