@@ -5,6 +5,7 @@ are a study of their own, and what counts as one observation is such a study.
 """
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from opportune.experiments.pace.policies import ROBUST, make
 from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
 from opportune.policy import Budget, Policy
 from opportune.simulation.run import simulate
+from opportune.worlds.common import BEYOND
 from opportune.worlds.linear import LinearWorld
 
 PARTICIPANTS = 10
@@ -67,9 +69,12 @@ def _noise(sd: float) -> Callable[[Worlds, int], Worlds]:
 
 
 def _bound(share: float) -> Callable[[Worlds, int], Worlds]:
-    return lambda worlds, _: [
-        w.replace(problem=w.problem.replace(theta_bound=share * w.problem.theta_bound)) for w in worlds
-    ]
+    def changed(worlds: Worlds, _: int) -> Worlds:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # that is what the setting is about
+            return [w.replace(problem=w.problem.replace(theta_bound=share * w.problem.theta_bound)) for w in worlds]
+
+    return changed
 
 
 def _one_problem(worlds: Worlds, _: int) -> Worlds:
