@@ -1,5 +1,7 @@
 """The commands around planning: plan, calibrate and new, what they print and write, and what they refuse."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +137,23 @@ def test_starters_quote_what_people_write(word: str) -> None:
     """Any word that a person may type for a unit or an action's name is kept as it is."""
     study = parse_study(starter(Answers(unit=word)))
     assert study.settings.reward.unit == word
+
+
+def test_a_file_that_cannot_be_written_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that is full leaves no half study file behind; with room, the control, it is whole."""
+    target = tmp_path / "study.toml"
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert cli.run(["new", str(target), "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert str(target) in said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+    assert cli.run(["new", str(target), "--yes"]) == 0
+    assert target.read_text(encoding="utf-8").endswith("\n")

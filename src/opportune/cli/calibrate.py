@@ -7,6 +7,7 @@ import typer
 
 from opportune.cli.shared import DONE, say
 from opportune.errors import InputError
+from opportune.files import write_whole
 
 HELP = """Estimate noise, contexts and effects from pilot data.
 
@@ -43,7 +44,7 @@ def calibrate(
         say(f"{pilot}, line {line}: left out: {text}", DONE)
     for note in found.notes:
         say(f"note: {note}", DONE)
-    target.write_text(found.text, encoding="utf-8", newline="\n")
+    write_whole(target, found.text.encode())
     fitted = found.fitted
     typer.echo(
         f"{fitted.rows:,} rows of {fitted.participants:,} participants: noise sd {fitted.sigma:.3g}, "

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from opportune.errors import InputError
+from opportune.files import write_whole
 
 HELP = """Ask a handful of questions and write a commented study file.
 
@@ -95,7 +96,7 @@ def new(
         given["name"] = file.stem
     answers = {key: _answer(key, given[key], getattr(proposed, key), given, ask=not yes) for key in QUESTIONS}
     text = starter(Answers(**answers))
-    file.write_text(text, encoding="utf-8", newline="\n")
+    write_whole(file, text.encode())
     typer.echo(str(file))
     typer.echo(f"Next: opportune check {file}", err=True)
 

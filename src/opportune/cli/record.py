@@ -11,6 +11,7 @@ import typer
 from opportune.cli.serve import Db, require_extra
 from opportune.cli.shared import DONE, FAILED, say
 from opportune.errors import InputError
+from opportune.files import write_whole
 
 if TYPE_CHECKING:
     from opportune.service.commands import Command
@@ -84,7 +85,7 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
                 part.replace(folder / f"{name}.csv")
                 progress(number + 1, len(exports.NAMES))
         text = json.dumps(exports.dictionary(database), indent=2, ensure_ascii=False)
-        (folder / "dictionary.json").write_text(text + "\n", encoding="utf-8")
+        write_whole(folder / "dictionary.json", f"{text}\n".encode())
         typer.echo(str(folder))
 
 
