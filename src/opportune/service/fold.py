@@ -40,6 +40,7 @@ class Fold:
             events.SKIPPED: self._skip,
             events.STATUS: self._status,
             events.NOTED: self._note,
+            events.TRIED: self._note,
         }
 
     def agent(self, number: int, stream: int) -> Agent:

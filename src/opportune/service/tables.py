@@ -195,3 +195,36 @@ alerts = Table(
     Column("cleared", BigInteger),
     Index("alerts_open", "cleared", "code", "participant"),
 )
+
+calls = Table(  # what staff do about nudges beside the record: who has taken one, and what is about to be recorded
+    "calls",
+    metadata,
+    Column("decision", Text, primary_key=True),
+    Column("participant", Text, nullable=False),
+    Column("taken_by", Text),
+    Column("taken_until", BigInteger),
+    Column("tries", Integer, nullable=False),
+    Column("tried", BigInteger),  # when last
+    Column("outcome", Text),  # reached, unreachable, declined
+    Column("done_by", Text),
+    Column("done", BigInteger),
+    Column("due", BigInteger),  # when the outcome goes on record, which can be undone until then; NULL once it has
+    Column("changed", BigInteger, nullable=False),
+    Index("calls_changed", "changed"),
+    Index("calls_due", "due"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("hash", Text, primary_key=True),  # of what the browser holds
+    Column("person", Text, nullable=False),
+    Column("link", Boolean, nullable=False),  # good for signing in once
+    Column("form", Text, nullable=False),  # what every form must bring along
+    Column("language", Text, nullable=False),
+    Column("timezone", Text),
+    Column("created", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Index("sessions_person", "person"),
+)
