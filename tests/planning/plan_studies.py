@@ -67,6 +67,17 @@ def small(*changes: tuple[str, str], **given: Any) -> Settings:
     return settings_of(edited(*changes), **{"replicates": 6, **given})
 
 
+def numeric(*changes: tuple[str, str], **given: Any) -> Settings:
+    """The settings of a small plan in which stress may be any number, and a mood is reported."""
+    return small(
+        ("range = [0, 2]\nprobabilities = [0.5, 0.3, 0.2]", "range = [0, 2]\ndistribution = { kind = 'uniform' }"),
+        ("[variables.weekend]", "[variables.mood]\nlevels = ['good', 'low']\nvisibility = 'reported'\n\n"
+         "[variables.weekend]"),
+        *changes,
+        **given,
+    )  # fmt: skip
+
+
 def tasks(folder: Path) -> Tasks:
     """Parts that are kept in a folder, without a progress bar."""
     return Tasks(folder, lambda what, done: None)

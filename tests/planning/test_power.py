@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_studies import small, tasks
+from plan_studies import numeric, small, tasks
 
 from opportune.planning.power import Power, _summary, designs, find_power
 from opportune.planning.settings import Settings
@@ -50,6 +50,28 @@ def test_the_best_action_is_found_by_the_studys_formula(power: Power) -> None:
     table = power.table[(power.table["effect"] == "best action") & (power.table["participants"] == 48)]
     assert (table["power"] > 0.9).all()
     assert table["estimate"].to_numpy() == pytest.approx(2.5 * 0.7 - 1.0, abs=0.25)
+
+
+def test_numbers_among_the_variables_are_no_hindrance(tmp_path: Path) -> None:
+    """With stress uniform on 0 to 2 walking is worth 2.5 - 1 on average: found by the study's formula."""
+    settings = numeric(STRONG, replicates=40, budgets=[8], participants=24)
+    found = find_power(settings, tasks(tmp_path), 8)
+    assert found.best_action == "walk"
+    table = found.table[found.table["participants"] == 48].set_index(["effect", "design"])
+    best = table.loc["best action"]
+    assert (best["power"] > 0.9).all()
+    assert best["estimate"].to_numpy() == pytest.approx(2.5 * 1.0 - 1.0, abs=0.25)
+    assert math.isnan(table.loc[("nudge", "PACE"), "power"])
+    assert math.isfinite(table.loc[("nudge", "PACE, randomise 0.3"), "power"])
+
+
+def test_actions_alike_are_not_told_apart_among_numbers(tmp_path: Path) -> None:
+    """The control: where no action is better, the best one is found about one time in twenty."""
+    alike = ('"action=walk:stress" = { mean = 1.2, sd = 0.2 }', '"action=walk:stress" = 0.0')
+    same = ('"action=walk" = { mean = -1.0, sd = 0.2 }', '"action=walk" = 0.0')
+    table = find_power(numeric(alike, same, replicates=40, budgets=[8], participants=24), tasks(tmp_path), 8).table
+    here = table[(table["effect"] == "best action") & (table["participants"] >= 24)]
+    assert (here["power"] < 0.2).all()
 
 
 def test_no_effect_is_found_no_more_often_than_the_level(tmp_path: Path) -> None:

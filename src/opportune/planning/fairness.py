@@ -1,16 +1,15 @@
 """Who gets the nudges: their spread over participants, over levels of what is known of a moment, and over time."""
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
+from opportune.planning.moments import seen_variables
 from opportune.planning.settings import Settings
-from opportune.study.arrivals import sizes_of
 
 Floats = NDArray[np.float64]
 
@@ -25,22 +24,24 @@ class Fairness(NamedTuple):
     """Nudges of each simulated participant."""
 
 
-def find_fairness(settings: Settings, data: xr.Dataset, together: Floats | None) -> Fairness:
+def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Floats | None) -> Fairness:
     """Who gets the nudges.
 
     Args:
         settings: the plan's.
-        data: every step of the policy that the plan is for: nudged and context.
+        nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
+        moments: the contexts of these steps, as `seen_variables` takes them.
         together: whether there was a nudge, [participant, replicate, step], where participants share one budget; None
             where the plan is for that already.
 
     """
-    nudged = np.asarray(data["nudged"].values, dtype=np.float64)
     counts = nudged.sum(axis=2)
     tables = [_participants("shared" if settings.shared else "own", counts)]
     if together is not None:
         tables.append(_participants("shared", together.sum(axis=2)))
-    return Fairness(pd.concat(tables, ignore_index=True), _levels(settings, data), _times(nudged), counts.ravel())
+    return Fairness(
+        pd.concat(tables, ignore_index=True), _levels(settings, nudged, moments), _times(nudged), counts.ravel()
+    )
 
 
 def _participants(kind: str, counts: Floats) -> pd.DataFrame:
@@ -74,34 +75,21 @@ def _participants(kind: str, counts: Floats) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _levels(settings: Settings, data: xr.Dataset) -> pd.DataFrame:
+def _levels(settings: Settings, nudged: Floats, moments: Any) -> pd.DataFrame:
     """How probable a nudge is at each level of each variable that the revealer sees, per decision point.
 
-    Variables that may be any number have no levels, and a run keeps only the contexts of studies that have no others.
+    Variables that may be any number are shown in classes.
     """
-    study = settings.study
-    columns = ["variable", "level", "decisions", "rate", "low", "high"]
-    if study.continuous:
-        return pd.DataFrame(columns=columns)
-    sizes = sizes_of(study.variables)
-    context = data["context"].values
-    nudged = data["nudged"].values
     rows = []
-    grid = np.array(list(itertools.product(*(range(size) for size in sizes.values()))))
-    for v, name in enumerate(sizes):
-        table = study.settings.variables[name]
-        if table.schedule is None and table.visibility == "reported":
-            continue
-        level_at = grid[:, v][context]
-        levels = getattr(study.variables[name], "levels", study.variables[name])
-        for i, level in enumerate(levels):
-            here = level_at == i
+    for seen in seen_variables(settings, moments):
+        for i, label in enumerate(seen.labels):
+            here = seen.place == i
             each = here.sum(axis=(1, 2))
-            rates = (nudged & here).sum(axis=(1, 2))[each > 0] / each[each > 0]
+            rates = (nudged * here).sum(axis=(1, 2))[each > 0] / each[each > 0]
             if rates.size:
                 mean = interval(rates)
-                rows.append([name, str(level), float(here.mean()), mean.mean, mean.low, mean.high])
-    return pd.DataFrame(rows, columns=columns)
+                rows.append([seen.name, label, float(here.mean()), mean.mean, mean.low, mean.high])
+    return pd.DataFrame(rows, columns=["variable", "level", "decisions", "rate", "low", "high"])
 
 
 def _times(nudged: Floats) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
+from opportune.planning.moments import AT_ONCE, Moments, controls, drawn_values, features_of
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import steps
 from opportune.planning.tasks import Tasks
@@ -39,6 +40,15 @@ class Power(NamedTuple):
     best_action: str
 
 
+class Asked(NamedTuple):
+    """What is asked of actions: which one is best on average, and the contrast that it is estimated by."""
+
+    best: int
+    contrast: Floats
+    intercept: bool
+    """Whether the formula's features lack one, so that the analysis adds it."""
+
+
 def designs(settings: Settings, budget: int) -> dict[str, dict[float, Policy]]:
     """The policies whose data are analysed, at each budget: as planned, with coins, and at random."""
     budgets = sorted({float(budget), *(b for b in settings.budgets if b > 0.0)})
@@ -58,8 +68,9 @@ def count_steps(settings: Settings, budget: int) -> float:
 def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
     """Power against the number of participants and the budget, for each design."""
     worlds = participants_of(settings)
-    best = best_action(settings, worlds)
     replicates = _replicates(settings)
+    asked = _asked(settings, worlds)
+    moments = Moments(settings, worlds, replicates)
     rows: list[dict[str, Any]] = []
     coins: list[dict[str, Any]] = []
     plain: Floats | None = None
@@ -68,7 +79,7 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
             f"power-{number}-{budget}",
             f"power: {design}",
             float(settings.horizon * settings.participants * replicates * len(chosen)),
-            lambda chosen=chosen: _sums(settings, worlds, list(chosen.values()), replicates, best),  # type: ignore[misc]
+            lambda chosen=chosen: _sums(settings, worlds, list(chosen.values()), moments, asked),  # type: ignore[misc]
         )
         for place, amount in enumerate(chosen):
             data = whole.isel(policy=place)
@@ -83,83 +94,63 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
                         "lost": lost.mean, "low": lost.low, "high": lost.high,
                     }
                 )  # fmt: skip
-    return Power(pd.DataFrame(rows), pd.DataFrame(coins), settings.study.settings.study.actions[best])
+    return Power(pd.DataFrame(rows), pd.DataFrame(coins), settings.study.settings.study.actions[asked.best])
 
 
-def best_action(settings: Settings, worlds: list[Any]) -> int:
-    """The action that is best on average over participants and contexts, the first one aside."""
+def _asked(settings: Settings, worlds: list[Any]) -> Asked:
+    """The best action on average over participants and contexts, the first one aside, against the first."""
     problem = settings.study.problem
-    theta = np.mean([world.theta for world in worlds], axis=0)
     if isinstance(problem, Problem):
-        gains = settings.study.probabilities @ (problem.features @ theta)
+        every = problem.features
+        mean = np.einsum("k,kad->ad", settings.study.probabilities, every)
     else:
-        gains = np.mean([problem.known_means @ theta], axis=0) if problem.known_means is not None else np.zeros(1)
-        gains = np.atleast_2d(gains).mean(axis=0)
-    return 1 + int(np.argmax(gains[1:])) if len(gains) > 1 else 1
+        some = max(1, AT_ONCE // settings.horizon)
+        values = drawn_values(settings, worlds[:some], 1)
+        every = problem.features(values.reshape(-1, values.shape[-1])[:AT_ONCE])
+        mean = every.mean(axis=0)
+    gains = mean @ np.mean([world.theta for world in worlds], axis=0)
+    best = 1 + int(np.argmax(gains[1:])) if len(gains) > 1 else 0
+    rows = every.reshape(-1, problem.d)
+    rows = np.unique(rows[: 50 * problem.d * problem.actions], axis=0) if problem.contexts == 0 else rows
+    whole = np.column_stack([np.ones(len(rows)), rows])
+    lacking = bool(np.linalg.matrix_rank(whole) > np.linalg.matrix_rank(rows))
+    contrast = mean[best] - mean[0]
+    return Asked(best, np.concatenate([[0.0], contrast]) if lacking else contrast, lacking)
 
 
 def _replicates(settings: Settings) -> int:
     return max(2, min(settings.traced, 10))
 
 
-def _sums(settings: Settings, worlds: list[Any], policies: list[Policy], replicates: int, best: int) -> xr.Dataset:
+def _sums(settings: Settings, worlds: list[Any], policies: list[Policy], moments: Moments, asked: Asked) -> xr.Dataset:
     """What the analysis needs of each simulated participant, under each policy."""
-    parts = [_sums_of(settings, data, best) for data in steps(settings, worlds, policies, replicates)]
-    return xr.concat(parts, "policy")
+    found = steps(settings, worlds, policies, moments.replicates)
+    return xr.concat([_sums_of(settings, data, moments, asked) for data in found], "policy")
 
 
-def _sums_of(settings: Settings, data: xr.Dataset, best: int) -> xr.Dataset:
+def _sums_of(settings: Settings, data: xr.Dataset, moments: Moments, asked: Asked) -> xr.Dataset:
     people = data.sizes["world"] * data.sizes["replicate"]
     who = np.repeat(np.arange(people), data.sizes["step"])
     flat = {name: data[name].values.reshape(people * data.sizes["step"]) for name in
-            ("reward", "nudged", "probability", "available", "opened", "revealed", "context", "action")}  # fmt: skip
+            ("reward", "nudged", "probability", "available", "opened", "revealed", "action")}  # fmt: skip
+    here = moments.of(data)
     there = flat["available"] & ~flat["opened"]
-    controls = _controls(settings, flat["context"])
-    nudge, _ = sums_of(np.where(there, flat["reward"], np.nan), flat["nudged"], flat["probability"], controls, who)
+    reward = np.where(there, flat["reward"], np.nan)
+    nudge, _ = sums_of(reward, flat["nudged"], flat["probability"], controls(settings, here), who)
     between = there & (flat["probability"] > 0.0) & (flat["probability"] < 1.0)
+    problem = settings.study.problem
+    seen = np.isfinite(flat["reward"]) & (flat["revealed"] if problem.reported else True)
+    x = features_of(problem, here[seen], flat["action"][seen])
+    x = np.column_stack([np.ones(len(x)), x]) if asked.intercept else x
+    action = add_up(x, flat["reward"][seen], np.ones(len(x)), who[seen], people)
     found = {
         "nudge_xx": (("person", "a", "b"), nudge.xx), "nudge_xy": (("person", "a"), nudge.xy),
+        "action_xx": (("person", "c", "d"), action.xx), "action_xy": (("person", "c"), action.xy),
+        "contrast": (("c",), asked.contrast),
         "outcome": (("world",), data["outcome"].mean(["replicate", "step"]).values * settings.per_day),
         "usable": ((), float(between.sum() / max(there.sum(), 1))),
     }  # fmt: skip
-    problem = settings.study.problem
-    if isinstance(problem, Problem):
-        seen = np.isfinite(flat["reward"]) & (flat["revealed"] if problem.reported else True)
-        features = _with_intercept(problem)
-        x = features[flat["context"][seen], flat["action"][seen]]
-        action = add_up(x, flat["reward"][seen], np.ones(len(x)), who[seen], people)
-        contrast = settings.study.probabilities @ (features[:, best] - features[:, 0])
-        found |= {
-            "action_xx": (("person", "c", "d"), action.xx), "action_xy": (("person", "c"), action.xy),
-            "contrast": (("c",), contrast),
-        }  # fmt: skip
     return xr.Dataset(found)
-
-
-def _with_intercept(problem: Problem) -> Floats:
-    """Features with an intercept, unless they have one already or make one up together."""
-    rows = problem.features.reshape(-1, problem.d)
-    whole = np.column_stack([np.ones(len(rows)), rows])
-    if np.linalg.matrix_rank(whole) == np.linalg.matrix_rank(rows):
-        return problem.features
-    return whole.reshape(problem.contexts, problem.actions, problem.d + 1)
-
-
-def _controls(settings: Settings, context: NDArray[np.int64]) -> Floats:
-    """What is known of a moment beforehand, as levels against the first: public and sensed variables."""
-    problem = settings.study.problem
-    if not isinstance(problem, Problem) or problem.contexts == 0:
-        return np.zeros((context.size, 0))
-    sizes = [len(getattr(v, "levels", v)) for v in settings.study.variables.values()]
-    places = np.unravel_index(context, sizes)
-    tables = settings.study.settings.variables.values()
-    columns = [
-        (place == level)
-        for place, size, table in zip(places, sizes, tables, strict=True)
-        if table.schedule is not None or table.visibility != "reported"
-        for level in range(1, size)
-    ]
-    return np.column_stack(columns).astype(np.float64) if columns else np.zeros((context.size, 0))
 
 
 def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, every: bool) -> list[dict[str, Any]]:
@@ -168,9 +159,10 @@ def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, e
     n = settings.participants
     sizes = sorted({max(5, n // 4), max(5, n // 2), n, 2 * n}) if every else [n]
     usable = float(data["usable"])
-    effects: dict[str, tuple[Sums, Any]] = {"nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None)}
-    if "contrast" in data:
-        effects["best action"] = (Sums(data["action_xx"].values, data["action_xy"].values), data["contrast"].values)
+    effects: dict[str, tuple[Sums, Any]] = {
+        "nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None),
+        "best action": (Sums(data["action_xx"].values, data["action_xy"].values), data["contrast"].values),
+    }
     rows = []
     for effect, (sums, contrast) in effects.items():
         for n in sizes:

@@ -17,6 +17,7 @@ from opportune.analysis.intervals import Interval, interval
 from opportune.planning import power, robustness
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
 from opportune.planning.fairness import Fairness, find_fairness
+from opportune.planning.moments import drawn_values
 from opportune.planning.power import Power, find_power
 from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
@@ -151,6 +152,11 @@ def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
         lambda: _steps(settings, least.budget),
     )
     nudged = np.asarray(data["nudged"].values, dtype=np.float64)
+    moments = (
+        drawn_values(settings, participants_of(settings), nudged.shape[1])
+        if settings.study.continuous
+        else np.asarray(data["context"].values)
+    )
     together = nudged if settings.shared else shared_steps(settings, tasks, least.budget)
     return Plan(
         settings=settings,
@@ -158,7 +164,7 @@ def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
         least=least,
         one_more=one_more,
         workload=find_workload(settings, tasks, least.budget, nudged, together),
-        fairness=find_fairness(settings, data, None if settings.shared else together),
+        fairness=find_fairness(settings, nudged, moments, None if settings.shared else together),
         robustness=find_robustness(settings, tasks, least),
         power=find_power(settings, tasks, least.budget),
         seconds=time.perf_counter() - began,

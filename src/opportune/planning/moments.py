@@ -1,0 +1,125 @@
+"""What is known of simulated moments: the variables' values, whether contexts are finite or have numbers.
+
+A run keeps the number of a finite context. Values that may be any number it does not keep; as every draw is a pure
+function of (seed, stream, step), they are drawn again here, and are the same.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from opportune.planning.settings import Settings
+from opportune.problems.finite import Problem
+from opportune.problems.variables import levels_of
+from opportune.simulation.pack import streams_of
+from opportune.simulation.visit import visit
+from opportune.study.arrivals import sizes_of
+
+Floats = NDArray[np.float64]
+CLASSES = 4
+"""A variable that may be any number is shown in so many classes, as near to equally frequent as its values allow."""
+AT_ONCE = 200_000
+"""Moments whose features are computed at once: those of all actions take room."""
+
+
+class Seen(NamedTuple):
+    """A variable that the revealer sees: its level or class at each moment, and what these are called."""
+
+    name: str
+    place: NDArray[np.int64]
+    labels: list[str]
+
+
+class Moments:
+    """The moments of a plan's runs: contexts by number, as the run kept them, or values, drawn once."""
+
+    def __init__(self, settings: Settings, worlds: Sequence[Any], replicates: int) -> None:
+        self.settings, self.worlds, self.replicates = settings, worlds, replicates
+
+    @cached_property
+    def values(self) -> Floats:
+        """[participant, replicate, step, variable], contexts not finite."""
+        return drawn_values(self.settings, self.worlds, self.replicates)
+
+    def of(self, data: xr.Dataset) -> Any:
+        """The moments of these runs one after the other, as `seen_variables` takes them."""
+        if not self.settings.study.continuous:
+            return data["context"].values.ravel()
+        return self.values.reshape(-1, self.values.shape[-1])
+
+
+def drawn_values(settings: Settings, worlds: Sequence[Any], replicates: int) -> Floats:
+    """The values of all variables where contexts are not finite: [participant, replicate, step, variable]."""
+    streams = streams_of(0, replicates, len(worlds))
+    actions = np.zeros(settings.horizon, dtype=np.int64)
+    return np.array(
+        [
+            [visit(world, actions, seed=settings.seed, stream=int(streams[r, w])).values for r in range(replicates)]
+            for w, world in enumerate(worlds)
+        ]
+    )
+
+
+def seen_variables(settings: Settings, moments: Any) -> list[Seen]:
+    """Levels or classes of every variable that is public or sensed.
+
+    Args:
+        settings: the plan's.
+        moments: numbers of contexts where these are finite, [...]; else values as `drawn_values` has them, [..., V].
+
+    """
+    study, found = settings.study, []
+    places = () if study.continuous else np.unravel_index(moments, tuple(sizes_of(study.variables).values()))
+    for v, (name, variable) in enumerate(study.variables.items()):
+        table = study.settings.variables[name]
+        if table.schedule is None and table.visibility == "reported":
+            continue
+        levels = _levels(variable)
+        if levels is None:
+            found.append(Seen(name, *classes(moments[..., v])))
+        else:
+            place = moments[..., v] if study.continuous else places[v]
+            found.append(Seen(name, place.astype(np.int64), [str(level) for level in levels]))
+    return found
+
+
+def _levels(variable: Any) -> tuple[Any, ...] | None:
+    return levels_of(tuple(variable) if isinstance(variable, list) else variable)
+
+
+def classes(values: Floats) -> tuple[NDArray[np.int64], list[str]]:
+    """Numbers in quarters of their distribution, fewer where many are equal; each class with its least and most."""
+    distinct, number, counts = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - counts / 2.0) / values.size  # equal numbers have their middle rank, and one class
+    _, of_number = np.unique((CLASSES * rank).astype(np.int64), return_inverse=True)
+    place = of_number[number.reshape(values.shape)]
+    ends = [(distinct[of_number == c].min(), distinct[of_number == c].max()) for c in range(of_number.max() + 1)]
+    return place, [f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for low, high in ends]
+
+
+def controls(settings: Settings, moments: Any) -> Floats:
+    """What is known of a moment beforehand, for an analysis: levels against the first, numbers as they are, [n, k]."""
+    columns = []
+    for seen in seen_variables(settings, moments):
+        if _levels(settings.study.variables[seen.name]) is None:
+            values = moments[..., list(settings.study.variables).index(seen.name)]
+            columns.append((values - values.mean()) / max(float(values.std()), 1e-12))
+        else:
+            columns += [(seen.place == level).astype(np.float64) for level in range(1, len(seen.labels))]
+    return np.column_stack(columns) if columns else np.zeros((len(moments), 0))
+
+
+def features_of(problem: Any, moments: Any, actions: NDArray[np.int64]) -> Floats:
+    """The features of the action taken at each moment, [n, d]."""
+    if isinstance(problem, Problem):
+        return np.asarray(problem.features[moments, actions])
+    found = np.empty((len(moments), problem.d))
+    for first in range(0, len(moments), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        every = problem.features(moments[some])
+        found[some] = every[np.arange(len(every)), actions[some]]
+    return found
