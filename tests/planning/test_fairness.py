@@ -17,9 +17,9 @@ def test_by_hand() -> None:
     stress = context // 2
     nudged = stress == 2
     nudged[:, :, 12:] = False
-    found = find_fairness(small(participants=20), nudged.astype(float), context, None)
+    found = find_fairness(small(participants=20), nudged.astype(float), context, nudged.astype(float))
     counts = np.sort(nudged.sum(axis=2), axis=0)
-    table = found.participants.set_index("participants")
+    table = found.participants[found.participants["budget"] == "own"].set_index("participants")
     assert table.loc["lowest tenth", "nudges"] == pytest.approx(counts[:2].mean())
     assert table.loc["highest tenth", "nudges"] == pytest.approx(counts[-2:].mean())
     assert table.loc["all", "nudges"] == pytest.approx(counts.mean())
@@ -47,7 +47,9 @@ def test_reported_variables_are_left_out() -> None:
     """Nobody knows a reported variable when the moment is picked, so that it says nothing about fairness."""
     settings = small(("probabilities = [0.5, 0.3, 0.2]", "visibility = 'reported'"))
     context = np.zeros((12, 2, 24), dtype=int)
-    assert set(find_fairness(settings, np.ones(context.shape), context, None).levels["variable"]) == {"weekend"}
+    assert set(find_fairness(settings, np.ones(context.shape), context, np.ones(context.shape)).levels["variable"]) == {
+        "weekend"
+    }
 
 
 def test_numbers_are_shown_in_quarters_beside_the_levels_of_others() -> None:
@@ -57,7 +59,7 @@ def test_numbers_are_shown_in_quarters_beside_the_levels_of_others() -> None:
     names = list(settings.study.variables)
     stress = values[..., names.index("stress")]
     nudged = (stress > np.quantile(stress, 0.75)).astype(float)
-    levels = find_fairness(settings, nudged, values, None).levels.set_index("variable")
+    levels = find_fairness(settings, nudged, values, nudged).levels.set_index("variable")
     assert list(levels.loc["stress", "decisions"]) == pytest.approx([0.25] * 4, abs=0.01)
     assert list(levels.loc["stress", "rate"]) == pytest.approx([0.0, 0.0, 0.0, 1.0], abs=0.02)
     assert levels.loc["stress", "level"].iloc[0].startswith("0.0")

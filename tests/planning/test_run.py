@@ -89,7 +89,7 @@ def test_every_table_has_its_uncertainty(made: Plan) -> None:
         assert all(len(row) == len(one.columns) for row in one.rows), name
     assert "," in csv_of(tables["value"]).splitlines()[0]
     assert set(assumptions_table(made)["assumption"]) >= {"participants", "effects", "a call is answered"}
-    assert any("worst case" in text for text in methods(made))
+    assert any("in the order of proposals" in text for text in methods(made))
 
 
 def test_figures_are_drawn(made: Plan) -> None:
@@ -169,6 +169,24 @@ def test_shared_budgets_are_planned(tmp_path: Path) -> None:
     found = small_plan(tmp_path, ("budgets = [4, 8]", "budgets = [4, 8]\nbudget_shared = true"), replicates=6)
     assert set(found.workload.summary["budget"]) == {"shared"}
     assert found.values.nudges["PACE"][4.0].mean() == pytest.approx(4.0, abs=0.1)
+    assert set(found.fairness.participants["budget"]) == {"shared"}
+    assert any(text.startswith("Shared budget: ") for text in methods(found))
+
+
+def test_leavers_leave_a_shared_budget_to_others(tmp_path: Path) -> None:
+    """Where half leave early, those who stay get more of a shared budget than of one of their own."""
+    leave = ("enrolment_days = 3", "enrolment_days = 3\ndropout = 0.5")
+    tables = []
+    for shared in ("", "\nbudget_shared = true"):
+        changes = (leave, ("budgets = [4, 8]", "budgets = [4, 8]" + shared))
+        found = small_plan(
+            tmp_path / f"{len(shared)}", *changes, replicates=6, budgets=[4], participants=20, target=0.3
+        )
+        tables.append(found.fairness.participants.set_index(["budget", "participants"])["nudges"] / found.least.budget)
+        assert np.isfinite(found.robustness["outcome"]).all()
+    own, together = tables
+    assert together["shared", "highest tenth"] > 1.2 * own["own", "highest tenth"]
+    assert together["shared", "all"] > own["own", "all"]
 
 
 def test_a_study_in_which_nudges_bring_nothing(tmp_path: Path) -> None:

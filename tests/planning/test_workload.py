@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from plan_studies import small, tasks
 
-from opportune.planning.workload import beyond, daily_work, find_workload, leaving, shared_steps
+import opportune as op
+from opportune.planning.cohorts import Cohorts, leaving
+from opportune.planning.workload import daily_work, find_workload, shared_steps, together_work
+from opportune.planning.worlds import participants_of
 
 
 def test_days_are_counted_by_hand() -> None:
@@ -17,7 +20,7 @@ def test_days_are_counted_by_hand() -> None:
     nudged[0, 0, [0, 1, 5]] = 1.0  # days 0, 0, 2
     nudged[1, 0, [0, 23]] = 1.0  # days 1, 12
     nudged[2, 0, [3]] = 1.0  # day 2 + 1 = 3
-    daily = daily_work(settings, nudged, whole=True).daily
+    daily = together_work(settings, Cohorts(settings, participants_of(settings)), nudged).daily
     expected = np.zeros(14)
     expected[[0, 1, 2, 3, 12]] = [2, 1, 1, 1, 1]
     assert daily.shape == (1, 14)
@@ -27,9 +30,9 @@ def test_days_are_counted_by_hand() -> None:
 def test_those_who_leave_need_no_more_nudges() -> None:
     """With dropout the same nudges are fewer, in the proportion that a constant hazard gives."""
     nudged = np.ones((40, 5, 24))
-    stay = daily_work(small(participants=40), nudged, whole=False)
+    stay = daily_work(small(participants=40), nudged)
     settings = small(("enrolment_days = 3", "enrolment_days = 3\ndropout = 0.5"), participants=40)
-    leave = daily_work(settings, nudged, whole=False)
+    leave = daily_work(settings, nudged)
     hazard = math.log(2.0) / 24
     expected = (1.0 - math.exp(-hazard * 24)) / hazard / 24  # the mean share of time spent in the study
     assert leave.total / stay.total == pytest.approx(expected, abs=0.03)
@@ -38,12 +41,33 @@ def test_those_who_leave_need_no_more_nudges() -> None:
     assert last.min() >= 1
 
 
-def test_a_cap_leaves_undone_what_is_beyond_it() -> None:
-    """The share of nudges beyond a cap, by hand; an infinite cap leaves nothing."""
-    daily = np.array([[5.0, 1.0], [2.0, 2.0]])
-    assert beyond(daily, 2) == pytest.approx(3 / 10)
-    assert beyond(daily, math.inf) == 0.0
-    assert beyond(np.zeros((1, 2)), 1) == 0.0
+def test_cohorts_are_made_of_many_participants_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many participants some are gone through day by day: budgets and caps in proportion, days scaled up."""
+    monkeypatch.setattr("opportune.planning.cohorts.MOST_PEOPLE", 6)
+    settings = small(("response_rate = 0.9", "response_rate = 1.0"))
+    half = Cohorts(settings, participants_of(settings))
+    assert (len(half.worlds), half.share) == (6, 0.5)
+    data = half.run(op.pace_ucb(op.Budget(72, shared=True)))
+    spent = data["nudged"].sum(["world", "step"]).values  # of half of 72
+    assert spent.max() == 36
+    assert spent.min() >= 34
+    work = together_work(settings, half, data["nudged"].values.astype(float))
+    assert work.total == pytest.approx(2 * spent.mean())
+    capped = half.run(op.pace_ucb(op.Budget(72, shared=True)), cap=4)["made"].values
+    assert together_work(settings, half, capped.astype(float)).daily.max() <= 4
+
+
+def test_cohorts_end_as_participants_leave() -> None:
+    """Everyone decides at least once; the share who stay is the file's; own budgets of leavers are left unspent."""
+    settings = small(("enrolment_days = 3", "enrolment_days = 3\ndropout = 0.5"), participants=200)
+    cohorts = Cohorts(settings, participants_of(settings))
+    lasts = np.concatenate(cohorts.lasts)
+    assert np.mean(lasts == 24) == pytest.approx(0.5 ** (23 / 24), abs=0.05)
+    assert lasts.min() >= 1
+    made = cohorts.run(op.pace_ucb(8))
+    for c, last in enumerate(cohorts.lasts):
+        assert not (made["nudged"].values[:, c] * (np.arange(24) >= last[:, None])).any()
+    assert np.isfinite(made["outcome"].values).all()
 
 
 def test_the_whole_workload(tmp_path: Path) -> None:
@@ -52,9 +76,10 @@ def test_the_whole_workload(tmp_path: Path) -> None:
     keep = tasks(tmp_path)
     nudged = np.zeros((12, 4, 24))
     nudged[:, :, ::4] = 1.0
-    together = shared_steps(settings, keep, 6)
+    cohorts = Cohorts(settings, participants_of(settings))
+    together = shared_steps(settings, keep, cohorts, 6)
     assert together.sum(axis=(0, 2)) == pytest.approx(72.0, abs=1e-9)  # 6 each, 12 participants
-    found = find_workload(settings, keep, 6, nudged, together)
+    found = find_workload(settings, keep, cohorts, 6, nudged, together)
     summary = found.summary.set_index(["budget", "measure"])
     assert summary.loc[("own", "whole study"), "nudges"] == pytest.approx(72.0)
     assert summary.loc[("own", "whole study"), "hours"] == pytest.approx(7.2)
@@ -63,15 +88,19 @@ def test_the_whole_workload(tmp_path: Path) -> None:
     caps = found.caps
     assert caps["cap"].iloc[-1] == 1
     assert caps["undone"].is_monotonic_increasing
-    assert caps["lost"].iloc[-1] > 0.0
+    assert caps["undone"].iloc[0] == 0.0
+    assert caps["low"].iloc[-1] > 0.0
 
 
 def test_weekdays_begin_where_the_study_says(tmp_path: Path) -> None:
     """A nudge on each participant's first day falls on the study's first weekday and those after it."""
     settings = small(("[nudge]", "[schedule]\nfirst = 'Saturday'\n[nudge]"))
+    cohorts = Cohorts(settings, participants_of(settings))
     nudged = np.zeros((12, 2, 24))
     nudged[:, :, 0] = 1.0
-    weekdays = find_workload(settings, tasks(tmp_path), 4, nudged, nudged).weekdays.set_index("weekday")["nudges"]
+    weekdays = find_workload(settings, tasks(tmp_path), cohorts, 4, nudged, nudged).weekdays.set_index("weekday")[
+        "nudges"
+    ]
     assert weekdays["Saturday"] > 0  # four of twelve begin on the first day, a Saturday
     assert weekdays["Wednesday"] == 0.0
     assert weekdays[["Saturday", "Sunday", "Monday"]].sum() > 0

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
+from opportune.planning.cohorts import leaving
 from opportune.planning.moments import seen_variables
 from opportune.planning.settings import Settings
 
@@ -24,24 +25,32 @@ class Fairness(NamedTuple):
     """Nudges of each simulated participant."""
 
 
-def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Floats | None) -> Fairness:
+def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Floats) -> Fairness:
     """Who gets the nudges.
 
     Args:
         settings: the plan's.
         nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
         moments: the contexts of these steps, as `seen_variables` takes them.
-        together: whether there was a nudge, [participant, replicate, step], where participants share one budget; None
-            where the plan is for that already.
+        together: whether there was a nudge, [participant, cohort, step], where participants share one budget.
 
     """
-    counts = nudged.sum(axis=2)
-    tables = [_participants("shared" if settings.shared else "own", counts)]
-    if together is not None:
-        tables.append(_participants("shared", together.sum(axis=2)))
-    return Fairness(
-        pd.concat(tables, ignore_index=True), _levels(settings, nudged, moments), _times(nudged), counts.ravel()
-    )
+    shared = together.sum(axis=2)
+    tables = [_participants("shared", shared)]
+    counts = shared
+    if not settings.shared:
+        counts = _until_leaving(settings, nudged).sum(axis=2)
+        tables.insert(0, _participants("own", counts))
+    levels = _levels(settings, nudged, moments)
+    return Fairness(pd.concat(tables, ignore_index=True), levels, _times(nudged), counts.ravel())
+
+
+def _until_leaving(settings: Settings, nudged: Floats) -> Floats:
+    """The same without what comes after participants have left."""
+    people, replicates, horizon = nudged.shape
+    dropout = settings.study.settings.participants.dropout
+    lasts = leaving(np.random.default_rng(settings.seed), people * replicates, horizon, dropout)
+    return nudged * (np.arange(horizon) < lasts.reshape(people, replicates, 1))
 
 
 def _participants(kind: str, counts: Floats) -> pd.DataFrame:

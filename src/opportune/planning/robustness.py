@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from opportune.analysis.intervals import interval
 from opportune.planning.budget import Least, crossing, quantiles, resampled, shares
+from opportune.planning.cohorts import Cohorts
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import means, stay_means
 from opportune.planning.tasks import Tasks
 from opportune.planning.worlds import Assumption, participants_of, survival
+from opportune.policy import Policy
 
 
 def assumptions(settings: Settings) -> list[Assumption]:
@@ -76,7 +79,6 @@ def find_robustness(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFr
 
 def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption: Assumption) -> dict[str, Any]:
     worlds = participants_of(settings, assumption)
-    staying = survival(settings, assumption.dropout) if assumption.dropout else None
     policies = {
         float(b): settings.policy(settings.main, b)
         for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
@@ -87,11 +89,7 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
         f"assumption-{number}-{least.budget}",
         assumption.name,
         float(settings.horizon * settings.participants * settings.fewest * len(chosen)),
-        lambda: (
-            means(settings, worlds, chosen, settings.fewest)
-            if staying is None
-            else stay_means(settings, worlds, chosen, settings.fewest, staying)
-        ),
+        lambda: _means(settings, worlds, chosen, assumption.dropout),
     )
     found = dict(zip(policies, data["outcome"].values, strict=True))
     always = found.pop(math.inf)
@@ -115,3 +113,14 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
         "share_high": share_high,
         "gain": float((found[float(least.budget)] - found[0.0]).mean()),
     }
+
+
+def _means(settings: Settings, worlds: list[Any], policies: list[Policy], dropout: float | None) -> xr.Dataset:
+    """Each participant's outcome per day under each policy, where some may leave."""
+    if not dropout:
+        return means(settings, worlds, policies, settings.fewest)
+    if not settings.shared:
+        return stay_means(settings, worlds, policies, settings.fewest, survival(settings, dropout))
+    cohorts = Cohorts(settings, worlds, dropout=dropout)  # what leavers leave is others' to spend
+    found = [cohorts.run(policy)["outcome"].values for policy in policies]
+    return xr.Dataset({"outcome": (("policy", "world"), np.array(found))})

@@ -16,6 +16,7 @@ from opportune import checks
 from opportune.analysis.intervals import Interval, interval
 from opportune.planning import power, robustness
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
+from opportune.planning.cohorts import Cohorts
 from opportune.planning.fairness import Fairness, find_fairness
 from opportune.planning.moments import drawn_values
 from opportune.planning.power import Power, find_power
@@ -23,7 +24,7 @@ from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
 from opportune.planning.simulated import means, steps
 from opportune.planning.tasks import Progress, Tasks, folder_of
-from opportune.planning.workload import SHARED_COHORTS, Workload, find_workload, shared_steps
+from opportune.planning.workload import Workload, day_steps, find_workload, shared_steps
 from opportune.planning.worlds import participants_of
 from opportune.study import Study
 
@@ -134,9 +135,8 @@ def count_steps(settings: Settings) -> float:
     grid = len(settings.budgets) * len(settings.entries) + 2
     search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates
     guess = max(1, int(max(settings.budgets)))
-    work = settings.traced + 4 * min(settings.traced, SHARED_COHORTS) + 4 * settings.fewest
-    parts = per_run * (grid * settings.replicates + search + work)
-    return parts + robustness.count_steps(settings) + power.count_steps(settings, guess)
+    parts = per_run * (grid * settings.replicates + search + settings.traced)
+    return parts + 5 * day_steps(settings) + robustness.count_steps(settings) + power.count_steps(settings, guess)
 
 
 def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
@@ -157,14 +157,15 @@ def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
         if settings.study.continuous
         else np.asarray(data["context"].values)
     )
-    together = nudged if settings.shared else shared_steps(settings, tasks, least.budget)
+    cohorts = Cohorts(settings, participants_of(settings))
+    together = shared_steps(settings, tasks, cohorts, least.budget)
     return Plan(
         settings=settings,
         values=values,
         least=least,
         one_more=one_more,
-        workload=find_workload(settings, tasks, least.budget, nudged, together),
-        fairness=find_fairness(settings, nudged, moments, None if settings.shared else together),
+        workload=find_workload(settings, tasks, cohorts, least.budget, nudged, together),
+        fairness=find_fairness(settings, nudged, moments, together),
         robustness=find_robustness(settings, tasks, least),
         power=find_power(settings, tasks, least.budget),
         seconds=time.perf_counter() - began,

@@ -28,8 +28,8 @@ def shown(plan: Plan) -> dict[str, Shown]:
     made += [
         Shown(
             "caps",
-            f"What a cap on {nudges} per day would cost, at most: those beyond it count as spent and unanswered",
-            ["at most per day", "left undone", f"{unit} per day", "lost (95% interval)"],
+            f"What a cap on {nudges} per day would cost: those beyond it are charged to the budget, and not made",
+            ["at most per day", "not made", f"{unit} per day", "lost (95% interval)"],
             [
                 ["no cap" if math.isinf(r.cap) else int(r.cap), f"{r.undone:.1%}", number(r.outcome, 3),
                  _between(r.lost, r.low, r.high) if r.undone else None]
@@ -38,9 +38,8 @@ def shown(plan: Plan) -> dict[str, Shown]:
         ),
         Shown(
             "participants",
-            f"{nudges.capitalize()} of the participants who get fewest and most, with a budget each and with "
-            "one budget "
-            "for all",
+            f"{nudges.capitalize()} of the participants who get fewest and most, those who leave early included, "
+            "with a budget each and with one budget for all",
             ["participants", "budget", f"{nudges} each (95% interval)", "share of all"],
             [
                 [r.participants, r.budget, _between(r.nudges, r.low, r.high), f"{r.share:.0%}"]

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from opportune.planning.budget import shares
+from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
 from opportune.planning.power import LEAST_USABLE
 from opportune.planning.run import Plan
+from opportune.planning.settings import Settings
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -177,10 +179,11 @@ def methods(plan: Plan) -> list[str]:
         "who stay to "
         "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights.",
         f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
-        "decisions from then on. Shared budgets are simulated as if all began together.",
-        "Caps: nudges beyond the cap count as spent and unanswered, at random: the worst case, since staff "
-        "would make up "
-        "for some on other days.",
+        "decisions from then on. " + _day_by_day(settings),
+        f"Caps: the same cohorts with staff who can make no more {settings.nudges} in a day. A {settings.nudge} is "
+        "charged to the budget when it is proposed, as in the live study; staff make them in the order of proposals, "
+        "those of one moment in an order that is drawn. One that is not made on its day counts as unanswered; it is "
+        "not made up for later.",
         f"What if: {settings.fewest:,} replications for each. Agents believe what the file says; only the world "
         "changes.",
         "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "
@@ -188,5 +191,20 @@ def methods(plan: Plan) -> list[str]:
         "effect of actions rests on the study’s formula, as actions are not tossed for.",
     ]
     if settings.shared:
-        text.append("With a shared budget, what leavers do not use is not handed on to others here.")
+        text.append(
+            "Shared budget: in the tables of value, what if and power all participants begin together. What leavers do "
+            "not need any more is spent on others in workload, who gets them, caps, and “what if” where some leave."
+        )
     return text
+
+
+def _day_by_day(settings: Settings) -> str:
+    """How shared budgets and caps were simulated."""
+    people = min(settings.participants, MOST_PEOPLE)
+    cohorts = cohorts_of(settings)
+    some = "" if people == settings.participants else f" of {people:,} of them, numbers and caps in proportion"
+    many = f"{cohorts:,} cohorts{some} were" if cohorts > 1 else f"one cohort{some} was"
+    return (
+        f"For shared budgets and caps {many} gone through day by day: participants begin as the file says, and those "
+        "who leave are no longer counted on by others."
+    )

@@ -1,11 +1,12 @@
 """Workload: how many nudges a day the whole cohort needs, how many hours that is, and what a cap a day would cost.
 
-Participants begin evenly over the enrolment days and leave early with the file's dropout rate; until then a run goes
-as if they stayed. With own budgets, each simulated cohort is made of participants drawn again, so that its spread is
-that of the draws of effects as well; with a shared budget a cohort is simulated as a whole, all beginning together.
+Participants begin evenly over the enrolment days and leave early with the file's dropout rate. With own budgets a run
+goes, until one leaves, as if one stayed; so cohorts are made of simulated participants drawn again, and their spread is
+that of the draws of effects as well. With a shared budget, and with a cap, cohorts are gone through day by day.
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +14,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
+from opportune.planning.cohorts import MOST_PEOPLE, Cohorts, beginnings, cohorts_of, leaving
+from opportune.planning.days import Whole
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means, steps
 from opportune.planning.tasks import Tasks
-from opportune.planning.worlds import Assumption, participants_of
-from opportune.policy import Budget, Policy
+from opportune.policy import Budget
 from opportune.problems.variables import WEEKDAYS
 
 Floats = NDArray[np.float64]
 COHORTS = 200
-SHARED_COHORTS = 10
+SLOWER = 50.0
+"""What a decision of a cohort day by day takes, in decisions of a simulation, about."""
 
 
 class Work(NamedTuple):
@@ -58,75 +60,82 @@ class Workload(NamedTuple):
     caps: pd.DataFrame
 
 
-def find_workload(settings: Settings, tasks: Tasks, budget: int, nudged: Floats, together: Floats) -> Workload:
+def find_workload(
+    settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, nudged: Floats, together: Floats
+) -> Workload:
     """Workload at a budget.
 
     Args:
         settings: the plan's.
         tasks: where simulations are kept.
+        cohorts: gone through day by day, for shared budgets and caps.
         budget: nudges per participant.
         nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
-        together: the same where participants share one budget.
+        together: the same where participants share one budget, of cohorts that were gone through day by day.
 
     """
-    work = daily_work(settings, nudged, whole=settings.shared)
-    shared = work if settings.shared else daily_work(settings, together, whole=True)
+    shared = together_work(settings, cohorts, together)
+    work = shared if settings.shared else daily_work(settings, nudged)
     return Workload(
         work=work,
         shared=shared,
         summary=_summary(settings, work, shared),
         course=_course(work),
         weekdays=_weekdays(work),
-        caps=_caps(settings, tasks, budget, work),
+        caps=_caps(settings, tasks, cohorts, budget, work),
     )
 
 
-def shared_steps(settings: Settings, tasks: Tasks, budget: int) -> Floats:
-    """Whether there was a nudge, [participant, replicate, step], where participants share what they have together."""
+def shared_steps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int) -> Floats:
+    """Whether there was a nudge, [participant, cohort, step], where participants share what they have together."""
     own = settings.policy(settings.main, budget)
     assert own.budget is not None
-    together = Budget(own.budget.amount * settings.participants, hard=own.budget.hard, shared=True)
-    policy = Policy(
-        recommender=own.recommender, revealer=own.revealer, budget=together, pooled=own.pooled, name=own.name
-    )
-    replicates = min(settings.traced, SHARED_COHORTS)
+    amount = float(budget * settings.participants)
+    policy = replace(own, budget=Budget(amount, hard=own.budget.hard, shared=True))
     data = tasks.run(
-        f"shared-{budget}",
-        "one budget for all",
-        4.0 * settings.horizon * settings.participants * replicates,
-        lambda: next(steps(settings, participants_of(settings), [policy], replicates))[["nudged"]].astype(np.int8),
+        f"shared-{budget}", "one budget for all", day_steps(settings), lambda: cohorts.run(policy)[["nudged"]]
     )
     return np.asarray(data["nudged"].values, dtype=np.float64)
 
 
-def daily_work(settings: Settings, nudged: Floats, *, whole: bool) -> Work:
+def day_steps(settings: Settings) -> float:
+    """How long it takes to go through all cohorts once, in steps of a simulation, about."""
+    people = min(settings.participants, MOST_PEOPLE)
+    return SLOWER * people * settings.horizon * cohorts_of(settings)
+
+
+def together_work(settings: Settings, cohorts: Cohorts, nudged: Floats) -> Work:
+    """The days of cohorts that were gone through day by day: [participant, cohort, step]."""
+    daily = np.stack([_by_day(settings, cohorts.begins, nudged[:, c]) for c in range(nudged.shape[1])])
+    return Work(daily / cohorts.share, settings.first_weekday)
+
+
+def daily_work(settings: Settings, nudged: Floats) -> Work:
     """The cohort's nudges by day of the study, from those of each participant [participant, replicate, step]."""
     people, replicates, horizon = nudged.shape
     rng = np.random.default_rng(settings.seed)
-    dropout = settings.study.settings.participants.dropout
-    begins = np.arange(people) * settings.study.settings.participants.enrolment_days // people
-    days = math.ceil(horizon / settings.per_day)
-    cohorts = replicates if whole else COHORTS
-    daily = np.zeros((cohorts, int(begins.max()) + days))
-    padded = np.zeros((people, days * settings.per_day))
+    table = settings.study.settings.participants
+    begins = beginnings(people, table.enrolment_days)
     step = np.arange(horizon)
-    for c in range(cohorts):
-        last = leaving(rng, people, horizon, dropout)
-        who = np.arange(people) if whole else rng.integers(people, size=people)
-        run = np.full(people, c) if whole else rng.integers(replicates, size=people)
-        padded[:, :horizon] = nudged[who, run] * (step < last[:, None])
-        each = padded.reshape(people, days, settings.per_day).sum(axis=2)
-        for begin in np.unique(begins):
-            daily[c, begin : begin + days] += each[begins == begin].sum(axis=0)
-    return Work(daily, settings.first_weekday)
+    daily = []
+    for _ in range(COHORTS):
+        there = step < leaving(rng, people, horizon, table.dropout)[:, None]
+        who, run = rng.integers(people, size=people), rng.integers(replicates, size=people)
+        daily.append(_by_day(settings, begins, nudged[who, run] * there))
+    return Work(np.stack(daily), settings.first_weekday)
 
 
-def leaving(rng: np.random.Generator, people: int, horizon: int, dropout: float) -> NDArray[np.int64]:
-    """How many decisions each participant makes: all of them, or fewer for those who leave, the hazard constant."""
-    if dropout <= 0.0:
-        return np.full(people, horizon)
-    hazard = -math.log1p(-dropout) / horizon
-    return np.minimum(np.ceil(rng.exponential(1.0 / hazard, size=people)).astype(np.int64), horizon)
+def _by_day(settings: Settings, begins: Whole, nudged: Floats) -> Floats:
+    """Nudges of a cohort on each day of the study, from those at each participant's steps [participant, step]."""
+    people, horizon = nudged.shape
+    days = math.ceil(horizon / settings.per_day)
+    padded = np.zeros((people, days * settings.per_day))
+    padded[:, :horizon] = nudged
+    each = padded.reshape(people, days, settings.per_day).sum(axis=2)
+    daily = np.zeros(int(begins.max()) + days)
+    for begin in np.unique(begins):
+        daily[begin : begin + days] += each[begins == begin].sum(axis=0)
+    return daily
 
 
 def _summary(settings: Settings, work: Work, shared: Work) -> pd.DataFrame:
@@ -180,18 +189,11 @@ def _weekdays(work: Work) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def beyond(daily: Floats, cap: float) -> float:
-    """The share of nudges that a cap a day leaves undone."""
-    total = float(daily.sum())
-    return float(np.maximum(daily - cap, 0.0).sum()) / total if total > 0.0 else 0.0
+def _caps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, work: Work) -> pd.DataFrame:
+    """What a cap on nudges a day would cost: the same cohorts day by day, with staff who can make no more.
 
-
-def _caps(settings: Settings, tasks: Tasks, budget: int, work: Work) -> pd.DataFrame:
-    """What a cap on nudges a day would cost: those beyond it are spent and not answered.
-
-    The simulation knows no cap. How many nudges are beyond it is counted on the days of the simulated cohorts; then
-    the study is simulated with answers rarer by that share. That is the worst case, since staff would make up for
-    some of them on other days.
+    A nudge is charged when it is proposed; staff make them in the order of proposals, and one that they cannot make on
+    its day is not made any more: the participant has not answered.
     """
     given = settings.study.settings.nudge.per_day
     candidates = {math.ceil(float(np.quantile(work.daily, q))) for q in (0.5, 0.75, 0.95)}
@@ -199,21 +201,20 @@ def _caps(settings: Settings, tasks: Tasks, budget: int, work: Work) -> pd.DataF
     reference: Floats | None = None
     rows = []
     for cap in [math.inf, *sorted({max(1, c) for c in candidates} | ({given} if given else set()), reverse=True)]:
-        undone = beyond(work.daily, cap)
-        worlds = participants_of(settings, Assumption(name="cap", text="", answers=1.0 - undone))
         data = tasks.run(
-            f"cap-{budget}-{undone:.6f}",
+            f"cap-{budget}-{cap:g}",
             "no cap" if math.isinf(cap) else f"at most {cap:g} {settings.nudges} a day",
-            float(settings.horizon * settings.participants * settings.fewest),
-            lambda worlds=worlds: means(settings, worlds, [policy], settings.fewest),  # type: ignore[misc]
+            day_steps(settings),
+            lambda cap=cap: cohorts.run(policy, cap=cap),  # type: ignore[misc]
         )
-        outcome = data["outcome"].values[0]
+        outcome = data["outcome"].values
         reference = outcome if reference is None else reference
         lost = interval(reference - outcome)
+        wanted, made = float(data["nudged"].sum()), float(data["made"].sum())
         rows.append(
             {
-                "cap": cap, "undone": undone, "outcome": float(outcome.mean()), "lost": lost.mean,
-                "low": lost.low, "high": lost.high,
+                "cap": cap, "undone": 1.0 - made / wanted if wanted else 0.0, "outcome": float(outcome.mean()),
+                "lost": lost.mean, "low": lost.low, "high": lost.high,
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
