@@ -60,6 +60,33 @@ def test_the_recommendation_says_what_half_would_bring(made: Plan) -> None:
     assert f"the plan’s {budget} bring {value[float(budget)]:.0%}." in half
 
 
+def test_the_recommendation_names_the_best_policy(made: Plan) -> None:
+    """Which of the file's policies does best with the same budget, by how much; another than the plan's is offered."""
+    said = next(text for text in recommendation(made) if text.startswith("Of the file’s policies"))
+    assert said.startswith("Of the file’s policies PACE does best at every budget that was tried; with 8 it is ")
+    assert said.endswith("ahead of naive.")
+    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    swapped = {"PACE": made.values.outcome["naive"], "naive": {**made.values.outcome["PACE"]}}
+    other = Plan(**{**fields, "values": made.values._replace(outcome=swapped)})
+    said = next(text for text in recommendation(other) if text.startswith("Of the file’s policies"))
+    assert said.endswith(": consider naive.")
+    alone = made.values._replace(outcome={"PACE": made.values.outcome["PACE"]})
+    assert not any(
+        text.startswith("Of the file’s") for text in recommendation(Plan(**{**fields, "values": alone}))
+    )  # one policy has nothing to be compared with
+
+
+def test_the_recommendation_says_when_more_budget_would_not_help(made: Plan) -> None:
+    """Only where no budget reaches the target: how many the policy makes when nothing limits it, and why."""
+    assert not any(text.startswith("More budget") for text in recommendation(made))
+    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
+    said = next(text for text in recommendation(short) if text.startswith("More budget would not help"))
+    assert (
+        f"PACE makes {number(made.values.nudges['PACE'][24.0].mean(), 3)} calls in 24 decisions: it makes none" in said
+    )
+
+
 def test_the_recommendation_warns_where_nothing_can_be_estimated(made: Plan) -> None:
     """PACE as it is has probabilities of 0 and 1: the recommendation says what that means and what a coin would buy."""
     warning = recommendation(made)[-1]

@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pandas as pd
 
+from opportune.analysis.intervals import Interval, interval
 from opportune.planning.budget import shares
 from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
 from opportune.planning.power import LEAST_USABLE
 from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
+from opportune.revealers import Pace
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -77,8 +79,11 @@ def recommendation(plan: Plan) -> list[str]:
             f"participants, the middle eight in ten need {number(least.drawn_low)} to {number(least.drawn_high)}."
         )
         found.append(_half(plan))
+        if not least.reached:
+            found.append(_limit(plan))
+        found.append(_best(plan))
         found.append(_moves(plan))
-    return [*found, _power(plan)]
+    return [text for text in (*found, _power(plan)) if text]
 
 
 def _half(plan: Plan) -> str:
@@ -93,6 +98,54 @@ def _half(plan: Plan) -> str:
         f"Half as many, {count(plan, half)}, would bring {float(np.interp(half, budgets, reached)):.0%} of what a "
         f"{plan.settings.nudge} at every decision would, where the plan’s {plan.least.budget:,} bring {whole:.0%}."
     )
+
+
+def _limit(plan: Plan) -> str:
+    """Why no budget is enough, and that more of it would not help."""
+    settings, main = plan.settings, plan.values.main
+    most = float(plan.values.nudges[main][float(settings.horizon)].mean())
+    why = ""
+    if settings.study.settings.policies[settings.main].kind == Pace.kind:
+        why = (
+            f": it makes none where it expects nothing from one, and waits for a while after {settings.nudges} that go "
+            "unanswered"
+        )
+    return (
+        f"More budget would not help: where nothing limits it, {main} makes {number(most, 3)} {settings.nudges} in "
+        f"{settings.horizon:,} decisions{why}. What is missing then is not a matter of the budget."
+    )
+
+
+def _best(plan: Plan) -> str:
+    """Which of the file's policies does best with the same budget, and by how much."""
+    values, settings = plan.values, plan.settings
+    budgets = [b for b in settings.budgets if b > 0.0]
+    if len(values.outcome) < 2:
+        return ""
+    ranked = {b: sorted(values.outcome, key=lambda name: -float(values.outcome[name][b].mean())) for b in budgets}
+    near = min(budgets, key=lambda b: abs(b - plan.least.budget))
+    first, second = ranked[near][:2]
+    lead = interval(values.outcome[first][near] - values.outcome[second][near])
+    always = {b: names[0] for b, names in ranked.items()}
+    where = "at every budget that was tried"
+    if len(set(always.values())) > 1:
+        others = ", ".join(f"{name} with {b:g}" for b, name in always.items() if name != first)
+        where = f"with {near:g} {settings.nudges} each ({others})"
+    by = f"{number(lead.mean)} {settings.unit} a day" + _ends(lead)
+    text = f"Of the file’s policies {first} does best {where}; with {near:g} it is {by} ahead of {second}."
+    if first == values.main:
+        return text
+    gain = interval(values.outcome[first][near] - values.outcome[values.main][near])
+    less = f"{number(gain.mean)} {settings.unit} a day less{_ends(gain)}"
+    surely = gain.low > 0.0
+    return f"{text} {values.main}, which the plan is for, brings {less}" + (f": consider {first}." if surely else ".")
+
+
+def _ends(found: Interval) -> str:
+    """An interval's ends in brackets, if it has some."""
+    if math.isnan(found.low) or math.isnan(found.high):
+        return ""
+    return f" (95% {number(found.low)} to {number(found.high)})"
 
 
 def _moves(plan: Plan) -> str:
