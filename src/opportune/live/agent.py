@@ -15,6 +15,7 @@ from opportune.core.views import handle_of
 from opportune.errors import InputError, StateError
 from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled
+from opportune.live.pending import Pending
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.continuous import ContinuousProblem
@@ -95,7 +96,7 @@ class Agent:
         self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
         self._out = steps.new_out()
         self._steps: dict[int, Step] = {}
-        self._order: list[int] = []  # steps in the order in which their rewards arrived, while they are pending
+        self._pending = Pending()
         self._proposal: Proposal | None = None  # the step that is not settled yet
         self._late_answer = False
         self.withdrawn = False
@@ -225,6 +226,7 @@ class Agent:
         told.update(self._uncovered(earlier))
         for number, known in told.items():
             self._steps[number].reported, self._steps[number].place = known
+            self._pending.note(self._steps[number])
         if revealed and self._reported:
             self._uncover()
         if made.available:
@@ -239,6 +241,7 @@ class Agent:
             entry.status = NOTHING
         entry.settled = True
         entry.unanswered = made.nudged and not revealed
+        self._pending.note(entry)
         self._proposal = None
         return settled(
             made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
@@ -260,6 +263,7 @@ class Agent:
             known = point.with_reported(self.problem, self._reported_names, entry, reported)
             if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
                 entry.reported, entry.place = known
+                self._pending.note(entry)
         entry.unanswered = False
         self._late_answer = True
 
@@ -291,7 +295,7 @@ class Agent:
         entry = self._waiting_for_reward(step, "learn")
         entry.reward, entry.status = value, LEARNED
         if not entry.seen:
-            self._order.append(entry.step)
+            self._pending.rewarded(entry.step)
             return
         if self._continuous:
             steps.write_values(self._handle, entry.place.values)
@@ -346,18 +350,16 @@ class Agent:
 
     def _uncover(self) -> None:
         """A reveal uncovers the pending steps whose values are known: those told now, and those that were sealed."""
-        pending = [s for s in self._steps.values() if s.settled and not s.seen and s.place.context != UNKNOWN]
-        for s in pending:
+        uncovered, with_rewards = self._pending.open(self._steps)
+        for s in uncovered:
             s.seen = True
             if self._continuous:
                 steps.uncover_live(self._handle, s.place.values, s.action, s.status == LEARNED, s.reward)
             else:
                 steps.hold_live(self._handle, *s.where, s.action)
         if not self._continuous:
-            for s in (self._steps[number] for number in self._order):
-                if s.seen:
-                    steps.learn_live(self._handle, *s.where, s.action, False, s.reward)
-        self._order = [number for number in self._order if not self._steps[number].seen]
+            for s in with_rewards:
+                steps.learn_live(self._handle, *s.where, s.action, False, s.reward)
 
     def _known_step(self, step: Any) -> Step:
         number = checks.whole("step", step, least=1, most=max(1, self.step))

@@ -32,18 +32,19 @@ def own_groups(cohort: Cohort) -> tuple[str, ...]:
 def pack(agent: Agent, own: Iterable[str]) -> bytes:
     """What is an agent's own, but for its steps."""
     proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
-    order = array("q", agent._order).tobytes()  # may be long: rewards that wait for a reveal
-    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(agent._order), proposal])
-    return _sealed(text.encode(), b"".join((order, *(agent._groups[name].tobytes() for name in own))))
+    order = agent._pending.order()  # may be long: rewards that wait for a reveal
+    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(order), proposal])
+    return _sealed(text.encode(), b"".join((array("q", order).tobytes(), *(agent._groups[name].tobytes() for name in own))))
 
 
 def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
     text, numbers = _opened(data)
     agent.step, agent._late_answer, agent.withdrawn, waiting, proposal = json.loads(text)
-    agent._order = array("q", numbers[: 8 * waiting]).tolist()
+    agent._pending.set_order(array("q", numbers[: 8 * waiting]))
     for step in steps:
         agent._steps[step.step] = step
+        agent._pending.note(step)
     if len(agent._steps) != agent.step:
         raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {len(agent._steps)} are stored")
     _fill([agent._groups[name] for name in own], numbers[8 * waiting :])

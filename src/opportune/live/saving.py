@@ -88,7 +88,7 @@ def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
         "step": agent.step,
         "state": {name: agent._groups[name].tolist() for name in own},
         "steps": [_describe_step(s) for s in agent._steps.values()],
-        "order": list(agent._order),
+        "order": agent._pending.order(),
         "late_answer": agent._late_answer,
         "withdrawn": agent.withdrawn,
         "proposal": None if agent._proposal is None else describe_proposal(agent._proposal),
@@ -124,9 +124,12 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
     entries = [restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
     agent._steps = {s.step: s for s in entries}
     _must(isinstance(saved["order"], list), "order is not a list")
-    agent._order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
+    order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
     pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
-    _must(sorted(agent._order) == pending, f"order is {agent._order}; the rewards that wait are of steps {pending}")
+    _must(sorted(order) == pending, f"order is {order}; the rewards that wait are of steps {pending}")
+    agent._pending.set_order(order)
+    for s in entries:
+        agent._pending.note(s)
     agent._late_answer = checks.yes_no("late_answer", saved["late_answer"])
     agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
     agent._proposal = restore_proposal(agent, saved["proposal"])

@@ -150,7 +150,6 @@ class Ledger:
         since = 0 if known is None else known.seq
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
         person = person_of(row, agent)
-        person.hidden = set() if known is None else known.hidden
         self.memory.persons.pop(row["name"], None)  # until it is whole
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
@@ -249,7 +248,6 @@ class Ledger:
         for number in sealed:
             if person.agent._steps[number].seen:
                 self._uncover(projection.seen(number, person, event.seq))
-        person.note_hidden([*sealed, *([] if step is None else [step])])
         return event
 
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:

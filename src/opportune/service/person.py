@@ -1,14 +1,14 @@
 """A participant in memory: the agent that decides, and what the service knows of it besides."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from opportune.live.agent import Agent
 from opportune.live.packing import pack, unpack
-from opportune.live.point import UNDECIDED, UNKNOWN, Step
+from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
@@ -31,7 +31,6 @@ class Person:
     open_decision: str | None = None
     last_decided: int | None = None
     last_reveal: int | None = None
-    hidden: set[int] = field(default_factory=set)
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`; what is spent of a shared budget stands in `study`."""
@@ -53,16 +52,7 @@ class Person:
 
     def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
         """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
-        return sorted({*self.hidden, *map(int, earlier or ())})
-
-    def note_hidden(self, numbers: Iterable[int]) -> None:
-        """Remember which of some steps wait to be uncovered, so that a decision need not look at all there were."""
-        for number in numbers:
-            s = self.agent._steps[number]
-            if s.settled and not s.seen and s.place.context != UNKNOWN:
-                self.hidden.add(number)
-            else:
-                self.hidden.discard(number)
+        return sorted({*self.agent._pending.sealed, *map(int, earlier or ())})
 
     def pack(self, own: Iterable[str]) -> bytes:
         """The state as bytes."""
@@ -70,9 +60,7 @@ class Person:
 
     def unpack(self, data: bytes, own: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        steps = [step_of(self.agent, row) for row in rows]
-        unpack(self.agent, data, own, steps)
-        self.note_hidden(step.step for step in steps)
+        unpack(self.agent, data, own, [step_of(self.agent, row) for row in rows])
 
 
 def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:

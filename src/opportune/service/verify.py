@@ -100,7 +100,6 @@ class Verifier:
         self._compare(event, answer)
         if event.kind == events.PROPOSED:
             self._check_coin(event, person)
-        person.note_hidden([*sealed, *([] if event.step is None else [event.step])])
         if self._rows:
             self._follow(event, person, fold, sealed)
 
