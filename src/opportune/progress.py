@@ -11,8 +11,8 @@ from rich.progress import (
 )
 
 
-def bar(console: Console | None = None) -> Progress:
-    """A progress bar on standard error, so that results on standard output stay clean."""
+def bar(console: Console | None = None, *, thread: bool = True) -> Progress:
+    """A progress bar on standard error, so that results on standard output stay clean; drawn by a thread, or by you."""
     return Progress(
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
@@ -22,4 +22,5 @@ def bar(console: Console | None = None) -> Progress:
         TimeRemainingColumn(),
         console=console or Console(stderr=True),
         transient=True,
+        auto_refresh=thread,
     )

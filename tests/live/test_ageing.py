@@ -48,7 +48,7 @@ def looked_at(agent: op.Agent, steps: Watched, *, opened: bool) -> int:
 @pytest.mark.parametrize("revealing", [True, False])
 def test_a_decision_looks_at_as_few_steps_late_as_early(revealing: bool) -> None:
     """With thousands of steps that wait for values that nobody tells, with a reveal and without."""
-    policy = op.Policy(revealer=op.Pace(), budget=20.0)
+    policy = op.Policy(revealer=op.Pace(), budget=op.Budget(20.0))
     agent = op.Agent(mixed_problem(known=True), policy, horizon=STEPS, seed=1, stream=1)
     agent._steps = steps = Watched()
     early = max(looked_at(agent, steps, opened=revealing and i % 2 == 0) for i in range(20))
@@ -62,7 +62,7 @@ def test_a_decision_looks_at_as_few_steps_late_as_early(revealing: bool) -> None
 def test_a_reveal_takes_sealed_steps_in_order_and_rewards_as_they_came() -> None:
     """Whatever else waits stays as it is."""
     agent = op.Agent(
-        mixed_problem(known=True), op.Policy(revealer=op.Never(), budget=20.0), horizon=60, seed=1, stream=1
+        mixed_problem(known=True), op.Policy(revealer=op.Never(), budget=op.Budget(20.0)), horizon=60, seed=1, stream=1
     )
     for number in range(1, 7):
         agent.propose({"hour": "am", "place": 1}, reported={"mood": "a"} if number in {2, 3, 5} else None)

@@ -56,15 +56,15 @@ def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Databas
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Streams whose learned policy gives numbers that are none."""
     streams: set[int] = set()
-    propose = Agent.propose
+    meet = Agent._meet
 
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
-        found = propose(agent, *arguments, **named)
+        found = meet(agent, *arguments, **named)
         if agent.stream in streams:
             agent._groups["model"][:] = float("nan")
         return found
 
-    monkeypatch.setattr(Agent, "propose", broken)
+    monkeypatch.setattr(Agent, "_meet", broken)
     yield streams
     monkeypatch.undo()
 

@@ -1,5 +1,7 @@
 """The record and what follows from it: exact, whole, the same after every restart."""
 
+import multiprocessing
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +11,13 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
-from opportune.service import tables
+from opportune.service import events, tables
 from opportune.service.commands import Answer, Command, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.problems import Refused
 from opportune.service.reading import event_rows
-from opportune.service.verify import verify
+from opportune.service.refold import Refold, Verdict
+from opportune.service.verify import rebuilt, verify
 from opportune.service.writer import Reply, Writer
 
 SHARING: dict[str, dict[str, Any]] = {
@@ -103,8 +106,6 @@ def test_a_record_that_was_edited_does_not_verify(sqlite: Database, what: str) -
 
 def test_a_chain_that_was_hashed_again_still_has_wrong_decisions(sqlite: Database) -> None:
     """Someone who changes an event and mends every hash after it is found by folding."""
-    from opportune.service import events
-
     writer = Writer(sqlite)
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=8)
@@ -268,3 +269,66 @@ def test_rewards_that_cannot_be_right_are_refused(sqlite: Database) -> None:
         with pytest.raises(Refused, match="expected a number from"):
             writer.do(Reward(who="app", received=BEGIN, decision=made["decision"], reward=bad))
         writer.do(Reward(who="app", received=BEGIN, decision=made["decision"], reward=good))
+
+
+@pytest.mark.parametrize("what", [None, *TAMPERED])
+def test_processes_together_find_what_one_finds(sqlite: Database, what: str | None) -> None:
+    """A record that is divided between processes is judged the same, whatever is wrong with it, and if nothing is."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=8)
+    if what is not None:
+        with sqlite.writing.begin() as connection:
+            connection.exec_driver_sql(TAMPERED[what])
+    alone, together = verify(sqlite, processes=1), verify(sqlite, processes=2)
+    assert (together.count, together.head) == (alone.count, alone.head)
+    assert together.holds == alone.holds == (what is None)
+    if what != "an event is gone":  # with an event missing, what follows depends on who knows what
+        assert together.decisions == alone.decisions
+        assert sorted(together.findings) == sorted(alone.findings)
+
+
+def test_processes_verify_as_of_one_moment(database: Database) -> None:
+    """While others write, every process sees the same last event; nothing that is newer is taken for wrong."""
+    writer = Writer(database)
+    launch(writer, study_text(horizon=2000))
+    run_course(writer.write, people=2, steps=20)
+    database.close()
+    writing = multiprocessing.get_context("fork").Process(target=run_more, args=(database.url,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        writing.start()
+    verdicts = []
+    while writing.is_alive():
+        verdicts.append(verify(database, processes=2))
+    writing.join()
+    assert all(verdict.holds for verdict in verdicts)
+    assert len({verdict.count for verdict in verdicts}) >= 2, "the control: something was written meanwhile"
+
+
+def run_more(url: str) -> None:
+    """Decisions for a while, in a transaction each."""
+    database = Database(url)
+    writer = Writer(database)
+    for number in range(150):
+        sensed = {"time_of_day": "morning", "stress": 1, "sleep": "poor"}
+        answer_of(writer.do(Propose(who="app", received=BEGIN + number, participant="P001", given={"sensed": sensed})))
+    database.close()
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str) -> None:
+    """What verify folds by leaves out sentences, and nothing else."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(**SHARING[sharing]))
+    run_course(writer.write, people=3, steps=12)
+    with sqlite.reading.begin() as connection:
+        spoken = rebuilt(connection)
+        silent = Refold(Verdict())
+        for row in event_rows(sqlite, limit=10_000):
+            silent.take(events.decode(row["body"]))
+    assert silent.verdict.findings == []
+    assert silent.decisions == spoken.decisions
+    assert silent.fold is not None
+    own = silent.fold.own
+    assert {n: p.pack(own) for n, p in silent.persons.items()} == {n: p.pack(own) for n, p in spoken.persons.items()}

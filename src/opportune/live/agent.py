@@ -65,8 +65,7 @@ class Agent:
             raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         if not isinstance(policy, Policy):
             raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
-        self.problem = problem
-        self.policy = policy
+        self.problem, self.policy, self._rule_name = problem, policy, type(policy.revealer).__name__
         self.horizon = point.check_horizon(problem, horizon)
         self.seed, self.stream = checks.seed("seed", seed), checks.seed("stream", stream)
         self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
@@ -146,21 +145,31 @@ class Agent:
         opened = checks.yes_no("opened", opened)
         available = checks.yes_no("available", available)
         reason = None if reason is None else checks.text("reason", reason, empty=True, lines=True)
+        self._refuse_more()
+        step = point.new_step(self.problem, self._reported_names, self.step + 1, context, reported)
+        tossed = None if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
+        return self._meet(step, opened=opened, available=available, reason=reason, coin=tossed)
+
+    def _refuse_more(self) -> None:
+        """No decision follows where the participant has left, or all are made."""
         if self.withdrawn:
             raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
-        number = self.step + 1
-        step = point.new_step(self.problem, self._reported_names, number, context, reported)
-        tossed = draw(*self._key, number, COIN) if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
+
+    def _meet(
+        self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None
+    ) -> Proposal:
+        """The next decision point, checked: what `propose` does with it."""
+        tossed = draw(*self._key, step.step, COIN) if coin is None else coin
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
         if step.place.missing:
             available = False
             reason = reason or f"no value of {', '.join(step.place.missing)}"
         if available and self._late_answer:
             opened, self._late_answer = True, False
-        self.step = number
-        self._steps[number] = step
+        self.step = step.step
+        self._steps[step.step] = step
         if self._continuous:
             steps.write_values(self._handle, step.place.values)
         if available:
@@ -172,13 +181,10 @@ class Agent:
         gap, price, probability, tolerance, disagreement, fresh, stale, nudged = self._out.tolist()
         names = self.problem.action_names
         self._proposal = Proposal(
-            step=number, nudged=bool(nudged), probability=probability, action=names[int(stale)], gap=gap, price=price,
-            coin=tossed, budget_left=self.budget_left, opened=opened and available, available=available,
-            reason=None if available else reason or "the participant is not available",
-            fresh_action=names[int(fresh)], disagreement=disagreement, tolerance=tolerance,
-            priced=self.policy.revealer.priced, rule=type(self.policy.revealer).__name__,
-            notes=tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not opened else None,
-            previous=previous,
+            step.step, bool(nudged), probability, names[int(stale)], gap, price, tossed, self.budget_left,
+            opened and available, available, None if available else reason or "the participant is not available",
+            names[int(fresh)], disagreement, tolerance, self.policy.revealer.priced, self._rule_name,
+            tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not opened else None, previous,
         )  # fmt: skip
         return self._proposal
 
@@ -201,29 +207,29 @@ class Agent:
             shown: the action that the phone showed from its bundle while it was offline: it stands as the step's.
 
         """
+        made, entry, opened, revealed = self._conclude(answered, opened, reported, earlier, shown)
+        return settled(
+            made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
+            opened=opened, answered=answered, revealed=revealed, offline=shown is not None,
+            action=self.problem.action_names[entry.action], budget_left=self.budget_left, seed=self.seed,
+            stream=self.stream,
+        )  # fmt: skip
+
+    def _conclude(
+        self, answered: bool | None, opened: bool = False, reported: Any = None, earlier: Any = None,
+        shown: str | None = None,
+    ) -> tuple[Proposal, Step, bool, bool]:  # fmt: skip
+        """What `settle` does: the proposal, its step as it is now, whether it was opened, and whether revealed."""
         made = self._proposal
         if made is None:
             raise StateError("there is no open proposal; call propose(context) first")
         opened = checks.yes_no("opened", opened) or made.opened
-        if answered is not None:
-            checks.yes_no("answered", answered)
-            if not made.nudged:
-                raise StateError(f"step {made.step} made no nudge that could be answered; call settle() without it")
-        elif made.nudged and not opened:
-            raise StateError(f"step {made.step} made a nudge; say settle(answered=True) or settle(answered=False)")
-        if not made.available and opened:
-            raise StateError(f"step {made.step} is not available ({made.reason}); it cannot be opened")
-        revealed = bool(opened or answered)
-        if (reported is not None or earlier is not None) and not revealed:
-            raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
+        revealed = point.check_outcome(made, answered, opened, told=reported is not None or earlier is not None)
         standing = point.standing_action(self.problem.action_names, made.action, shown, revealed)
         entry = self._steps[made.step]
-        told = (
-            {}
-            if reported is None
-            else {entry.step: point.with_reported(self.problem, self._reported_names, entry, reported)}
-        )
-        told.update(self._uncovered(earlier))
+        told = {} if earlier is None else self._uncovered(earlier)
+        if reported is not None:
+            told[entry.step] = point.with_reported(self.problem, self._reported_names, entry, reported)
         for number, known in told.items():
             self._steps[number].reported, self._steps[number].place = known
             self._pending.note(self._steps[number])
@@ -243,12 +249,7 @@ class Agent:
         entry.unanswered = made.nudged and not revealed
         self._pending.note(entry)
         self._proposal = None
-        return settled(
-            made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
-            opened=opened, answered=answered, revealed=revealed, offline=shown is not None,
-            action=self.problem.action_names[entry.action], budget_left=self.budget_left, seed=self.seed,
-            stream=self.stream,
-        )  # fmt: skip
+        return made, entry, opened, revealed
 
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
         """An answer to the nudge of a step that was settled as unanswered.

@@ -34,7 +34,8 @@ def pack(agent: Agent, own: Iterable[str]) -> bytes:
     proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
     order = agent._pending.order()  # may be long: rewards that wait for a reveal
     text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(order), proposal])
-    return _sealed(text.encode(), b"".join((array("q", order).tobytes(), *(agent._groups[name].tobytes() for name in own))))
+    groups = (agent._groups[name].tobytes() for name in own)
+    return _sealed(text.encode(), b"".join((array("q", order).tobytes(), *groups)))
 
 
 def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:

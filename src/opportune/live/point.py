@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.core.layout import GROUPS, Budget, Layout, Model
 from opportune.errors import InputError, StateError
+from opportune.live.decision import Proposal
 from opportune.problems.settings import Located
 
 UNKNOWN = -1  # a context that nobody has seen yet
@@ -110,6 +111,22 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, np.longdouble):
         return float(value)
     return value.item() if isinstance(value, np.generic) else value
+
+
+def check_outcome(made: Proposal, answered: bool | None, opened: bool, *, told: bool) -> bool:
+    """Whether what became of a proposal is a reveal; raises where that cannot have become of it."""
+    if answered is not None:
+        checks.yes_no("answered", answered)
+        if not made.nudged:
+            raise StateError(f"step {made.step} made no nudge that could be answered; call settle() without it")
+    elif made.nudged and not opened:
+        raise StateError(f"step {made.step} made a nudge; say settle(answered=True) or settle(answered=False)")
+    if not made.available and opened:
+        raise StateError(f"step {made.step} is not available ({made.reason}); it cannot be opened")
+    revealed = bool(opened or answered)
+    if told and not revealed:
+        raise StateError("reported values were given, but nothing was revealed; say answered=True or opened=True")
+    return revealed
 
 
 def standing_action(names: tuple[str, ...], proposed: str, shown: str | None, revealed: bool) -> int:

@@ -11,6 +11,7 @@ MICROSECONDS = 1_000_000
 MINUTE = 60 * MICROSECONDS
 HOUR = 60 * MINUTE
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_NAIVE = dt.datetime(1970, 1, 1)  # the same, for arithmetic in UTC alone
 
 
 def now() -> int:
@@ -20,7 +21,7 @@ def now() -> int:
 
 def iso(moment: int) -> str:
     """A time as the record writes it: 2026-03-29T01:30:00.000000Z."""
-    return (_EPOCH + dt.timedelta(microseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_NAIVE + dt.timedelta(microseconds=moment)).isoformat(timespec="microseconds") + "Z"
 
 
 def from_iso(text: str) -> int:
@@ -32,7 +33,8 @@ def from_datetime(moment: dt.datetime) -> int:
     """An aware time in microseconds since 1970."""
     if moment.tzinfo is None:
         raise InputError(f"the time {moment.isoformat()} has no time zone; expected one, such as 2026-03-29T09:00:00Z")
-    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * MICROSECONDS + since.microseconds
 
 
 @lru_cache(maxsize=1024)

@@ -156,7 +156,7 @@ class Propose(Command, kw_only=True):
         elif self.given.get("reason") is not None:
             raise Refused("invalid", "reason is given, but available is true; expected no reason, or available: false")
         agent = person.agent
-        entry = point.new_step(agent.problem, agent._reported_names, step, given["sensed"], given.get("reported"))
+        entry = ledger.fold.step(agent, step, given["sensed"], given.get("reported"))
         available = given.get("available", True) and not entry.place.missing
         if given.get("opened") and not available:
             del given["opened"]  # nothing is revealed while the participant is not available

@@ -26,7 +26,7 @@ def normal_url(url: str) -> str:
     """A database's address as SQLAlchemy takes it."""
     if url.startswith(("postgresql://", "postgres://")):
         return "postgresql+psycopg://" + url.split("://", 1)[1]
-    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+    if url.startswith("postgresql+psycopg://") or (url.startswith("sqlite:///") and len(url) > len("sqlite:///")):
         return url
     expected = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     raise InputError(f"the database is {_without_password(url)!r}; expected {expected}")

@@ -1,35 +1,47 @@
 """What each event does: the state of a study is what folding its events gives.
 
 The writer and `verify` call the same function, `Fold.apply`: the one with what has just come in, the other with what
-the record says came in. It hands back what the algorithm answered.
+the record says came in. It hands back what the algorithm answered; sentences only for the writer (`words`), as making
+them takes longer than deciding.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from opportune.core.rng import COIN, draw
 from opportune.errors import DataError
-from opportune.live import standin
+from opportune.live import point, standin
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.decision import Decision, Proposal
 from opportune.live.packing import own_groups
-from opportune.live.point import LEARNED, NOTHING
+from opportune.live.point import LEARNED, NOTHING, Step
+from opportune.problems.finite import Problem
+from opportune.problems.settings import Located
 from opportune.service import events
 from opportune.service.person import COMPLETED, WITHDRAWN, Person
 from opportune.service.running import Running
 
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
+MOST_PLACES = 10_000
+"""Different values whose place is remembered: rather more than most studies have contexts."""
+_ENCODE = msgspec.json.Encoder().encode
 Answer = dict[str, Any]
 
 
 class Fold:
     """A study's agents, and what an event does to a participant."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Running, *, words: bool = True) -> None:
         self.running = running
+        self.words = words
         self.cohort: Cohort = running.cohort()
+        problem = self.cohort.problem
+        self._period = problem.schedule.period if isinstance(problem, Problem) else None
+        self._places: dict[tuple[bytes, bytes, int], Located] = {}
         self.own = own_groups(self.cohort)
         self._kinds: dict[str, Callable[[Person, Mapping[str, Any], int | None], Answer]] = {
             events.PROPOSED: self._propose,
@@ -63,17 +75,31 @@ class Fold:
             return self._stand_in(person, given)
         agent, shown = person.agent, given.get("shown")
         before = agent.budget_left
-        made = agent.propose(
-            given["sensed"],
+        agent._refuse_more()
+        made = agent._meet(
+            self.step(agent, agent.step + 1, given["sensed"], given.get("reported")),
             opened=given.get("opened", False),
-            reported=given.get("reported"),
             available=given.get("available", True),
             reason=given.get("reason"),
         )
-        answer = _proposed(made, before)
+        answer = self._proposed(made, before)
         if not made.nudged or shown is not None:
-            answer["settled"] = _settled(agent.settle(False if made.nudged else None, shown=shown))
+            answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown)
         return answer
+
+    def step(self, agent: Agent, number: int, sensed: Any, reported: Any) -> Step:
+        """A new step of an agent, checked; where contexts are finite, the same values are not looked up again."""
+        problem, period = agent.problem, self._period
+        if period is None:
+            return point.new_step(problem, agent._reported_names, number, sensed, reported)
+        key = (_ENCODE(sensed), _ENCODE(reported), number % period)
+        place = self._places.get(key)
+        if place is not None:
+            return Step(number, sensed, reported, place)
+        made = point.new_step(problem, agent._reported_names, number, sensed, reported)
+        if len(self._places) < MOST_PLACES:
+            self._places[key] = made.place
+        return made
 
     def _stand_in(self, person: Person, given: Mapping[str, Any]) -> Answer:
         """A decision by the study's fallback, where the agent cannot make one: nothing is learned from it."""
@@ -111,14 +137,40 @@ class Fold:
             action = given.get("shown") or person.agent.problem.action_names[person.agent._steps[_known(step)].action]
             return {"action": action, "outcome": outcome, "revealed": False, "why": "The study's fallback stands."}
         earlier = given.get("earlier")
-        decision = person.agent.settle(
+        return self._settled(
+            person.agent,
             answered,
             opened=opened,
             reported=given.get("reported"),
             earlier=None if earlier is None else {int(number): told for number, told in earlier.items()},
             shown=given.get("shown"),
         )
-        return _settled(decision)
+
+    def _proposed(self, made: Proposal, before: float) -> Answer:
+        answer = {
+            "nudged": made.nudged, "probability": made.probability, "coin": made.coin, "gap": made.gap,
+            "price": made.price, "disagreement": made.disagreement, "tolerance": made.tolerance,
+            "fresh": made.fresh_action, "stale": made.action, "before": _finite(before),
+            "left": _finite(made.budget_left), "available": made.available, "reason": made.reason,
+        }  # fmt: skip
+        if self.words:
+            answer["why"] = made.why
+        if made.notes is not None:
+            answer["notes"] = list(made.notes)
+        return answer
+
+    def _settled(
+        self, agent: Agent, answered: bool | None, opened: bool = False, reported: Any = None, earlier: Any = None,
+        shown: str | None = None,
+    ) -> Answer:  # fmt: skip
+        """What became of the agent's proposal."""
+        if self.words:
+            made: Any = agent.settle(answered, opened=opened, reported=reported, earlier=earlier, shown=shown)
+            return {"action": made.action, "outcome": _outcome(made, made.opened, answered),
+                    "revealed": made.revealed, "why": made.why}  # fmt: skip
+        made, entry, opened, revealed = agent._conclude(answered, opened, reported, earlier, shown)
+        action = agent.problem.action_names[entry.action]
+        return {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
 
     def _answer_late(self, person: Person, given: Mapping[str, Any], step: int | None) -> Answer:
         entry = person.agent._steps[_known(step)]
@@ -164,18 +216,5 @@ def _finite(number: float) -> float | None:
     return None if math.isinf(number) else number
 
 
-def _proposed(made: Proposal, before: float) -> Answer:
-    answer = {
-        "nudged": made.nudged, "probability": made.probability, "coin": made.coin, "gap": made.gap,
-        "price": made.price, "disagreement": made.disagreement, "tolerance": made.tolerance,
-        "fresh": made.fresh_action, "stale": made.action, "before": _finite(before),
-        "left": _finite(made.budget_left), "available": made.available, "reason": made.reason, "why": made.why,
-    }  # fmt: skip
-    if made.notes is not None:
-        answer["notes"] = list(made.notes)
-    return answer
-
-
-def _settled(made: Decision) -> Answer:
-    outcome = "opened" if made.opened else "none" if not made.nudged else "answered" if made.answered else "unanswered"
-    return {"action": made.action, "outcome": outcome, "revealed": made.revealed, "why": made.why}
+def _outcome(made: Proposal | Decision, opened: bool, answered: bool | None) -> str:
+    return "opened" if opened else "none" if not made.nudged else "answered" if answered else "unanswered"

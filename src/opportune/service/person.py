@@ -52,7 +52,8 @@ class Person:
 
     def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
         """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
-        return sorted({*self.agent._pending.sealed, *map(int, earlier or ())})
+        sealed = self.agent._pending.sealed
+        return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
 
     def pack(self, own: Iterable[str]) -> bytes:
         """The state as bytes."""

@@ -7,11 +7,13 @@ the day skips has come once the clock is past it; where they go back, one that c
 """
 
 import bisect
+from functools import lru_cache
 
 from opportune.service import clock
 from opportune.service.problems import Refused
 from opportune.service.running import Running
 
+QUARTER = 15 * clock.MINUTE
 EARLY = 15
 """Minutes before its time at which a decision point is taken for the next."""
 FAR_PAST = 366 * 24 * clock.HOUR
@@ -21,7 +23,13 @@ AHEAD = 5 * clock.MINUTE
 
 def day_of(moment: int, enrolled: int, timezone: str) -> int:
     """The participant's day of the study: 1 is the local day of enrolment."""
-    return (clock.local(moment, timezone).date() - clock.local(enrolled, timezone).date()).days + 1
+    return _date(moment // QUARTER, timezone) - _date(enrolled // QUARTER, timezone) + 1
+
+
+@lru_cache(maxsize=65_536)
+def _date(quarter: int, timezone: str) -> int:
+    """The local date at a quarter of an hour since 1970, as a number: no clock changes date or offset within one."""
+    return clock.local(quarter * QUARTER, timezone).toordinal()
 
 
 def step_at(running: Running, moment: int, enrolled: int, timezone: str) -> int:

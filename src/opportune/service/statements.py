@@ -1,6 +1,6 @@
 """Statements over many rows in the driver's own SQL: what a batch writes is most of what a decision costs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -52,3 +52,15 @@ def _update(table: Table, key: tuple[str, ...], columns: tuple[str, ...], style:
 def _mark(style: str) -> str:
     """Where a value goes, as the driver writes it."""
     return "?" if style == "qmark" else "%s"
+
+
+def stream(connection: Connection, query: str, size: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query as the driver gives them, some thousand at a time; yes and no may come as 1 and 0."""
+    driver: Any = connection.connection.driver_connection
+    cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(name="stream")
+    try:
+        cursor.execute(query)
+        while rows := cursor.fetchmany(size):
+            yield rows
+    finally:
+        cursor.close()

@@ -1,0 +1,133 @@
+"""Whether the tables hold what folding the record gives: every row, every column, every byte of state."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Table, func, select
+
+from opportune.live.packing import pack_shared
+from opportune.service import tables
+from opportune.service.refold import Refold, Verdict
+from opportune.service.statements import stream
+
+
+class Part(NamedTuple):
+    """Which participants are looked at: every `of`-th, from that number on; all where there is one part."""
+
+    number: int = 0
+    of: int = 1
+
+    def mine(self, participant: str) -> tuple[str, str]:
+        """What to join to a query and its condition, so that each row is one part's; strangers are the first's."""
+        join = f"LEFT JOIN participants AS person ON person.name = {participant}"
+        return join, f"COALESCE(person.number, 0) % {self.of} = {self.number}"
+
+
+class Spending(NamedTuple):
+    """What the decisions on record have spent: probabilities, and nudges."""
+
+    spent: float
+    nudges: int
+
+
+def compare_people(connection: Connection, refold: Refold, part: Part) -> Spending:
+    """Participants, their states and their decisions; what was spent by the record."""
+    verdict, fold = refold.verdict, refold.fold
+    assert fold is not None
+    shared = fold.running.policy.shared
+    people = {row["name"]: row for row in _rows(connection, tables.participants, "name", part)}
+    states = {row["participant"]: row for row in _rows(connection, tables.states, "participant", part)}
+    for name, person in refold.persons.items():
+        same(f"participant {name}", people.pop(name, None), person.row(shared=shared), verdict)
+        state = states.get(name)
+        if state is None or (state["seq"], state["data"]) != (person.seq, person.pack(fold.own)):
+            verdict.add(f"participant {name}: the stored state is not what the record gives")
+    for name in people:
+        verdict.add(f"participant {name} is stored, but was never enrolled")
+    return _compare_decisions(connection, refold, part)
+
+
+def _rows(connection: Connection, table: Table, participant: str, part: Part) -> list[dict[str, Any]]:
+    """A part's rows of a table."""
+    join, mine = part.mine(f"{table.name}.{participant}")
+    names = [column.name for column in table.columns]
+    columns = ", ".join(f"{table.name}.{name}" for name in names)
+    found = stream(connection, f"SELECT {columns} FROM {table.name} {join} WHERE {mine}")
+    return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
+
+
+def _compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spending:
+    """One row per decision point: as many as are on record, and the same."""
+    decisions, verdict = refold.decisions, refold.verdict
+    spent = math.fsum(values["probability"] for values in decisions.values())
+    nudges = sum(values["nudge"] for values in decisions.values())
+    if not decisions:
+        names = [column.name for column in tables.decisions.columns]
+    else:
+        names = list(next(iter(decisions.values())))  # in the order in which rows that follow have them
+    columns = ", ".join(f"decisions.{name}" for name in names)
+    join, mine = part.mine("decisions.participant")
+    left = dict(decisions)
+    place = names.index("id")
+    for rows in stream(connection, f"SELECT {columns} FROM decisions {join} WHERE {mine}"):
+        for row in rows:
+            values = left.pop(row[place], None)
+            if values is None:
+                verdict.add(f"decision {row[place]} is stored, but not on record")
+            elif tuple(values.values()) != row:
+                same(f"decision {row[place]}", dict(zip(names, row, strict=True)), values, verdict)
+    for name in left:
+        verdict.add(f"decision {name} is on record, but not stored")
+    return Spending(spent, nudges)
+
+
+def compare_study(connection: Connection, refold: Refold, spending: Spending) -> None:
+    """The study's own row, what participants share, and that no budget is overspent."""
+    verdict, fold = refold.verdict, refold.fold
+    study = connection.execute(select(tables.study)).mappings().one_or_none()
+    if study is None or fold is None:
+        if verdict.count or study is not None:
+            verdict.add("there are events, but no study; expected both or neither")
+        return
+    if (study["seq"], study["head"]) != (verdict.count, verdict.head):
+        verdict.add(f"the study is as of event {study['seq']}; the record ends with event {verdict.count}")
+    expected = {"hash": fold.running.hash, "status": "closed" if refold.closed else "open"}
+    same("study", study, {**expected, "enrolled": refold.enrolled}, verdict)
+    if fold.running.policy.together and study["shared"] != pack_shared(fold.cohort):
+        verdict.add("what participants share is not what the record gives")
+    _check_budget(connection, refold, study, spending)
+
+
+def _check_budget(connection: Connection, refold: Refold, study: Mapping[Any, Any], spending: Spending) -> None:
+    """The sum over the record is what is stored as spent, and not more than there is."""
+    verdict, fold = refold.verdict, refold.fold
+    assert fold is not None
+    spent, nudges = spending
+    stored, counted = study["spent"], study["nudges"]
+    if not fold.running.policy.shared:
+        table = tables.participants.c
+        stored, counted = connection.execute(
+            select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
+        ).one()
+    if not math.isclose(stored, spent, rel_tol=1e-9, abs_tol=1e-6) or int(counted) != nudges:
+        verdict.add(f"{stored:g} and {counted} nudges are stored as spent; the record sums to {spent:g} and {nudges}")
+    if fold.running.amount is None:
+        return
+    for row in [study] if fold.running.policy.shared else connection.execute(select(tables.participants)).mappings():
+        if row["spent"] > fold.running.amount + tables.SPARE or (
+            fold.running.hard and row["nudges"] > fold.running.amount
+        ):
+            verdict.add(
+                f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges of {fold.running.amount:g} are spent"
+            )
+
+
+def same(what: str, stored: Mapping[Any, Any] | None, expected: Mapping[Any, Any], verdict: Verdict) -> None:
+    """One row, column by column."""
+    if stored is None:
+        verdict.add(f"{what} is on record, but not stored")
+        return
+    for name, value in expected.items():
+        if stored[name] != value:
+            verdict.add(f"{what}: {name} is stored as {stored[name]!r}; the record gives {value!r}")

@@ -1,0 +1,121 @@
+"""Processes that work on one database as of the same moment: one per core, this one among them.
+
+Forked, so that nothing is imported or compiled again. Each opens a transaction of its own, and all of them must see the
+same last event; while someone writes this may take a few attempts.
+"""
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from opportune.errors import DataError, OpportuneError
+from opportune.service import tables
+from opportune.service.database import Database
+
+ATTEMPTS = 20
+Work = Callable[[Connection, int, int], Any]
+"""What a process does: with its transaction, its number, and how many there are."""
+
+
+def cores() -> int:
+    """How many processes may work at once: forked ones, so only where no other thread could hold a lock."""
+    if not sys.platform.startswith("linux") or threading.active_count() > 1:
+        return 1
+    return len(os.sched_getaffinity(0))
+
+
+def snapshot(database: Database) -> contextlib.AbstractContextManager[Connection]:
+    """A transaction that sees everything as of one moment, while others write."""
+    engine = database.reading
+    return (engine if database.sqlite else engine.execution_options(isolation_level="REPEATABLE READ")).begin()
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector, which would go through everything kept so far again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def work_in_parts(database: Database, number: int, work: Work, then: Callable[[Connection, list[Any]], Any]) -> Any:
+    """Let some processes work, as of one moment; `then` has the same transaction and all that was found.
+
+    Hands back None if the processes never saw the same moment, as others write all the time.
+    """
+    database.close()  # what is open must not be in two processes
+    context = multiprocessing.get_context("fork")
+    pipes: list[Pipe] = []
+    children = []
+    try:
+        for index in range(1, number):
+            ours, theirs = context.Pipe()
+            pipes.append(ours)
+            child = context.Process(target=_child, args=(theirs, database.url, index, number, work), daemon=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which hold nothing of ours
+                child.start()
+            theirs.close()
+            children.append(child)
+        for _ in range(ATTEMPTS):
+            with snapshot(database) as connection:
+                last = _last(connection)
+                seen = [pipe.recv() for pipe in pipes]
+                if all(other == last for other in seen):
+                    _tell(pipes, True)
+                    found = [work(connection, 0, number), *(_result(pipe) for pipe in pipes)]
+                    return then(connection, found)
+            _tell(pipes, False)
+    except (EOFError, ConnectionError):
+        raise DataError("a process that read a part of the record has ended before its time") from None
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for child in children:
+            child.terminate()
+            child.join()
+    return None
+
+
+def _last(connection: Connection) -> int | None:
+    return connection.execute(select(tables.study.c.seq)).scalar()
+
+
+def _tell(pipes: list[Pipe], go: bool) -> None:
+    for pipe in pipes:
+        pipe.send(go)
+
+
+def _result(pipe: Pipe) -> Any:
+    found = pipe.recv()
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _child(pipe: Pipe, url: str, index: int, number: int, work: Work) -> None:
+    """A process of its own; ends with its parent, as the pipe does."""
+    with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
+        database = Database(url)
+        while True:
+            with snapshot(database) as connection:
+                pipe.send(_last(connection))
+                if pipe.recv():
+                    try:
+                        pipe.send(work(connection, index, number))
+                    except OpportuneError as error:
+                        pipe.send(error)
+                    return

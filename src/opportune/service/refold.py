@@ -1,0 +1,174 @@
+"""Folding a record again: each event happens once more, and what is answered now is held to what was answered then."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from opportune.service import clock, events, projection
+from opportune.service.events import Event
+from opportune.service.fold import Fold
+from opportune.service.person import Person
+from opportune.service.running import Running
+
+CLOSE = 1e-9
+MOST_FINDINGS = 100
+_EXACT = ("nudged", "fresh", "stale", "available", "action", "outcome", "revealed", "learned", "number", "stream")
+_NEAR = ("probability", "coin", "gap", "price", "disagreement", "tolerance", "before", "left")
+_PROPOSED = itemgetter("nudged", "fresh", "stale", "available", *_NEAR)
+_SETTLED = itemgetter("action", "outcome", "revealed")
+
+
+@dataclass
+class Verdict:
+    """What verify found: nothing is wrong if there are no findings."""
+
+    count: int = 0
+    decisions: int = 0
+    head: str = events.START
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the record is whole and everything follows from it."""
+        return not self.findings
+
+    def add(self, text: str) -> None:
+        """One more thing that is wrong; after many, only that there are more."""
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(text)
+        elif len(self.findings) == MOST_FINDINGS:
+            self.findings.append("... and more")
+
+
+class Refold:
+    """Folds events in order, and keeps the rows that follow."""
+
+    def __init__(self, verdict: Verdict, *, words: bool = False) -> None:
+        self.verdict = verdict
+        self.fold: Fold | None = None
+        self.persons: dict[str, Person] = {}
+        self.decisions: dict[str, dict[str, Any]] = {}
+        self.closed = False
+        self.enrolled = 0
+        self._words = words
+        self._ids: dict[tuple[str, int], str] = {}
+
+    def take(self, event: Event, *, mine: bool = True) -> None:
+        """One event: let it happen again, and compare what is answered; of others' participants only the number."""
+        kind = event.kind
+        if kind == events.LAUNCHED:
+            running = Running.from_text(event.given["file"], event.given["source"])
+            self.fold = Fold(running, words=self._words)
+            return
+        fold = self.fold
+        if fold is None:
+            self.verdict.add(f"event {event.seq} is {kind!r}; expected the study to be launched first")
+            return
+        if mine and event.study != fold.running.hash:
+            self.verdict.add(f"event {event.seq} names another study file than the one in force")
+        if kind == events.ENROLLED:
+            self.enrolled += 1
+            if mine:
+                self._enrol(event, fold)
+        elif kind == events.AMENDED:
+            fold.amend(Running.from_text(event.given["file"], event.given["source"]))
+        elif kind == events.CLOSED:
+            self.closed = True
+        else:
+            self._happen(event, fold)
+
+    def _enrol(self, event: Event, fold: Fold) -> None:
+        assert event.participant is not None
+        number = self.enrolled - 1
+        answer = {"number": number, "stream": number << 32}
+        self._compare(event, answer)
+        self.persons[event.participant] = Person(
+            name=event.participant, number=number, stream=answer["stream"], timezone=event.given["timezone"],
+            status="active", reason=None, enrolled=clock.from_iso(event.received), seq=event.seq,
+            agent=fold.agent(number, answer["stream"]),
+        )  # fmt: skip
+
+    def _happen(self, event: Event, fold: Fold) -> None:
+        person = self.persons.get(event.participant or "")
+        if person is None:
+            self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
+            return
+        kind = event.kind
+        sealed = person.sealed(event.given.get("earlier")) if kind in _REVEALING else ()
+        answer = fold.apply(kind, person, event.given, event.step)
+        person.seq = event.seq
+        if answer != event.answer:
+            self._compare(event, answer)
+        if kind == events.PROPOSED:
+            self._check_coin(event, person, answer["coin"])
+        self._follow(event, person, fold.running)
+        for number in sealed:
+            if person.agent._steps[number].seen:
+                self.decisions[self._ids[person.name, number]].update(projection.seen(number, person, event.seq))
+
+    def _check_coin(self, event: Event, person: Person, coin: float) -> None:
+        """The coin is a pure function of (seed, stream, step), and says whether to nudge."""
+        self.verdict.decisions += 1
+        answer, step = event.answer, person.agent.step
+        if event.step != step or event.decision != f"d{event.seq}":
+            self.verdict.add(f"event {event.seq} is decision {event.decision!r} of step {event.step}, not {step}")
+        if answer["coin"] != coin or answer["nudged"] != (coin < answer["probability"]):
+            self.verdict.add(f"event {event.seq}: the coin {answer['coin']} is not {coin}, or does not say the nudge")
+
+    def _compare(self, event: Event, answer: Mapping[Any, Any]) -> None:
+        """What the algorithm answers now, and what it answered then."""
+        if _alike(event.kind, answer, event.answer):
+            return
+        for now, then in ((answer, event.answer), (answer.get("settled", {}), event.answer.get("settled", {}))):
+            for name in _EXACT:
+                if now.get(name) != then.get(name):
+                    text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
+                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
+            for name in _NEAR:
+                if not near(now.get(name), then.get(name)):
+                    text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
+                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
+
+    def _follow(self, event: Event, person: Person, running: Running) -> None:
+        """The rows that follow, as the writer makes them."""
+        received = clock.from_iso(event.received)
+        happened = received if event.happened == event.received else clock.from_iso(event.happened)
+        for new, values in projection.changes(event, person, running, received, happened):
+            name = values["id"]
+            if new:
+                row = self.decisions[name] = values
+                self._ids[person.name, values["step"]] = name
+                person.last_decided = happened
+            else:
+                row = self.decisions[name]
+                row.update(values)
+            if event.kind in _REVEALING:
+                person.open_decision = name if row["status"] == "nudge" else None
+            if values.get("revealed"):
+                person.last_reveal = happened
+
+
+_REVEALING = frozenset({events.PROPOSED, events.SETTLED})
+
+
+def _alike(kind: str, now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
+    """Whether two answers are the same but for their words: the quick look at what is nearly always so."""
+    try:
+        if kind == events.SETTLED:
+            return bool(_SETTLED(now) == _SETTLED(then))
+        if kind == events.PROPOSED:
+            one, other = now.get("settled"), then.get("settled")
+            same = one is other or (one is not None and other is not None and _SETTLED(one) == _SETTLED(other))
+            return bool(same and _PROPOSED(now) == _PROPOSED(then))
+    except (KeyError, TypeError):
+        return False
+    return now == then
+
+
+def near(one: Any, other: Any) -> bool:
+    """Whether two numbers are equal but for rounding; or both are missing."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
