@@ -58,6 +58,28 @@ def test_pooling_alone_would_not_cover() -> None:
     assert np.mean(np.array(covered)[:, [0, 1, 3]]) < 0.8
 
 
+def test_separate_fits_would_overstate_how_participants_differ() -> None:
+    """The control: estimates of single participants vary by their own noise as well, which the fit takes out."""
+    raw, found = [], []
+    for seed in range(20):
+        x, y, who = pilot_rows(seed, steps=24)
+        each = [np.linalg.lstsq(x[who == i], y[who == i], rcond=None)[0] for i in range(20)]
+        raw.append(np.std(each, axis=0, ddof=1))
+        found.append(fit(x, y, who, ["a", "b", "c", "d"]).tau)
+    known = SPREADS > 0.0
+    assert np.mean(found, axis=0)[known] == pytest.approx(SPREADS[known], rel=0.2)
+    assert (np.mean(raw, axis=0)[known] > 1.25 * SPREADS[known]).all()
+
+
+def test_how_participants_differ_and_how_unsure_the_mean_is_are_told_apart() -> None:
+    """Four times as many participants leave the spread as it is and halve the standard error of the mean."""
+    few, many = ([fit(*pilot_rows(seed, people=n), list("abcd")) for seed in range(12)] for n in (15, 60))
+    spread = [np.mean([one.tau[[0, 1, 3]] for one in each], axis=0) for each in (few, many)]
+    unsure = [np.mean([one.se for one in each], axis=0) for each in (few, many)]
+    assert spread[1] == pytest.approx(spread[0], rel=0.2)
+    assert unsure[0] / unsure[1] == pytest.approx(2.0, rel=0.2)
+
+
 def write_pilot(path: Path, **changed: str) -> Path:
     """A pilot study of the small study, as a CSV file; `changed` replaces lines by their number."""
     study: Any = edited()
@@ -94,6 +116,9 @@ def test_a_study_file_is_written_with_its_comments(tmp_path: Path) -> None:
     assert "fitted to 800 rows of 20 participants in pilot.csv" in found.text
     assert after.settings.nudge == study.settings.nudge
     assert after.settings.policies == study.settings.policies
+    effect = after.effects["action=walk:stress"]
+    assert effect.sd == pytest.approx(found.fitted.tau[list(found.terms).index("action=walk:stress")], rel=0.01)
+    assert effect.se == pytest.approx(found.fitted.se[list(found.terms).index("action=walk:stress")], rel=0.01)
     for i, term in enumerate(found.terms):
         low, high = (
             found.fitted.theta[i] - found.fitted.half_width[i],

@@ -231,3 +231,20 @@ def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
     """`plan` takes a Study."""
     with pytest.raises(InputError, match="study is str; expected a Study"):
         plan("my.toml", out=tmp_path)  # type: ignore[arg-type]
+
+
+def test_what_a_pilot_left_unsure_is_told(tmp_path: Path) -> None:
+    """With se in the file the report has a table of it and the recommendation a sentence; without it neither."""
+    effect = '"action=walk:stress" = { mean = 1.2, sd = 0.2'
+    found = small_plan(tmp_path, (f"{effect} }}", f"{effect}, se = 0.3 }}"), replicates=6, budgets=[4])
+    said = [text for text in recommendation(found) if text.startswith("The means of effects are not sure themselves")]
+    assert len(said) == 1
+    assert "calls would be needed for the same share in nine of ten draws" in said[0]
+    assert [row[0] for row in shown(found)["unsure"].rows][-1] == "calls needed for the plan’s share"
+    assert len(found.tables()["unsure"]) == 5
+
+
+def test_nothing_is_said_of_what_is_sure(made: Plan) -> None:
+    """The control: effects without se."""
+    assert not any("not sure themselves" in text for text in recommendation(made))
+    assert "unsure" not in shown(made)

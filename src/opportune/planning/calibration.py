@@ -61,17 +61,18 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False) -> Cali
 
 
 def _effects(study: Study, fitted: Fitted, used: str) -> list[Edit]:
-    """[effects] anew: a distribution for each term, or a number where participants do not differ and it is sure."""
+    """[effects] anew: a distribution for each term, how participants differ and how unsure the mean is kept apart."""
     lines = [
         f"# Fitted to {used}, with coefficients that differ between participants.",
-        "# sd: how a participant's effect may differ from the mean, the mean's own uncertainty included.",
+        "# sd: how participants differ, the noise of their own estimates taken out.",
+        "# se: how unsure the mean is, for all participants alike; more rows or participants make it smaller.",
     ]
     width = max(len(term) for term in study.terms) + 2
     for i, term in enumerate(study.terms):
         low, high = (fitted.theta[i] + sign * fitted.half_width[i] for sign in (-1, 1))
         key = f'"{term}"'.ljust(width)
-        value = f"{{ mean = {fitted.theta[i]:.4g}, sd = {fitted.spread[i]:.3g} }}"
-        about = f"mean 95% {low:.3g} to {high:.3g}; participants differ by sd {fitted.tau[i]:.2g}"
+        value = f"{{ mean = {fitted.theta[i]:.4g}, sd = {fitted.tau[i]:.3g}, se = {fitted.se[i]:.3g} }}"
+        about = f"mean 95% {low:.3g} to {high:.3g}"
         lines.append(f"{key} = {value}  # {about}")
     return [Edit(("effects",), "\n".join(lines), "")]
 

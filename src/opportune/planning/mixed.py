@@ -4,8 +4,9 @@ For participant i with features X_i and rewards y_i,
 
     y_i = X_i (theta + b_i) + noise,     b_i ~ N(0, diag(tau^2)),     noise ~ N(0, sigma^2).
 
-theta is what participants have in common, tau how much they differ, sigma the noise. What a new participant's
-coefficients may be has mean theta and variance tau^2 + se(theta)^2.
+theta is what participants have in common, tau how much they differ, sigma the noise. How unsure theta is, se, has all
+participants in common, and is no part of tau: a participant's own estimate varies by tau and by its own noise, which is
+taken out.
 """
 
 from typing import NamedTuple
@@ -35,11 +36,6 @@ class Fitted(NamedTuple):
     def half_width(self) -> Floats:
         """Half the 95% interval of theta, by Student's t with one degree of freedom less than participants."""
         return np.asarray(self.se * float(stdtrit(max(1, self.participants - 1), 0.975)))
-
-    @property
-    def spread(self) -> Floats:
-        """The sd of a new participant's coefficients: how participants differ, and how unsure their mean is."""
-        return np.asarray(np.hypot(self.tau, self.se))
 
 
 def fit(x: Floats, y: Floats, who: NDArray[np.int64], names: list[str]) -> Fitted:

@@ -14,7 +14,7 @@ import xarray as xr
 
 from opportune import checks
 from opportune.analysis.intervals import Interval, interval
-from opportune.planning import power, robustness
+from opportune.planning import power, robustness, unsure
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.fairness import Fairness, find_fairness
@@ -24,6 +24,7 @@ from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
 from opportune.planning.simulated import means, steps
 from opportune.planning.tasks import Progress, Tasks, folder_of
+from opportune.planning.unsure import find_unsure
 from opportune.planning.workload import Workload, day_steps, find_workload, shared_steps
 from opportune.planning.worlds import participants_of
 from opportune.study import Study
@@ -44,6 +45,8 @@ class Plan:
     workload: Workload
     fairness: Fairness
     robustness: pd.DataFrame
+    unsure: pd.DataFrame
+    """The answer under other means of effects that pilot data allow; empty where the file has no `se`."""
     power: Power
     seconds: float
 
@@ -64,6 +67,7 @@ class Plan:
             "levels": self.fairness.levels,
             "times": self.fairness.times,
             "robustness": self.robustness,
+            **({"unsure": self.unsure} if len(self.unsure) else {}),
             "power": self.power.table,
             "randomising": self.power.coins,
         }
@@ -136,7 +140,13 @@ def count_steps(settings: Settings) -> float:
     search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates
     guess = max(1, int(max(settings.budgets)))
     parts = per_run * (grid * settings.replicates + search + settings.traced)
-    return parts + 5 * day_steps(settings) + robustness.count_steps(settings) + power.count_steps(settings, guess)
+    return (
+        parts
+        + 5 * day_steps(settings)
+        + robustness.count_steps(settings)
+        + unsure.count_steps(settings)
+        + power.count_steps(settings, guess)
+    )
 
 
 def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
@@ -167,6 +177,7 @@ def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
         workload=find_workload(settings, tasks, cohorts, least.budget, nudged, together),
         fairness=find_fairness(settings, nudged, moments, together),
         robustness=find_robustness(settings, tasks, least),
+        unsure=find_unsure(settings, tasks, least),
         power=find_power(settings, tasks, least.budget),
         seconds=time.perf_counter() - began,
     )

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from opportune.planning.run import Plan
+from opportune.planning.unsure import DRAWS
 from opportune.planning.words import number
 
 Cell = bool | int | float | str | None
@@ -62,6 +63,7 @@ def shown(plan: Plan) -> dict[str, Shown]:
             [[r.time, _percent(r.share, r.low, r.high)] for r in tables["times"].itertuples()],
         ),
         _robustness(plan, tables["robustness"]),
+        *([_unsure(plan)] if len(plan.unsure) else []),
         _power(plan, tables["power"], by_budget=False),
         _power(plan, tables["power"], by_budget=True),
         Shown(
@@ -142,6 +144,36 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Shown:
             for r in table.itertuples()
         ],
     )  # fmt: skip
+
+
+def _unsure(plan: Plan) -> Shown:
+    nudges, unit, budget = plan.settings.nudges, plan.settings.unit, f"{plan.least.budget:,}"
+    names = {
+        "never": f"{unit} per day without {nudges}",
+        "planned": f"{unit} per day with {budget}",
+        "always": f"{unit} per day with one at every decision",
+        "share": f"share of the way that {budget} bring",
+        "least": f"{nudges} needed for the plan’s share",
+    }
+
+    def cell(measure: str, value: float) -> str:
+        if measure == "share":
+            return _percent(value, math.nan, math.nan)
+        if measure == "least":
+            return f"{math.ceil(value):,}" if math.isfinite(value) else "no number is enough"
+        return number(value, 3)
+
+    rows: list[list[Cell]] = [
+        [names[r.measure], cell(r.measure, r.middle), f"{cell(r.measure, r.low)} to {cell(r.measure, r.high)}"]
+        for r in plan.unsure.itertuples()
+    ]
+    return Shown(
+        "unsure",
+        f"What pilot data leave unsure: the answer with {DRAWS} other draws of the means of effects, the same for all "
+        "participants",
+        ["", "middle", "nine in ten draws"],
+        rows,
+    )
 
 
 def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Shown:

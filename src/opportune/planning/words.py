@@ -82,6 +82,7 @@ def recommendation(plan: Plan) -> list[str]:
         if not least.reached:
             found.append(_limit(plan))
         found.append(_best(plan))
+        found.append(_unsure(plan))
         found.append(_moves(plan))
     return [text for text in (*found, _power(plan)) if text]
 
@@ -146,6 +147,21 @@ def _ends(found: Interval) -> str:
     if math.isnan(found.low) or math.isnan(found.high):
         return ""
     return f" (95% {number(found.low)} to {number(found.high)})"
+
+
+def _unsure(plan: Plan) -> str:
+    """How far the answer moves with what pilot data left unsure."""
+    if plan.unsure.empty:
+        return ""
+    found = plan.unsure.set_index("measure")
+    low, high = (float(found.loc["least", end]) for end in ("low", "high"))
+    upper = f"{math.ceil(high):,}" if math.isfinite(high) else f"more than {plan.settings.horizon:,}"
+    lower = f"{math.ceil(low):,}" if math.isfinite(low) else upper
+    return (
+        "The means of effects are not sure themselves (se in the file): with others that the pilot data allow, "
+        f"{lower} to {upper} {plan.settings.nudges} would be needed for the same share in nine of ten draws, and "
+        f"{plan.least.budget:,} bring {found.loc['share', 'low']:.0%} to {found.loc['share', 'high']:.0%}."
+    )
 
 
 def _moves(plan: Plan) -> str:

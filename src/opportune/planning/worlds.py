@@ -1,6 +1,7 @@
 """The participants of a plan as simulated worlds, as the file has them or with one assumption changed."""
 
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from opportune.planning.settings import Settings
 from opportune.worlds import ContinuousWorld, LinearWorld
+from opportune.worlds.common import BEYOND
 from opportune.worlds.distributions import Choice, Distribution, LogNormal, Normal, Uniform
 
 
@@ -27,6 +29,8 @@ class Assumption:
     """What the noise's sd is multiplied by."""
     contexts: bool = False
     """Whether contexts arrive otherwise."""
+    shift: tuple[float, ...] = ()
+    """What is added to the effects of all participants, one number per term."""
     dropout: float | None = None
     """The share that leaves before the end."""
 
@@ -37,14 +41,17 @@ def participants_of(settings: Settings, changed: Assumption | None = None) -> li
         return settings.worlds
     acts = np.array([bool(re.search(r"\baction\b", term)) for term in settings.study.terms])
     scale = np.where(acts, changed.effects, 1.0)
-    return [_changed(world, changed, scale) for world in settings.worlds]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # agents believe what the file says
+        return [_changed(world, changed, scale) for world in settings.worlds]
 
 
 def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: Any) -> LinearWorld | ContinuousWorld:
     happens = dict(world.happenings.settings())
     happens["response_rate"] *= changed.answers
     happens["open_rate"] = min(1.0, happens["open_rate"] + changed.openings)
-    common = {"theta": world.theta * scale, "noise_sd": world.noise_sd * changed.noise, "name": world.name, **happens}
+    theta = world.theta * scale + (np.array(changed.shift) if changed.shift else 0.0)
+    common = {"theta": theta, "noise_sd": world.noise_sd * changed.noise, "name": world.name, **happens}
     if isinstance(world, LinearWorld):
         chances = world.context_probs
         if changed.contexts:

@@ -124,11 +124,12 @@ class Effect(Table):
     low: float | None = Field(default=None, description="a number")
     high: float | None = Field(default=None, description="a number")
     mean: float | None = Field(default=None, description="a number")
-    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0")
+    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, how instances differ")
+    se: float | None = Field(default=None, ge=0.0, description="a number >= 0, how unsure the mean is")
 
     @model_validator(mode="after")
     def _check(self) -> "Effect":
-        if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}):
+        if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}, {"mean", "sd", "se"}):
             raise refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
@@ -148,7 +149,7 @@ class Effect(Table):
             return max(abs(self.low), abs(self.high))
         assert self.mean is not None
         assert self.sd is not None
-        return abs(self.mean) + 3.0 * self.sd
+        return abs(self.mean) + 3.0 * math.hypot(self.sd, self.se or 0.0)
 
     def at(self, uniform: float) -> float:
         """The effect at a uniform draw from [0, 1)."""
