@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.service import clock, tables
+from opportune.service import clock, sessions, tables
 from opportune.service.auth import ROLES, Caller, check_name
 from opportune.service.database import Database
 
@@ -25,7 +25,7 @@ def add_person(database: Database, name: str, role: str, password: str | None = 
     """Someone who can sign in; the password is handed back here and nowhere else."""
     check_name(name)
     checks.choice("role", role, [r for r in ROLES if r != "app"])
-    chosen = secrets.token_urlsafe(12) if password is None else password
+    chosen = new_password() if password is None else password
     check_password(chosen)
     with database.writing.begin() as connection:
         if connection.execute(select(tables.people.c.name).where(tables.people.c.name == name)).first():
@@ -35,6 +35,11 @@ def add_person(database: Database, name: str, role: str, password: str | None = 
     return chosen
 
 
+def new_password() -> str:
+    """A password that nobody guesses."""
+    return secrets.token_urlsafe(12)
+
+
 def check_password(password: str) -> None:
     """Refuse a password that is too easy to guess."""
     if not isinstance(password, str) or not LEAST_LENGTH <= len(password) <= 256:
@@ -42,10 +47,11 @@ def check_password(password: str) -> None:
 
 
 def change_password(database: Database, name: str, password: str) -> None:
-    """Another password, which also takes back a lock."""
+    """Another password, which also takes back a lock and signs out wherever someone is signed in by that name."""
     check_password(password)
     values = {"hash": _HASHER.hash(password), "failures": 0, "locked_until": None}
     _change(database, name, values)
+    sessions.end_all(database, name)
 
 
 def revoke_person(database: Database, name: str) -> None:

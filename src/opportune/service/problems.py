@@ -19,6 +19,7 @@ TITLES = {
     "decided_already": (409, "This decision point has its decision"),
     "settled_already": (409, "This decision is settled"),
     "not_settled": (409, "The nudge is still open"),
+    "taken": (409, "Someone else has taken it"),
     "reward_differs": (409, "The decision has another reward"),
     "not_active": (409, "The participant makes no more decisions"),
     "over": (409, "All decisions are made"),

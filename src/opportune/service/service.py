@@ -2,9 +2,13 @@
 
 import contextlib
 import gc
+import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType
+from typing import Any
 
 import structlog
 
@@ -32,6 +36,8 @@ class Service:
     rehearsed: int = 0
     """The latest time that a rehearsal has told."""
     ready: bool = False
+    stopping: bool = False
+    """Whether the process was told to end: what goes on for long should."""
 
     def __post_init__(self) -> None:
         self.alerts = Alerts(self.database)
@@ -49,11 +55,25 @@ class Service:
         gc.collect()
         gc.freeze()  # what was made so far stays: the collector need not look at it again and again
         gc.set_threshold(20_000, 20, 100)
+        self._hear_the_end()
         self.ready = True
+
+    def _hear_the_end(self) -> None:
+        """Notice a signal that ends the server before it does: connections that stay open would hold it up."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+            if callable(before):
+                signal.signal(number, partial(self._ending, before))
+
+    def _ending(self, before: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+        self.stopping = True
+        before(number, frame)
 
     def stop(self) -> None:
         """Write what still waits, and end."""
-        self.ready = False
+        self.ready, self.stopping = False, True
         self._stop.set()
         if self._sweeper is not None:
             self._sweeper.join()

@@ -17,7 +17,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from opportune.errors import InputError, OpportuneError, StateError
-from opportune.service import clock
+from opportune.service import calls, clock
 from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger, Memory, Unsound
@@ -236,12 +236,18 @@ def _settle_all(pairs: "list[tuple[asyncio.Future[Reply], Reply | Exception]]") 
 
 
 def sweep(writer: Writer, received: int | None = None) -> int:
-    """Settle nudges whose window has ended, and give up rewards that are overdue; how many commands that took."""
+    """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
+
+    Hands back how many commands that took.
+    """
     from opportune.service.reading import overdue  # noqa: PLC0415  (which reads what writers write)
 
     now = clock.now() if received is None else received
     late, unrewarded = overdue(writer.database, now)
-    commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+    commands: list[Command] = [
+        calls.Conclude(who=SYSTEM, received=now, decision=decision) for decision in calls.due(writer.database, now)
+    ]
+    commands += [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
     commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
     for future in [writer.submit(command) for command in commands]:
         with contextlib.suppress(OpportuneError):

@@ -15,6 +15,8 @@ from opportune.service.api.exported import EXPORTS
 from opportune.service.api.reads import READS
 from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
+from opportune.service.pages.app import PAGES
+from opportune.service.pages.shared import Sealed
 from opportune.service.problems import Refused
 from opportune.service.service import Service
 
@@ -31,9 +33,9 @@ def create_app(service: Service) -> Litestar:
         service.stop()
 
     app = Litestar(
-        route_handlers=[Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS]), *WATCHING],
+        route_handlers=[Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS]), *WATCHING, PAGES],
         guards=[shared.guard],
-        middleware=[Measured()],
+        middleware=[Measured(), Sealed()],
         on_startup=[start],
         on_shutdown=[stop],
         exception_handlers=_handlers(),

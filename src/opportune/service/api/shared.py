@@ -15,7 +15,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
 from opportune.errors import OpportuneError
-from opportune.service import clock
+from opportune.service import clock, sessions
 from opportune.service.api.models import NAME
 from opportune.service.auth import Caller
 from opportune.service.logs import described
@@ -26,6 +26,10 @@ from opportune.service.writer import Reply
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 CALLER = "opportune.caller"
+SESSION = "opportune.session"
+COOKIE = "opportune_session"
+PAGE = {"page": True}
+"""The option of an address that people open in a browser: they are known by their session, not by a key."""
 OPEN = {"open": True}
 """The option of an address that needs no key."""
 _DECISION = re.compile(r"^d[1-9][0-9]{0,17}$")
@@ -82,14 +86,29 @@ def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: BaseRoute
     """Let in who may; an address that does not say who may is closed to all."""
     if handler.opt.get("open") or connection.scope["path"].startswith("/schema"):
         return
+    caller = _by_session(connection) if handler.opt.get("page") else _by_key(connection)
+    if caller.role not in handler.opt.get("roles", ()):
+        raise Refused("forbidden", f"the role {caller.role!r} may not do this")
+    connection.scope[CALLER] = caller  # type: ignore[literal-required]
+
+
+def _by_key(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     service: Service = connection.app.state.service
     caller = service.keys.find(key.strip()) if scheme.lower() == "bearer" and key else None
     if caller is None:
         raise Refused("unauthenticated", "no valid key; expected the header Authorization: Bearer KEY")
-    if caller.role not in handler.opt.get("roles", ()):
-        raise Refused("forbidden", f"a key of role {caller.role!r} may not do this")
-    connection.scope[CALLER] = caller  # type: ignore[literal-required]
+    return caller
+
+
+def _by_session(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
+    token = connection.cookies.get(COOKIE, "")
+    service: Service = connection.app.state.service
+    found = sessions.find(service.database, token) if token else None
+    if found is None:
+        raise Refused("unauthenticated", "nobody is signed in, or no more")
+    connection.scope[SESSION] = found  # type: ignore[literal-required]
+    return found.caller
 
 
 def caller_of(request: "Request[Any, Any, State]") -> Caller:

@@ -1,0 +1,185 @@
+"""What staff do about nudges: take one, try it, say what became of it, and take that back within a minute.
+
+Taking one is a matter of minutes and no part of the record. That someone tried is on record at once, and so is that
+the participant was reached, since the advice follows from it. That the participant could not be reached, or declined,
+goes on record a minute later, and can be undone until then: whether it does or not, the old advice stands meanwhile.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from opportune.service import clock, events, tables
+from opportune.service.commands import Answer, Answered, Command, decision_answer
+from opportune.service.database import Database
+from opportune.service.ledger import Ledger
+from opportune.service.problems import Refused
+
+TAKEN = 15 * clock.MINUTE
+"""How long an entry stays with whoever took it, unless something is done about it."""
+UNDO = 60 * clock.MICROSECONDS
+REACHED, UNREACHABLE, DECLINED = "reached", "unreachable", "declined"
+_CALLS = tables.calls
+
+
+def take(database: Database, decision: str, participant: str, who: str, now: int) -> str:
+    """Take an entry of the list, if nobody else has it; who has it now."""
+    free = or_(_CALLS.c.taken_by.is_(None), _CALLS.c.taken_by == who, _CALLS.c.taken_until <= now)
+    with database.writing.begin() as connection:
+        _ensure(connection, decision, participant, now)
+        change = update(_CALLS).where(_CALLS.c.decision == decision, free)
+        connection.execute(change.values(taken_by=who, taken_until=now + TAKEN, changed=now))
+        found = connection.execute(select(_CALLS.c.taken_by).where(_CALLS.c.decision == decision)).scalar_one()
+    return str(found)
+
+
+def release(database: Database, decision: str, who: str, now: int) -> None:
+    """Give an entry back that one has taken."""
+    with database.writing.begin() as connection:
+        mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.taken_by == who)
+        connection.execute(mine.values(taken_by=None, taken_until=None, changed=now))
+
+
+def undo(database: Database, decision: str, who: str, now: int) -> bool:
+    """Take back what was to go on record; whether there was still time."""
+    with database.writing.begin() as connection:
+        mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.done_by == who, _CALLS.c.due > now)
+        values = {
+            "outcome": None, "done_by": None, "done": None, "due": None, "taken_by": who, "taken_until": now + TAKEN,
+            "changed": now,
+        }  # fmt: skip
+        return connection.execute(mine.values(values)).rowcount == 1
+
+
+def due(database: Database, now: int) -> list[str]:
+    """Decisions whose outcome is to go on record now."""
+    with database.reading.connect() as connection:
+        query = select(_CALLS.c.decision).where(_CALLS.c.due <= now).order_by(_CALLS.c.due)
+        return list(connection.execute(query).scalars())
+
+
+def version(database: Database) -> str:
+    """Something that differs whenever a list of calls may."""
+    with database.reading.connect() as connection:
+        seq = connection.execute(select(tables.study.c.seq)).scalar()
+        changed = connection.execute(select(func.max(_CALLS.c.changed))).scalar()
+    return f"{seq or 0}.{changed or 0}"
+
+
+def _ensure(connection: Connection, decision: str, participant: str, now: int) -> None:
+    row = {"decision": decision, "participant": participant, "tries": 0, "changed": now}
+    connection.execute(_insert(connection, _CALLS).values(row).on_conflict_do_nothing())
+
+
+def _insert(connection: Connection, table: Table) -> Any:
+    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
+
+
+class _Call(Command, kw_only=True):
+    """Something that staff do about a nudge that they have taken, or that nobody has."""
+
+    decision: str
+    note: str | None = None
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def opened(self, ledger: Ledger) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The decision and the entry of the list; refused if someone else has it."""
+        row = ledger.decision(self.decision)
+        _ensure(ledger.connection, self.decision, row["participant"], self.received)
+        found = ledger.connection.execute(select(_CALLS).where(_CALLS.c.decision == self.decision)).mappings().one()
+        held = found["taken_until"] is not None and found["taken_until"] > self.received
+        if held and found["taken_by"] not in {None, self.who}:
+            raise Refused("taken", f"{found['taken_by']} has taken this call")
+        return row, dict(found)
+
+    def write(self, ledger: Ledger, **values: Any) -> None:
+        """Change the entry of the list."""
+        change = update(_CALLS).where(_CALLS.c.decision == self.decision)
+        ledger.connection.execute(change.values(changed=self.received, **values))
+
+    def noted(self, ledger: Ledger, participant: str) -> None:
+        """The note, if there is one."""
+        if self.note:
+            person = ledger.person(participant)
+            ledger.happen(events.NOTED, person, {"text": self.note}, who=self.who, received=self.received)
+
+
+class Reach(_Call, kw_only=True):
+    """The participant was reached: what was reported, and what is advised now."""
+
+    reported: dict[str, Any] | None = None
+
+    def run(self, ledger: Ledger) -> Answered:
+        row, _ = self.opened(ledger)
+        answer = Answer(
+            who=self.who, received=self.received, decision=self.decision, answered=True, reported=self.reported,
+            cause=REACHED,
+        ).run(ledger)  # fmt: skip
+        self.noted(ledger, row["participant"])
+        self.write(
+            ledger, outcome=REACHED, done_by=self.who, done=self.received, due=None, taken_by=None, taken_until=None
+        )
+        return answer
+
+
+class Try(_Call, kw_only=True):
+    """Not reached this time; to be tried again. `undone` takes the last one back."""
+
+    undone: bool = False
+
+    def run(self, ledger: Ledger) -> Answered:
+        row, call = self.opened(ledger)
+        if row["status"] != "nudge":
+            raise Refused("settled_already", f"decision {self.decision!r} is settled ({row['outcome']})")
+        if self.undone and call["tries"] == 0:
+            raise Refused("settled_already", "there is no try to take back")
+        tries = call["tries"] + (-1 if self.undone else 1)
+        given: dict[str, Any] = {"tries": tries}
+        if self.undone:
+            given["undone"] = True
+        ledger.happen(
+            events.TRIED, ledger.person(row["participant"]), given, who=self.who, received=self.received,
+            step=row["step"], decision=self.decision,
+        )  # fmt: skip
+        self.noted(ledger, row["participant"])
+        kept = {"taken_by": self.who, "taken_until": self.received + TAKEN} if self.undone else {}
+        values = {"taken_by": None, "taken_until": None, "tries": tries, "tried": self.received, **kept}
+        self.write(ledger, **values)
+        return 200, {"decision": self.decision, "tries": tries}
+
+
+class GiveUpCall(_Call, kw_only=True):
+    """Could not be reached, or declined: goes on record in a minute, unless undone."""
+
+    outcome: str
+
+    def run(self, ledger: Ledger) -> Answered:
+        row, _ = self.opened(ledger)
+        if row["status"] != "nudge":
+            raise Refused("settled_already", f"decision {self.decision!r} is settled ({row['outcome']})")
+        self.noted(ledger, row["participant"])
+        self.write(
+            ledger, outcome=self.outcome, done_by=self.who, done=self.received, due=self.received + UNDO,
+            taken_by=None, taken_until=None,
+        )  # fmt: skip
+        return 200, {"decision": self.decision, "outcome": self.outcome}
+
+
+class Conclude(_Call, kw_only=True):
+    """What was to go on record does."""
+
+    def run(self, ledger: Ledger) -> Answered:
+        query = select(_CALLS).where(_CALLS.c.decision == self.decision)
+        call = ledger.connection.execute(query).mappings().one()
+        row = ledger.decision(self.decision)
+        if call["due"] is None or call["due"] > self.received:
+            return 200, decision_answer(row)
+        self.write(ledger, due=None)
+        if row["status"] != "nudge":  # the window has ended meanwhile, or the participant opened the app
+            return 200, decision_answer(row)
+        return Answer(
+            who=call["done_by"], received=self.received, decision=self.decision, answered=False, cause=call["outcome"]
+        ).run(ledger)

@@ -1,0 +1,265 @@
+"""Participants: all of them, and one, with everything that happened."""
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import FromPath, QueryParameter
+from sqlalchemy import func, select
+
+from opportune.service import clock, events, reading, tables
+from opportune.service.api.reads import participant_shown
+from opportune.service.api.shared import PAGE, known_decision, known_name, roles
+from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.commands import Enrol, Note, Reward, SetStatus
+from opportune.service.pages import timeline, words
+from opportune.service.pages.shared import (
+    Asked,
+    Page,
+    View,
+    carry_out,
+    command_fields,
+    form_of,
+    go,
+    in_thread,
+    view_of,
+)
+from opportune.service.person import ACTIVE, COMPLETED, PAUSED, STATUSES, WITHDRAWN
+from opportune.service.points import day_of
+from opportune.service.problems import Refused
+
+READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
+WRITERS = roles(STAFF, ADMIN) | PAGE
+CALLERS = roles(STAFF) | PAGE
+PER_PAGE = 100
+DECISIONS_SHOWN = 60
+EVENTS_SHOWN = 100
+LATE = 24 * clock.HOUR
+"""Results that are missing for longer than this are counted as overdue."""
+SORTS = ("participant", "status", "day", "nudges", "age", "last")
+Sort = Annotated[str, QueryParameter(name="sort", max_length=20)]
+PageNumber = Annotated[int, QueryParameter(name="page", ge=1, le=100_000)]
+Done = Annotated[str, QueryParameter(name="done", max_length=40)]
+All = Annotated[int, QueryParameter(name="all", ge=0, le=1)]
+
+
+def _missing_results(view: View) -> dict[str, int]:
+    table = tables.decisions
+    query = (
+        select(table.c.participant, func.count())
+        .where(table.c.reward_due.is_not(None), table.c.happened < view.now - LATE, table.c.status == "settled")
+        .group_by(table.c.participant)
+    )
+    with view.service.database.reading.connect() as connection:
+        return dict(connection.execute(query).tuples().all())
+
+
+def overview(view: View, row: dict[str, Any], missing: dict[str, int]) -> dict[str, Any]:
+    """A participant as the pages show it."""
+    shown = participant_shown(row, dict(view.study))
+    contact = row["last_reveal"]
+    silent = row["status"] == ACTIVE and row["step"] < view.running.horizon
+    silent = silent and view.now - (row["last_decided"] or row["enrolled"]) > view.running.silence
+    return {
+        **row,
+        "left": shown["budget_left"],
+        "own": view.study["amount"] is None,
+        "day": day_of(view.now, row["enrolled"], row["timezone"]),
+        "age": None if contact is None else words.days_between(contact, view.now, row["timezone"]),
+        "last_contact": None if contact is None else view.both(contact, row["timezone"]),
+        "last_data": None if row["last_decided"] is None else view.both(row["last_decided"], row["timezone"]),
+        "silent": silent,
+        "missing": missing.get(row["name"], 0),
+    }
+
+
+def _ordered(found: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
+    never = math.inf
+    keys: dict[str, Any] = {
+        "participant": lambda row: row["name"],
+        "status": lambda row: (STATUSES.index(row["status"]), row["name"]),
+        "day": lambda row: (-row["day"], row["name"]),
+        "nudges": lambda row: (-row["nudges"], row["name"]),
+        "age": lambda row: (-(never if row["age"] is None else row["age"]), row["name"]),
+        "last": lambda row: (row["last_decided"] or 0, row["name"]),
+    }
+    return sorted(found, key=keys[sort])
+
+
+def _listed(view: View, *, sort: str, page: int, search: str = "", status: str = "", overdue: bool = False,
+            done: str = "") -> Page:  # fmt: skip
+    sort = sort if sort in SORTS else SORTS[0]
+    missing = _missing_results(view)
+    rows = reading.rows(view.service.database, select(tables.participants))
+    found = [overview(view, row, missing) for row in rows]
+    counts = {name: sum(row["status"] == name for row in found) for name in STATUSES}
+    chosen = [
+        row for row in found
+        if search.lower() in row["name"].lower() and status in {"", row["status"]}
+        and (not overdue or row["silent"] or row["missing"])
+    ]  # fmt: skip
+    pages = max(1, math.ceil(len(chosen) / PER_PAGE))
+    page = min(page, pages)
+    shown = _ordered(chosen, sort)[(page - 1) * PER_PAGE : page * PER_PAGE]
+    return view.show(
+        "participants.html", rows=shown, total=len(chosen), counts=counts, page=page, pages=pages, sort=sort,
+        sorts=SORTS, search=search, status=status, overdue=overdue, done=done, planned=view.running.participants,
+        plain=not (search or status or overdue),
+    )  # fmt: skip
+
+
+@get("/participants", opt=READERS, sync_to_thread=True, include_in_schema=False)
+def list_participants(request: Asked, sort: Sort = "", page: PageNumber = 1, done: Done = "") -> Page:
+    """All participants."""
+    return _listed(view_of(request), sort=sort, page=page, done=done)
+
+
+@post("/participants", opt=READERS, include_in_schema=False, status_code=200)
+async def find_participants(request: Asked) -> Page:
+    """Search and filter; by a form, since names have no place in addresses."""
+    form = await form_of(request)
+    search, status, sort = form.text("search", most=64), form.text("status", most=20), form.text("sort", most=20)
+    overdue, page = form.text("overdue", most=5) == "yes", form.text("page", most=6) or "1"
+    view = await in_thread(view_of, request)
+    number = int(page) if page.isdecimal() and int(page) > 0 else 1
+    return await in_thread(
+        lambda: _listed(
+            view, sort=sort, page=number, search=search, status=status if status in STATUSES else "", overdue=overdue
+        )
+    )
+
+
+@post("/participants/enrol", opt=WRITERS, include_in_schema=False, status_code=200)
+async def enrol(request: Asked) -> Response[Any]:
+    """A new participant."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    name, timezone = form.required("participant", most=64), form.text("timezone", most=64)
+    try:
+        known_name(name)
+    except Refused:
+        raise Refused("invalid", f"the pseudonym is {name!r}; expected letters, digits, '.', '_' and '-'") from None
+    await carry_out(view, Enrol(participant=name, timezone=timezone or None, **command_fields(view, form)))
+    row = await in_thread(reading.participant_row, view.service.database, name)
+    assert row is not None
+    return go(f"/participants/{row['number']}?done=enrolled")
+
+
+def _row(view: View, number: int) -> dict[str, Any]:
+    found = reading.rows(
+        view.service.database, select(tables.participants).where(tables.participants.c.number == number)
+    )
+    if not found:
+        raise Refused("not_found", "no participant has this number")
+    return found[0]
+
+
+def _decision(view: View, row: dict[str, Any]) -> dict[str, Any]:
+    """A decision as the page shows it."""
+    sensed = msgspec.json.decode(row["sensed"])
+    reported = msgspec.json.decode(row["reported"]) if row["reported"] is not None and row["seen"] else {}
+    told = {**sensed, **(reported or {})}
+    shown = {
+        name: "–" if value is None else words.value_label(view.running, name, value, view.t)
+        for name, value in told.items()
+    }
+    return {
+        **row,
+        "at": view.both(row["happened"], row["timezone"]),
+        "advice": words.action_label(view.running, row["action"]),
+        "values": [(words.label_of(view.running, name), text) for name, text in shown.items()],
+    }  # fmt: skip
+
+
+def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
+    event = events.decode(row["body"])
+    given = event.given
+    text = given.get("text") or given.get("reason") or given.get("cause") or ""
+    return {
+        "seq": event.seq, "kind": event.kind, "who": event.who, "step": event.step, "text": str(text),
+        "status": given.get("status"), "reward": given.get("reward"), "was": given.get("was"),
+        "at": view.both(row["received"], timezone),
+    }  # fmt: skip
+
+
+@get("/participants/{number:int}", opt=READERS, sync_to_thread=True, include_in_schema=False)
+def show_participant(request: Asked, number: FromPath[int], done: Done = "", everything: All = 0) -> Page:
+    """One participant: what happened, and why."""
+    view = view_of(request)
+    row = _row(view, number)
+    database, table = view.service.database, tables.decisions
+    decisions = reading.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
+    record = tables.events
+    query = select(record).where(record.c.participant == row["name"])
+    noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
+    people = query if everything else query.where(record.c.kind.not_in([events.PROPOSED, events.REWARDED]))
+    latest = reading.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
+    shown = decisions if everything else decisions[-DECISIONS_SHOWN:]
+    unit = view.running.study.settings.reward.unit
+    return view.show(
+        "participant.html", p=overview(view, row, _missing_results(view)), unit=unit, everything=everything, done=done,
+        enrolled=view.both(row["enrolled"], row["timezone"]), picture=timeline.picture(view, row, decisions, noted),
+        decisions=[_decision(view, one) for one in reversed(shown)], hidden_count=len(decisions) - len(shown),
+        record=[_event(view, one, row["timezone"]) for one in latest],
+    )  # fmt: skip
+
+
+@get("/participants/{number:int}/{change:str}", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
+def confirm(request: Asked, number: FromPath[int], change: FromPath[str]) -> Page:
+    """Are you sure?"""
+    view = view_of(request)
+    row = _row(view, number)
+    if change not in STATUSES:
+        raise Refused("not_found", "there is no such page")
+    return view.show("confirm.html", p=row, change=change)
+
+
+@post("/participants/{number:int}/status", opt=WRITERS, include_in_schema=False, status_code=200)
+async def set_status(request: Asked, number: FromPath[int]) -> Response[Any]:
+    """Pause, resume, withdraw, complete."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    row = await in_thread(_row, view, number)
+    status, reason = form.required("status", most=20), form.text("reason", most=500).replace("\n", " ") or None
+    if status not in STATUSES:
+        raise Refused("invalid", f"status is {status!r}; expected one of {', '.join(STATUSES)}")
+    if status in {WITHDRAWN, PAUSED} and reason is None:
+        raise Refused("invalid", "reason is empty; expected a text")
+    if status in {WITHDRAWN, COMPLETED} and form.text("sure", most=5) != "yes":
+        raise Refused("invalid", "this cannot be taken back; expected the box to be ticked")
+    command = SetStatus(participant=row["name"], status=status, reason=reason, **command_fields(view, form))
+    await carry_out(view, command)
+    return go(f"/participants/{number}?done={status}")
+
+
+@post("/participants/{number:int}/note", opt=CALLERS, include_in_schema=False, status_code=200)
+async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
+    """A note for the record."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    row = await in_thread(_row, view, number)
+    await carry_out(view, Note(participant=row["name"], text=form.required("text"), **command_fields(view, form)))
+    return go(f"/participants/{number}?done=noted")
+
+
+@post("/participants/{number:int}/reward", opt=CALLERS, include_in_schema=False, status_code=200)
+async def correct(request: Asked, number: FromPath[int]) -> Response[Any]:
+    """A result that was wrong, or comes by hand."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    decision, reward = known_decision(form.required("decision", most=20)), form.number("reward")
+    of = await in_thread(reading.decision_row, view.service.database, decision)
+    if of is None or of["participant"] != (await in_thread(_row, view, number))["name"]:
+        raise Refused("not_found", "the participant has no such decision")
+    reason = form.text("reason", most=500) or None
+    fields = command_fields(view, form)
+    await carry_out(
+        view, Reward(decision=decision, reward=reward, corrects=reason is not None, reason=reason, **fields)
+    )
+    return go(f"/participants/{number}?done=corrected#{decision}")
+
+
+PARTICIPANTS = [
+    list_participants, find_participants, enrol, show_participant, confirm, set_status, add_note, correct,
+]  # fmt: skip

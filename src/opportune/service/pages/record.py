@@ -1,0 +1,105 @@
+"""Record and export: search what happened, download the tables, verify the record."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import FromPath
+from litestar.response import Stream
+from sqlalchemy import select
+
+from opportune.service import clock, events, exports, reading, tables
+from opportune.service.alerts import CODES
+from opportune.service.api.shared import PAGE, roles
+from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
+from opportune.service.problems import Refused
+from opportune.service.verify import verify
+
+READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
+ANALYSTS = roles(ANALYST, ADMIN) | PAGE
+PER_PAGE = 100
+
+
+def _search(view: View, form: Form | None) -> dict[str, Any]:
+    """Events that fit, the latest first."""
+    table = tables.events
+    query = select(table)
+    asked = {"kind": "", "participant": "", "who": "", "text": "", "before": ""}
+    if form is not None:
+        asked = {name: form.text(name, most=200) for name in asked}
+    if asked["kind"] in events.KINDS:
+        query = query.where(table.c.kind == asked["kind"])
+    if asked["participant"]:
+        query = query.where(table.c.participant == asked["participant"])
+    if asked["who"]:
+        query = query.where(table.c.who == asked["who"])
+    if asked["text"]:
+        query = query.where(table.c.body.contains(asked["text"], autoescape=True))
+    if asked["before"].isdecimal() and len(asked["before"]) < 18:
+        query = query.where(table.c.seq < int(asked["before"]))
+    found = reading.rows(view.service.database, query.order_by(table.c.seq.desc()).limit(PER_PAGE + 1))
+    rows, more = reading.page(found, PER_PAGE)
+    shown = []
+    for row in rows:
+        event = events.decode(row["body"])
+        about = {key: value for key, value in event.given.items() if key != "file"}
+        shown.append({
+            "seq": row["seq"], "kind": row["kind"], "participant": row["participant"] or "", "who": row["who"],
+            "at": view.t.moment(row["received"], view.timezone), "hash": row["hash"],
+            "given": msgspec.json.format(msgspec.json.encode(about), indent=2).decode(),
+            "answer": msgspec.json.format(msgspec.json.encode(event.answer), indent=2).decode(),
+        })  # fmt: skip
+    return {"rows": shown, "asked": asked, "before": rows[-1]["seq"] if more else None, "kinds": events.KINDS}
+
+
+@get("/record", opt=READERS, sync_to_thread=True, include_in_schema=False)
+def show_record(request: Asked) -> Page:
+    """The latest of what happened."""
+    view = view_of(request)
+    return view.show("record.html", verdict=None, names=exports.NAMES, **_search(view, None))
+
+
+@post("/record", opt=READERS, include_in_schema=False, status_code=200)
+async def search_record(request: Asked) -> Page:
+    """Search what happened."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    return await in_thread(lambda: view.show("record.html", verdict=None, names=exports.NAMES, **_search(view, form)))
+
+
+@post("/record/verify", opt=ANALYSTS, include_in_schema=False, status_code=200)
+async def verify_record(request: Asked) -> Page:
+    """Work everything out again from the record, and compare."""
+    await form_of(request)
+    view = await in_thread(view_of, request)
+
+    def look() -> Page:
+        found = verify(view.service.database)
+        if found.holds:
+            view.service.alerts.clear("verify")
+        else:
+            view.service.alerts.raise_alert(CODES["verify"][0], "verify", None, CODES["verify"][1])
+        return view.show("record.html", verdict=found, names=exports.NAMES, **_search(view, None))
+
+    return await in_thread(look)
+
+
+@get("/exports/{name:str}", opt=ANALYSTS, sync_to_thread=True, include_in_schema=False)
+def download(request: Asked, name: FromPath[str]) -> Response[Any]:
+    """A table as a file."""
+    database = view_of(request).service.database
+    day = clock.iso(clock.now())[:10]
+    if name == "dictionary.json":
+        body = msgspec.json.format(msgspec.json.encode(exports.dictionary(database)), indent=2)
+        headers = {"Content-Disposition": f'attachment; filename="dictionary-{day}.json"'}
+        return Response(body, media_type="application/json", headers=headers)
+    stem, dot, ending = name.rpartition(".")
+    if stem not in exports.NAMES or (dot, ending) != (".", "csv"):
+        raise Refused("not_found", "no export has this name")
+    headers = {"Content-Disposition": f'attachment; filename="{stem}-{day}.csv"'}
+    lines = (text.encode() for text in exports.export(database, stem))
+    return Stream(lines, media_type="text/csv", headers=headers)
+
+
+RECORD = [show_record, search_record, verify_record, download]

@@ -1,0 +1,286 @@
+"""What all pages share: templates, who looks at them, forms and what protects them, and how answers are sent."""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from litestar import MediaType, Request, Response
+from litestar.datastructures import FormMultiDict, State, UploadFile
+from litestar.enums import ScopeType
+from litestar.exceptions import ClientException
+from litestar.middleware import ASGIMiddleware
+from litestar.response import Redirect
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from sqlalchemy import func, select
+
+from opportune._version import __version__
+from opportune.service import reading, tables
+from opportune.service.api.shared import SESSION, caller_of, service_of
+from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.commands import Command
+from opportune.service.pages import words
+from opportune.service.pages.texts import Texts, languages, preferred, texts
+from opportune.service.problems import Refused
+from opportune.service.running import Running
+from opportune.service.service import Service
+from opportune.service.sessions import Session
+from opportune.service.writer import Reply
+
+Asked = Request[Any, Any, State]
+Page = Response[bytes]
+Found = TypeVar("Found")
+STATIC = Path(__file__).parent / "static"
+FORM_COOKIE = "opportune_form"
+MOST_TEXT = 2000
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+NAVIGATION = {
+    "today": (STAFF, ADMIN),
+    "participants": (STAFF, ANALYST, ADMIN),
+    "study": (STAFF, ANALYST, ADMIN),
+    "record": (STAFF, ANALYST, ADMIN),
+    "accounts": (ADMIN,),
+}
+
+
+class Sealed(ASGIMiddleware):
+    """Headers that keep pages to themselves: nothing from elsewhere, in no frame, in no cache."""
+
+    scopes = (ScopeType.HTTP,)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Pass a request on, and add to what is answered."""
+        path = scope["path"]
+        if path.startswith("/api/"):
+            await next_app(scope, receive, send)
+            return
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", []))
+                names = {name.lower() for name, _ in headers}
+                headers += HEADERS
+                if b"cache-control" not in names:
+                    headers.append((b"cache-control", b"no-store"))
+                if scope["scheme"] == "https":
+                    headers.append((b"strict-transport-security", b"max-age=31536000"))
+                message["headers"] = headers
+            await send(message)
+
+        await next_app(scope, receive, add)
+
+
+def once() -> str:
+    """What makes a form count once, however often it is sent."""
+    return secrets.token_urlsafe(12)
+
+
+@cache
+def static_version() -> str:
+    """Changes when a style sheet or script does."""
+    content = b"".join(file.read_bytes() for file in sorted(STATIC.iterdir()))
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+@cache
+def _environment(language: str) -> Environment:
+    t = texts(language)
+    environment = Environment(
+        loader=PackageLoader("opportune.service.pages", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.i18n"], cache_size=-1,
+    )  # fmt: skip
+    environment.install_gettext_callables(  # type: ignore[attr-defined]
+        t.translations.ugettext, t.translations.ungettext, newstyle=True
+    )
+    environment.globals.update(
+        t=t, once=once, words=words, languages=languages(), static=static_version(), version=__version__,
+        navigation=NAVIGATION,
+    )  # fmt: skip
+    environment.filters.update(number=t.number)
+    return environment
+
+
+@dataclass(frozen=True)
+class View:
+    """Who looks at a page of which study, in which language and time zone, and when."""
+
+    request: Asked
+    service: Service
+    session: Session
+    running: Running
+    study: Mapping[str, Any]
+    t: Texts
+    timezone: str
+    now: int
+
+    @property
+    def who(self) -> str:
+        """The name under which the record shows what is done."""
+        return self.session.caller.name
+
+    @property
+    def role(self) -> str:
+        """What the person may do."""
+        return self.session.caller.role
+
+    def both(self, moment: int, timezone: str) -> str:
+        """A time by the participant's clock, and by that of whoever looks; both named."""
+        there = f"{self.t.moment(moment, timezone)} ({self.t.zone(timezone)})"
+        if self.t.moment(moment, timezone) == self.t.moment(moment, self.timezone):
+            return there
+        return f"{there}, {self.t.moment(moment, self.timezone)} ({self.t.zone(self.timezone)})"
+
+    def show(self, template: str, code: int = 200, /, **content: Any) -> Page:
+        """A page."""
+        alerts = reading.alert_rows(self.service.database, limit=100)
+        shown = {
+            "view": self, "role": self.role, "who": self.who, "form_token": self.session.form,
+            "study_name": self.study["name"], "red": sum(alert["level"] == "red" for alert in alerts),
+            "waiting": _waiting(self.service) if self.role in NAVIGATION["today"] else 0,
+            "rehearsal": self.service.rehearsal, "here": template.split(".", maxsplit=1)[0], **content,
+        }  # fmt: skip
+        return html(self.t.language, template, code, **shown)
+
+
+def _waiting(service: Service) -> int:
+    """How many nudges wait for staff."""
+    table, calls = tables.decisions, tables.calls
+    query = (
+        select(func.count())
+        .select_from(table.outerjoin(calls, calls.c.decision == table.c.id))
+        .where(table.c.status == "nudge", calls.c.due.is_(None))
+    )
+    with service.database.reading.connect() as connection:
+        return int(connection.execute(query).scalar_one())
+
+
+def view_of(request: Asked) -> View:
+    """Who looks, at what."""
+    service = service_of(request)
+    session: Session = request.scope[SESSION]  # type: ignore[literal-required]
+    study = reading.study_row(service.database)
+    if study is None:
+        raise Refused("not_found", "no study is launched in this database")
+    running = Running.from_text(study["file"])
+    language = session.language or preferred(request.headers.get("accept-language", ""))
+    return View(
+        request=request, service=service, session=session, running=running, study=study, t=texts(language),
+        timezone=session.timezone or running.timezone, now=service.now(),
+    )  # fmt: skip
+
+
+def html(language: str, template: str, code: int = 200, /, **content: Any) -> Page:
+    """A page of HTML."""
+    text = _environment(texts(language).language).get_template(template).render(**content)
+    return Response(text.encode(), status_code=code, media_type=MediaType.HTML)
+
+
+def fragment(view: View, template: str, **content: Any) -> Page:
+    """A part of a page, for the script that refreshes it."""
+    return html(view.t.language, template, view=view, role=view.role, who=view.who, form_token=view.session.form,
+                **content)  # fmt: skip
+
+
+def go(path: str) -> "Response[Any]":
+    """Go on to a page, which can be opened again without doing anything twice."""
+    return Redirect(path, status_code=303)
+
+
+def language_of(request: Asked) -> str:
+    """The language of someone who is not signed in yet."""
+    return preferred(request.headers.get("accept-language", ""))
+
+
+class Form:
+    """What a form has sent: texts, each checked where it is asked for."""
+
+    def __init__(self, fields: FormMultiDict) -> None:
+        self._fields = {name: value for name, value in fields.multi_items() if not isinstance(value, UploadFile)}
+
+    def text(self, name: str, *, most: int = MOST_TEXT) -> str:
+        """A text; empty if it is missing."""
+        value = str(self._fields.get(name, "")).replace("\r\n", "\n").strip()
+        if len(value) > most:
+            raise Refused("invalid", f"{name} has {len(value)} characters; expected at most {most}")
+        if any(not c.isprintable() and c != "\n" for c in value):
+            raise Refused("invalid", f"{name} has characters that cannot be shown; expected text")
+        return value
+
+    def required(self, name: str, *, most: int = MOST_TEXT) -> str:
+        """A text that must be there."""
+        value = self.text(name, most=most)
+        if not value:
+            raise Refused("invalid", f"{name} is empty; expected a text")
+        return value
+
+    def number(self, name: str) -> float:
+        """A number, with a point or a comma."""
+        value = self.required(name, most=40)
+        try:
+            return float(value.replace(",", "."))
+        except ValueError:
+            raise Refused("invalid", f"{name} is {value!r}; expected a number") from None
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for what is sent twice."""
+        content = "\n".join(f"{name}={value}" for name, value in sorted(self._fields.items()) if name != "form")
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+async def raw_form(request: Asked) -> Form:
+    """What a form of this very site has sent."""
+    origin = request.headers.get("origin")
+    if origin not in {None, f"{request.url.scheme}://{request.headers.get('host', '')}"}:
+        raise Refused("forbidden", "the form was sent from another site")
+    try:
+        return Form(await request.form())
+    except (ClientException, ValueError):
+        raise Refused("malformed", "the form cannot be read") from None
+
+
+async def form_of(request: Asked) -> Form:
+    """What a form of this session has sent; refused if it does not bring along what only our pages know."""
+    form = await raw_form(request)
+    session: Session = request.scope[SESSION]  # type: ignore[literal-required]
+    if not hmac.compare_digest(form.text("form", most=100).encode(), session.form.encode()):
+        raise Refused("forbidden", "the form does not belong to this session")
+    return form
+
+
+def command_fields(view: View, form: Form) -> dict[str, Any]:
+    """Who writes, when, and under which key: a form that is sent twice is carried out once."""
+    key = form.required("once", most=64)
+    return {"who": view.who, "received": view.now, "key": f"{view.who}:page:{key}", "fingerprint": form.fingerprint}
+
+
+async def carry_out(view: View, command: Command) -> Reply:
+    """Have a command written."""
+    return await view.service.carry_out(command)
+
+
+async def in_thread(function: Callable[..., Found], *values: Any) -> Found:
+    """Do something that waits for the database, without holding up others."""
+    return await asyncio.to_thread(function, *values)
+
+
+def may(request: Asked, *roles: str) -> bool:
+    """Whether whoever asks has one of some roles."""
+    return caller_of(request).role in roles

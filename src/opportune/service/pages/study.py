@@ -1,0 +1,160 @@
+"""Study: budget, calls, answers, results over time, alerts with what to do about each, data health."""
+
+from datetime import timedelta
+from typing import Any
+
+from litestar import get
+from sqlalchemy import func, select
+
+from opportune.service import clock, reading, tables
+from opportune.service.api.shared import PAGE, roles
+from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.pages.charts import Chart, Figure, around, room
+from opportune.service.pages.course import Course, course
+from opportune.service.pages.shared import Asked, Page, View, view_of
+from opportune.service.pages.texts import Texts
+
+READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
+LEVELS = ("red", "yellow", "green")
+LATE = 24 * clock.HOUR
+
+
+def advice(t: Texts) -> dict[str, str]:
+    """What to do about each alert."""
+    _ = t.gettext
+    return {
+        "fallback": _("Participants are advised by the study's fallback. Tell whoever looks after the service today."),
+        "undecided": _("A participant got no advice. Tell whoever looks after the service now."),
+        "rebuilt": _("It was mended by itself. Have the record verified on the page Record."),
+        "verify": _("Do not use the data until this is understood. Tell the study's statistician now."),
+        "silent": _("Ask the participant whether the app works, or pause the participation."),
+        "rewards": _("See on the page Participants whose results are missing, and why."),
+        "unshown": _("Someone should have been called and was not. Look at the list of calls, and at who is on duty."),
+        "pacing": _("More or fewer calls are made than planned. Tell the study's statistician."),
+        "overspent": _("More calls were made than there is budget for. Tell the study's statistician now."),
+    }  # fmt: skip
+
+
+def _ticks(found: Course, t: Texts, last: int) -> list[tuple[float, str]]:
+    """Dates from the first day to the last that is drawn."""
+    every = max(1, -(-(last + 1) // 5))
+    return [(float(i), t.day(found.dates[0] + timedelta(days=i))) for i in range(0, last + 1, every)]
+
+
+def _budget(view: View, found: Course) -> Figure | None:
+    _ = view.t.gettext
+    if found.budget is None or not found.dates:
+        return None
+    last = found.forecast[-1][0] if found.forecast else len(found.dates) - 1
+    values = [found.budget, *found.spent, *found.even, *(high for _, _, high in found.forecast)]
+    now, expected = found.spent[-1], found.even[-1] if found.even else 0.0
+    described = _(
+        "%(spent)s of %(budget)s are used; an even pace would have used %(even)s.", spent=view.t.number(now),
+        budget=view.t.number(found.budget), even=view.t.number(expected),
+    )  # fmt: skip
+    if found.forecast:
+        described += " " + _(
+            "Going on as in the days before, %(low)s to %(high)s will be used at the end.",
+            low=view.t.number(found.forecast[-1][1]), high=view.t.number(found.forecast[-1][2]),
+        )  # fmt: skip
+    chart = Chart(
+        title=_("Budget used"), description=described, x_range=(0.0, max(1.0, last)), y_range=room([*values, 1.0]),
+        x_label=_("date"), y_label=_("calls"), x_ticks=_ticks(found, view.t, last),
+    )  # fmt: skip
+    chart.line([(0.0, found.budget), (max(1.0, last), found.budget)], "limit")
+    chart.band([(float(day), low, high) for day, low, high in found.forecast], "band")
+    chart.line([(float(i), value) for i, value in enumerate(found.even)], "expected")
+    chart.line([(float(i), value) for i, value in enumerate(found.spent)], "actual")
+    return chart.figure("budget")
+
+
+def _calls(view: View, found: Course) -> Figure | None:
+    _ = view.t.gettext
+    if not found.dates:
+        return None
+    described = _(
+        "%(total)s calls in %(days)s days; on the busiest day %(most)s.", total=sum(found.nudges),
+        days=len(found.nudges), most=max(found.nudges),
+    )  # fmt: skip
+    if found.per_day:
+        described += " " + _("At an even pace there would be %(even)s a day.", even=view.t.number(found.per_day))
+    chart = Chart(
+        title=_("Calls each day"), description=described, x_range=(-0.5, max(1.0, len(found.dates) - 0.5)),
+        y_range=room([float(n) for n in found.nudges]), x_label=_("date"), y_label=_("calls"),
+        x_ticks=_ticks(found, view.t, len(found.dates) - 1),
+    )  # fmt: skip
+    chart.bars([(float(i), float(n)) for i, n in enumerate(found.nudges)], "bar", 0.7)
+    chart.bars([(float(i), float(n)) for i, n in enumerate(found.answered)], "bar-answered", 0.7)
+    if found.per_day:
+        chart.line([(-0.5, found.per_day), (len(found.dates) - 0.5, found.per_day)], "expected")
+    return chart.figure("calls")
+
+
+def _results(view: View, found: Course) -> Figure | None:
+    _ = view.t.gettext
+    points = [(float(i), value) for i, value in enumerate(found.rewards) if value is not None]
+    if not points:
+        return None
+    unit = view.running.study.settings.reward.unit or _("result")
+    week = [(x, sum(v for _, v in points[max(0, i - 6) : i + 1]) / min(7, i + 1)) for i, (x, _v) in enumerate(points)]
+    described = _(
+        "Mean of the last seven days: %(last)s; of the first seven: %(first)s.", last=view.t.number(week[-1][1]),
+        first=view.t.number(week[min(6, len(week) - 1)][1]),
+    )  # fmt: skip
+    chart = Chart(
+        title=_("Mean result each day"), description=described, x_range=(0.0, max(1.0, len(found.dates) - 1)),
+        y_range=around([value for _, value in points]), x_label=_("date"), y_label=unit,
+        x_ticks=_ticks(found, view.t, len(found.dates) - 1),
+    )  # fmt: skip
+    for x, value in points:
+        chart.mark(x, value, "dot", f"{view.t.day(found.dates[int(x)])}: {view.t.number(value)}")
+    chart.line(week, "actual")
+    return chart.figure("results")
+
+
+def _health(view: View) -> dict[str, int]:
+    """How complete the data are."""
+    table = tables.decisions
+    with view.service.database.reading.connect() as connection:
+        query = select(table.c.reward_status, func.count()).group_by(table.c.reward_status)
+        rewards: dict[str, int] = dict(connection.execute(query).tuples().all())
+        late = table.c.reward_due.is_not(None) & (table.c.happened < view.now - LATE)
+        waiting = connection.execute(select(func.count()).select_from(table).where(late)).scalar_one()
+        unavailable = connection.execute(
+            select(func.count()).select_from(table).where(table.c.available.is_(False))
+        ).scalar_one()
+    counts = {name: rewards.get(name, 0) for name in ("learned", "waiting", "skipped")}
+    return {
+        **counts,
+        "late": int(waiting), "unavailable": int(unavailable), "decisions": sum(rewards.values()),
+    }  # fmt: skip
+
+
+@get("/study", opt=READERS, sync_to_thread=True, include_in_schema=False)
+def show_study(request: Asked) -> Page:
+    """How the study goes."""
+    view = view_of(request)
+    found, t = course(view), view.t
+    said = advice(t)
+    alerts = [
+        {**alert, "at": t.moment(alert["raised"], view.timezone), "todo": said.get(alert["code"], "")}
+        for alert in reading.alert_rows(view.service.database)
+    ]
+    alerts.sort(key=lambda alert: (LEVELS.index(alert["level"]), -alert["raised"]))
+    answered, settled = sum(found.answered), sum(found.settled)
+    with view.service.database.reading.connect() as connection:
+        names = select(tables.participants.c.name, tables.participants.c.number)
+        numbers = dict(connection.execute(names).tuples().all())
+        price = connection.execute(
+            select(tables.decisions.c.price).order_by(tables.decisions.c.received.desc()).limit(1)
+        ).scalar()
+    facts: dict[str, Any] = {
+        "course": found, "alerts": alerts, "numbers": numbers, "health": _health(view), "price": price,
+        "answered_share": None if not settled else answered / settled, "settled": settled,
+        "launched": t.moment(view.study["launched"], view.timezone),
+        "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],
+    }  # fmt: skip
+    return view.show("study.html", **facts)
+
+
+STUDY = [show_study]

@@ -1,0 +1,119 @@
+"""The catalogue of texts: English in the code, other languages in `locale/LANGUAGE.po`.
+
+A site adds a language by a file of its own: OPPORTUNE_LOCALE names the folder in which LANGUAGE.po lies.
+"""
+
+import datetime as dt
+import io
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_datetime, format_time
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import PoFileError, read_po
+from babel.numbers import format_decimal
+from babel.support import Translations
+
+from opportune.errors import InputError
+from opportune.service import clock
+
+FOLDER = Path(__file__).parent / "locale"
+VARIABLE = "OPPORTUNE_LOCALE"
+ENGLISH = "en"
+
+
+def _files() -> dict[str, Path]:
+    folders = [FOLDER, *([Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else [])]
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.po"))}
+
+
+@cache
+def languages() -> dict[str, str]:
+    """The languages that there are, each by its own name."""
+    names = {ENGLISH: "English"}
+    for code in _files():
+        try:
+            names[code] = str(Locale.parse(code).get_display_name(code)).capitalize()
+        except (UnknownLocaleError, ValueError):
+            raise InputError(f"{code}.po is no catalogue of a language; expected a name such as fr.po") from None
+    return names
+
+
+def preferred(accepted: str) -> str:
+    """The first language of a browser's list that there is; English if none."""
+    for part in accepted.split(",")[:20]:
+        code = part.split(";")[0].strip().lower().replace("_", "-").split("-")[0]
+        if code in languages():
+            return code
+    return ENGLISH
+
+
+class Texts:
+    """Texts, times and numbers in one language."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self.locale = Locale.parse(language if language != ENGLISH else "en_GB")  # day before month, 24 hours
+        self.translations = _translations(language)
+
+    def gettext(self, text: str, /, **values: Any) -> str:
+        """A text, with values in place of names."""
+        found = self.translations.ugettext(text)
+        return found % values if values else found
+
+    def ngettext(self, one: str, many: str, number: float, /, **values: Any) -> str:
+        """A text that depends on a number."""
+        found = self.translations.ungettext(one, many, int(number))
+        return found % {"num": self.number(number), **values}
+
+    def number(self, value: float) -> str:
+        """A number for people: few digits."""
+        rounded = round(value, 2) if abs(value) < 10 else round(value, 1)
+        return str(format_decimal(rounded, locale=self.locale))
+
+    def time(self, moment: int, timezone: str) -> str:
+        """A time of day."""
+        return str(format_time(clock.local(moment, timezone), "HH:mm", locale=self.locale))
+
+    def date(self, moment: int, timezone: str) -> str:
+        """A day."""
+        return self.day(clock.local(moment, timezone).date())
+
+    def day(self, date: dt.date) -> str:
+        """A day, in words."""
+        return str(format_date(date, "d MMM yyyy", locale=self.locale))
+
+    def weekday(self, moment: int, timezone: str) -> str:
+        """The day of the week."""
+        return str(format_date(clock.local(moment, timezone).date(), "EEEE", locale=self.locale))
+
+    def moment(self, moment: int, timezone: str) -> str:
+        """A day and a time."""
+        return str(format_datetime(clock.local(moment, timezone), "d MMM, HH:mm", locale=self.locale))
+
+    def zone(self, timezone: str) -> str:
+        """A time zone, as people call it: by the place."""
+        return timezone.rsplit("/", maxsplit=1)[-1].replace("_", " ")
+
+
+@cache
+def texts(language: str) -> Texts:
+    """The texts in a language; English where it has none."""
+    return Texts(language if language in languages() else ENGLISH)
+
+
+def _translations(language: str) -> Translations:
+    file = _files().get(language)
+    if file is None:
+        return Translations()
+    try:
+        catalogue = read_po(io.StringIO(file.read_text(encoding="utf-8")), locale=language, abort_invalid=True)
+    except (OSError, UnicodeDecodeError, PoFileError, ValueError) as error:
+        raise InputError(f"{file.name} cannot be read as a catalogue: {error}") from None
+    compiled = io.BytesIO()
+    write_mo(compiled, catalogue)
+    compiled.seek(0)
+    return Translations(compiled)

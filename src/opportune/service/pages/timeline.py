@@ -1,0 +1,75 @@
+"""A participant's course in one picture: decisions, nudges, openings, results, notes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opportune.service import clock, events
+from opportune.service.pages import words
+from opportune.service.pages.charts import Chart, Figure, around
+from opportune.service.pages.shared import View
+from opportune.service.points import day_of
+
+RESULTS, CALLS, OPENINGS, NOTES = 3.0, 2.0, 1.0, 0.0
+
+
+def _when(row: dict[str, Any], view: View, enrolled: int) -> float:
+    """The day of the study, with the time of day as its fraction."""
+    there = clock.local(row["happened"], row["timezone"])
+    return day_of(row["happened"], enrolled, row["timezone"]) + (there.hour * 60 + there.minute) / 1440.0
+
+
+def picture(
+    view: View, person: dict[str, Any], decisions: Sequence[dict[str, Any]], noted: Sequence[dict[str, Any]]
+) -> Figure | None:
+    """The picture; None before there is anything to see."""
+    if not decisions:
+        return None
+    t = view.t
+    _ = t.gettext
+    days = [_when(row, view, person["enrolled"]) for row in decisions]
+    rewards = [row["reward"] for row in decisions if row["reward"] is not None]
+    nudges = [row for row in decisions if row["nudge"]]
+    answered = sum(row["outcome"] == "answered" for row in nudges)
+    opened = sum(row["outcome"] == "opened" for row in decisions)
+    description = _(
+        "%(decisions)s decisions, %(nudges)s calls of which %(answered)s were answered, %(opened)s times the app was "
+        "opened unasked, %(rewards)s results, %(notes)s notes. The table below has them one by one.",
+        decisions=len(decisions), nudges=len(nudges), answered=answered, opened=opened, rewards=len(rewards),
+        notes=len(noted),
+    )  # fmt: skip
+    chart = Chart(
+        title=_("Course of the study"), description=description, x_range=(1.0, max(2.0, *days)),
+        y_range=(-0.5, 4.6), x_label=_("day of the study"), y_label="", height=250.0,
+    )  # fmt: skip
+    low, high = around(rewards)
+    scale = 1.6 / (high - low)
+    chart.line(
+        [
+            (day, RESULTS - 0.1 + (row["reward"] - low) * scale)
+            for day, row in zip(days, decisions, strict=True)
+            if row["reward"] is not None
+        ],
+        "results",
+    )
+    for day, row in zip(days, decisions, strict=True):
+        moment = t.moment(row["happened"], row["timezone"])
+        advice = words.action_label(view.running, row["action"])
+        if row["nudge"]:
+            kind, said = {
+                "answered": ("answered", _("call answered")), "unanswered": ("unanswered", _("call not answered")),
+            }.get(row["outcome"] or "", ("waiting", _("call open")))  # fmt: skip
+            if row["outcome"] == "opened":
+                kind, said = "opened", _("app opened before the call")
+            chart.mark(day, CALLS, kind, f"{moment}: {said}; {advice}", "diamond")
+        elif row["outcome"] == "opened":
+            chart.mark(day, OPENINGS, "opened", f"{moment}: {_('app opened')}; {advice}", "square")
+    names = {row["decision"]: row for row in noted}
+    for row in names.values():
+        event = events.decode(row["body"])
+        at = {"happened": row["received"], "timezone": person["timezone"]}
+        chart.mark(_when(at, view, person["enrolled"]), NOTES, "noted", str(event.given["text"])[:200], "triangle")
+    for level, text in (
+        (RESULTS + 0.6, _("results")), (CALLS, _("calls")), (OPENINGS, _("app")), (NOTES, _("notes"))
+    ):  # fmt: skip
+        chart.text(chart.x_range[0], level, text)
+    return chart.figure("timeline", y_axis=False)

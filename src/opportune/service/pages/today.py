@@ -1,0 +1,248 @@
+"""Today: whom to call and why, what became of it, and what to read out."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import QueryParameter
+from litestar.response import ServerSentEvent, ServerSentEventMessage
+from sqlalchemy import select
+
+from opportune.service import calls, clock, reading, tables
+from opportune.service.api.shared import PAGE, known_decision, roles, service_of
+from opportune.service.auth import ADMIN, STAFF
+from opportune.service.pages import words
+from opportune.service.pages.questions import questions, reported_of
+from opportune.service.pages.shared import (
+    Asked,
+    Form,
+    Page,
+    View,
+    carry_out,
+    command_fields,
+    form_of,
+    fragment,
+    go,
+    in_thread,
+    view_of,
+)
+from opportune.service.problems import Refused
+
+DESK = roles(STAFF, ADMIN) | PAGE
+CALLING = roles(STAFF) | PAGE
+HISTORY = 14
+"""Earlier decision points that tell what is usual."""
+MOST_CALLS = 1000
+MOST_DONE = 200
+LOOK_SECONDS = 1.0
+Done = Annotated[str, QueryParameter(name="done", max_length=40)]
+About = Annotated[str, QueryParameter(name="d", max_length=20)]
+_D, _P, _C = tables.decisions, tables.participants, tables.calls
+
+
+def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    """What was sensed of those who wait to be called, the latest first."""
+    query = (
+        select(_D.c.participant, _D.c.happened, _D.c.sensed)
+        .join(_P, _P.c.name == _D.c.participant)
+        .where(_P.c.open_decision.is_not(None), _D.c.step < _P.c.step, _D.c.step >= _P.c.step - HISTORY)
+        .order_by(_D.c.participant, _D.c.step.desc())
+    )
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+    with view.service.database.reading.connect() as connection:
+        for name, happened, sensed in connection.execute(query):
+            found[name].append((happened, msgspec.json.decode(sensed)))
+    return found
+
+
+def _rows(view: View, *conditions: Any, order: Any, limit: int) -> list[dict[str, Any]]:
+    query = (
+        select(
+            _D.c.id, _D.c.participant, _D.c.step, _D.c.day, _D.c.happened, _D.c.timezone, _D.c.sensed, _D.c.status,
+            _D.c.outcome, _D.c.settled, _D.c.expires, _D.c.action, _D.c.stale_action, _D.c.fresh_action, _D.c.why,
+            _D.c.answered_late, _P.c.number, _P.c.last_reveal, _C.c.taken_by, _C.c.taken_until, _C.c.tries, _C.c.tried,
+            _C.c.outcome.label("said"), _C.c.done_by, _C.c.done, _C.c.due,
+        )
+        .join(_P, _P.c.name == _D.c.participant)
+        .outerjoin(_C, _C.c.decision == _D.c.id)
+        .where(_D.c.nudge, *conditions)
+    )  # fmt: skip
+    return reading.rows(view.service.database, query.order_by(*order).limit(limit))
+
+
+def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the list as the page shows it."""
+    t, held = view.t, row["taken_until"] is not None and row["taken_until"] > view.now
+    return {
+        **row,
+        "tries": row["tries"] or 0,
+        "taken_by": row["taken_by"] if held else None,
+        "mine": held and row["taken_by"] == view.who,
+        "advice": words.action_label(view.running, row["action"]),
+        "more": words.action_description(view.running, row["action"]),
+        "can_undo": row["due"] is not None and row["due"] > view.now and row["done_by"] == view.who,
+        "at": None if row["settled"] is None else t.time(row["settled"], view.timezone),
+    }
+
+
+def open_calls(view: View) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Who is to be called, the most urgent first; and what is about to go on record."""
+    found = _rows(view, _D.c.status == "nudge", order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
+    earlier = _earlier(view)
+    waiting, held = [], []
+    for row in found:
+        entry = _entry(view, row)
+        if row["due"] is not None:
+            held.append(entry)
+            continue
+        sensed = msgspec.json.decode(row["sensed"])
+        entry["why_now"] = words.why_now(
+            view.running, dict(row), sensed, earlier.get(row["participant"], ()), row["last_reveal"], view.now, view.t
+        )
+        entry["left"] = words.left_words(row["expires"], view.now, view.t)
+        entry["until"] = view.both(row["expires"], row["timezone"])
+        entry["urgent"] = row["expires"] - view.now < 30 * clock.MINUTE
+        waiting.append(entry)
+    return waiting, held
+
+
+def done_today(view: View) -> list[dict[str, Any]]:
+    """Calls that were settled today, the latest first."""
+    midnight = clock.local(view.now, view.timezone).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = _D.c.settled >= clock.from_datetime(midnight)
+    found = _rows(view, _D.c.status == "settled", since, order=(_D.c.settled.desc(),), limit=MOST_DONE)
+    return [_entry(view, row) for row in found]
+
+
+def _timezones(view: View) -> list[str]:
+    with view.service.database.reading.connect() as connection:
+        query = select(_P.c.timezone).where(_P.c.status == "active").distinct()
+        return list(connection.execute(query).scalars())
+
+
+def _content(view: View) -> dict[str, Any]:
+    waiting, held = open_calls(view)
+    following = None
+    if not waiting:
+        due = words.next_due(view.running, _timezones(view), view.now)
+        following = None if due is None else view.both(*due)
+    return {
+        "waiting_calls": waiting, "held": held, "done_calls": done_today(view), "following": following,
+        "questions": questions(view.running), "version_now": calls.version(view.service.database),
+        "nudge": view.running.study.settings.nudge,
+    }  # fmt: skip
+
+
+def _told(view: View, decision: str) -> dict[str, Any] | None:
+    """What to read out after someone was reached."""
+    row = reading.decision_row(view.service.database, known_decision(decision)) if decision else None
+    if row is None or not row["nudge"]:
+        return None
+    return {
+        "participant": row["participant"], "id": row["id"], "late": row["answered_late"] is not None,
+        "revealed": row["revealed"], "advice": words.action_label(view.running, row["action"]),
+        "more": words.action_description(view.running, row["action"]),
+    }  # fmt: skip
+
+
+@get("/today", opt=DESK, sync_to_thread=True, include_in_schema=False)
+def show_today(request: Asked, done: Done = "", about: About = "") -> Page:
+    """The list of calls."""
+    view = view_of(request)
+    return view.show("today.html", done=done, told=_told(view, about), **_content(view))
+
+
+@get("/today/list", opt=DESK, sync_to_thread=True, include_in_schema=False)
+def show_list(request: Asked) -> Page:
+    """The list alone, for the script that refreshes it."""
+    view = view_of(request)
+    return fragment(view, "calls.html", **_content(view))
+
+
+@get("/today/changes", opt=DESK, include_in_schema=False)
+async def changes(request: Asked) -> ServerSentEvent:
+    """Tells when the list has changed."""
+    service = service_of(request)
+
+    async def tell() -> AsyncIterator[ServerSentEventMessage]:
+        known = await in_thread(calls.version, service.database)
+        yield ServerSentEventMessage(event="version", data=known, retry=2000)
+        quiet = 0
+        while not service.stopping:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = await in_thread(calls.version, service.database)
+            quiet += 1
+            if found != known or quiet >= 20:  # also to notice that nobody listens any more
+                known, quiet = found, 0
+                yield ServerSentEventMessage(event="version", data=known)
+
+    return ServerSentEvent(tell(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+def _open_row(view: View, form: Form) -> dict[str, Any]:
+    row = reading.decision_row(view.service.database, known_decision(form.required("decision", most=20)))
+    if row is None or not row["nudge"]:
+        raise Refused("not_found", "no call has this id")
+    return row
+
+
+async def _asked(request: Asked) -> tuple[View, Form, dict[str, Any]]:
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    return view, form, await in_thread(_open_row, view, form)
+
+
+@post("/today/take", opt=CALLING, include_in_schema=False, status_code=200)
+async def take(request: Asked) -> Response[Any]:
+    """I will call."""
+    view, _, row = await _asked(request)
+    if row["status"] != "nudge":
+        raise Refused("settled_already", "the call is no longer needed")
+    holder = await in_thread(calls.take, view.service.database, row["id"], row["participant"], view.who, view.now)
+    if holder != view.who:
+        raise Refused("taken", f"{holder} has taken this call")
+    return go(f"/today#{row['id']}")
+
+
+@post("/today/release", opt=CALLING, include_in_schema=False, status_code=200)
+async def release(request: Asked) -> Response[Any]:
+    """Someone else may call."""
+    view, _, row = await _asked(request)
+    await in_thread(calls.release, view.service.database, row["id"], view.who, view.now)
+    return go("/today")
+
+
+@post("/today/outcome", opt=CALLING, include_in_schema=False, status_code=200)
+async def outcome(request: Asked) -> Response[Any]:
+    """What became of a call."""
+    view, form, row = await _asked(request)
+    said, note = form.required("outcome", most=20), form.text("note") or None
+    fields = {**command_fields(view, form), "decision": row["id"], "note": note}
+    if said == calls.REACHED:
+        await carry_out(view, calls.Reach(reported=reported_of(view.running, form), **fields))
+        return go(f"/today?done=reached&d={row['id']}#said")
+    if said == "again":
+        await carry_out(view, calls.Try(**fields))
+        return go(f"/today?done=again&d={row['id']}#said")
+    if said in {calls.UNREACHABLE, calls.DECLINED}:
+        await carry_out(view, calls.GiveUpCall(outcome=said, **fields))
+        return go(f"/today?done={said}&d={row['id']}#said")
+    raise Refused("invalid", f"outcome is {said!r}; expected reached, again, unreachable or declined")
+
+
+@post("/today/undo", opt=CALLING, include_in_schema=False, status_code=200)
+async def undo(request: Asked) -> Response[Any]:
+    """Take back what is not on record yet; or a try, which is."""
+    view, form, row = await _asked(request)
+    if form.text("what", most=20) == "again":
+        await carry_out(view, calls.Try(undone=True, decision=row["id"], **command_fields(view, form)))
+        return go(f"/today?done=undone&d={row['id']}#{row['id']}")
+    if not await in_thread(calls.undo, view.service.database, row["id"], view.who, view.now):
+        raise Refused("settled_already", "it is on record by now")
+    return go(f"/today?done=undone&d={row['id']}#{row['id']}")
+
+
+TODAY = [show_today, show_list, changes, take, release, outcome, undo]
