@@ -277,14 +277,24 @@ FOR_ALL = {
 }
 
 
+def pages_of(app: Litestar) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every method of every page, with the options of its handler."""
+    return {
+        (method, route.path): dict(handler.opt)
+        for route in app.routes
+        for method, (handler, _) in getattr(route, "route_handler_map", {}).items()
+        if not handler.include_in_schema and method not in {"OPTIONS", "HEAD"} and "/schema" not in route.path
+    }
+
+
 def addresses(app: Litestar) -> set[tuple[str, str]]:
-    """Every method of every address of the application."""
+    """Every method of every address that is for programs; test_pages.py has those for people."""
     return {
         (method, route.path_format if "{" not in route.path else route.path)
         for route in app.routes
         for method in getattr(route, "methods", ())
         if method not in {"OPTIONS", "HEAD"}
-    }
+    } - set(pages_of(app))
 
 
 def test_every_address_says_who_may_use_it(site: Site) -> None:

@@ -97,14 +97,18 @@ class Service:
             return f"nothing could be stored: {self.writer.failing}"
         return None if reachable(self.database) else "the database does not answer"
 
+    def look_after(self) -> None:
+        """Do what is to be done every few seconds."""
+        for job in (
+            partial(sweep, self.writer, self.now()),
+            self.keys.note_use,
+            partial(self.alerts.look, self.now()),
+        ):
+            try:
+                job()
+            except Exception as error:
+                log.error("a regular job failed", **described(error))
+
     def _look_after(self) -> None:
         while not self._stop.wait(SWEEP_SECONDS):
-            for job in (
-                partial(sweep, self.writer, self.now()),
-                self.keys.note_use,
-                partial(self.alerts.look, self.now()),
-            ):
-                try:
-                    job()
-                except Exception as error:
-                    log.error("a regular job failed", **described(error))
+            self.look_after()

@@ -57,4 +57,4 @@ def update() -> list[Path]:
 
 if __name__ == "__main__":
     for file in update():
-        print(file)  # noqa: T201
+        print(file)

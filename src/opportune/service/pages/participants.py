@@ -35,6 +35,8 @@ CALLERS = roles(STAFF) | PAGE
 PER_PAGE = 100
 DECISIONS_SHOWN = 60
 EVENTS_SHOWN = 100
+HISTORY = 14
+"""Earlier decision points that tell what is usual."""
 LATE = 24 * clock.HOUR
 """Results that are missing for longer than this are counted as overdue."""
 SORTS = ("participant", "status", "day", "nudges", "age", "last")
@@ -52,7 +54,7 @@ def _missing_results(view: View) -> dict[str, int]:
         .group_by(table.c.participant)
     )
     with view.service.database.reading.connect() as connection:
-        return dict(connection.execute(query).tuples().all())
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def overview(view: View, row: dict[str, Any], missing: dict[str, int]) -> dict[str, Any]:
@@ -155,8 +157,20 @@ def _row(view: View, number: int) -> dict[str, Any]:
     return found[0]
 
 
-def _decision(view: View, row: dict[str, Any]) -> dict[str, Any]:
+def _why(view: View, decisions: list[dict[str, Any]], place: int) -> str:
+    """Why there was a call, by what was known then."""
+    row, before = decisions[place], decisions[max(0, place - HISTORY) : place]
+    if not row["nudge"]:
+        return ""
+    earlier = [(one["happened"], msgspec.json.decode(one["sensed"])) for one in reversed(before)]
+    reveal = next((one["happened"] for one in reversed(decisions[:place]) if one["revealed"]), None)
+    sensed = msgspec.json.decode(row["sensed"])
+    return words.why_now(view.running, row, sensed, earlier, reveal, row["happened"], view.t)
+
+
+def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[str, Any]:
     """A decision as the page shows it."""
+    row = decisions[place]
     sensed = msgspec.json.decode(row["sensed"])
     reported = msgspec.json.decode(row["reported"]) if row["reported"] is not None and row["seen"] else {}
     told = {**sensed, **(reported or {})}
@@ -167,6 +181,7 @@ def _decision(view: View, row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "at": view.both(row["happened"], row["timezone"]),
+        "told": words.told(row, _why(view, decisions, place), view.t),
         "advice": words.action_label(view.running, row["action"]),
         "values": [(words.label_of(view.running, name), text) for name, text in shown.items()],
     }  # fmt: skip
@@ -195,13 +210,13 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
     people = query if everything else query.where(record.c.kind.not_in([events.PROPOSED, events.REWARDED]))
     latest = reading.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
-    shown = decisions if everything else decisions[-DECISIONS_SHOWN:]
+    first = 0 if everything else max(0, len(decisions) - DECISIONS_SHOWN)
     unit = view.running.study.settings.reward.unit
     return view.show(
         "participant.html", p=overview(view, row, _missing_results(view)), unit=unit, everything=everything, done=done,
         enrolled=view.both(row["enrolled"], row["timezone"]), picture=timeline.picture(view, row, decisions, noted),
-        decisions=[_decision(view, one) for one in reversed(shown)], hidden_count=len(decisions) - len(shown),
-        record=[_event(view, one, row["timezone"]) for one in latest],
+        decisions=[_decision(view, decisions, place) for place in reversed(range(first, len(decisions)))],
+        hidden_count=first, record=[_event(view, one, row["timezone"]) for one in latest],
     )  # fmt: skip
 
 

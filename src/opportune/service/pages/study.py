@@ -117,7 +117,7 @@ def _health(view: View) -> dict[str, int]:
     table = tables.decisions
     with view.service.database.reading.connect() as connection:
         query = select(table.c.reward_status, func.count()).group_by(table.c.reward_status)
-        rewards: dict[str, int] = dict(connection.execute(query).tuples().all())
+        rewards = {row[0]: row[1] for row in connection.execute(query)}
         late = table.c.reward_due.is_not(None) & (table.c.happened < view.now - LATE)
         waiting = connection.execute(select(func.count()).select_from(table).where(late)).scalar_one()
         unavailable = connection.execute(
@@ -144,17 +144,17 @@ def show_study(request: Asked) -> Page:
     answered, settled = sum(found.answered), sum(found.settled)
     with view.service.database.reading.connect() as connection:
         names = select(tables.participants.c.name, tables.participants.c.number)
-        numbers = dict(connection.execute(names).tuples().all())
+        numbers = {row[0]: row[1] for row in connection.execute(names)}
         price = connection.execute(
             select(tables.decisions.c.price).order_by(tables.decisions.c.received.desc()).limit(1)
         ).scalar()
-    facts: dict[str, Any] = {
+    content: dict[str, Any] = {
         "course": found, "alerts": alerts, "numbers": numbers, "health": _health(view), "price": price,
         "answered_share": None if not settled else answered / settled, "settled": settled,
         "launched": t.moment(view.study["launched"], view.timezone),
         "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],
     }  # fmt: skip
-    return view.show("study.html", **facts)
+    return view.show("study.html", **content)
 
 
 STUDY = [show_study]

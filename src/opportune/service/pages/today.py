@@ -15,6 +15,7 @@ from opportune.service import calls, clock, reading, tables
 from opportune.service.api.shared import PAGE, known_decision, roles, service_of
 from opportune.service.auth import ADMIN, STAFF
 from opportune.service.pages import words
+from opportune.service.pages.participants import HISTORY
 from opportune.service.pages.questions import questions, reported_of
 from opportune.service.pages.shared import (
     Asked,
@@ -33,8 +34,6 @@ from opportune.service.problems import Refused
 
 DESK = roles(STAFF, ADMIN) | PAGE
 CALLING = roles(STAFF) | PAGE
-HISTORY = 14
-"""Earlier decision points that tell what is usual."""
 MOST_CALLS = 1000
 MOST_DONE = 200
 LOOK_SECONDS = 1.0

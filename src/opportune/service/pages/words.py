@@ -139,6 +139,25 @@ def why_now(
     return _("What the participant tells us could change the advice, and %(age)s.", age=age)
 
 
+def told(row: dict[str, Any], why: str, t: Texts) -> str:
+    """A decision of the past in plain words; `why` is why there was a call, if there was one."""
+    _ = t.gettext
+    if not row["available"]:
+        return _("No decision was made here; the advice stands.")
+    if row["mode"] == "fallback":
+        return _("The study's fallback decided, as the learned policy could not be used.")
+    if not row["nudge"] and row["outcome"] == "opened":
+        return _("The app was opened, so that the advice is for this moment.")
+    if not row["nudge"]:
+        return _("No call: moments to come may matter more. The advice stands.")
+    became = {
+        "opened": _("The app was opened before the call, so that the advice is for this moment."),
+        "answered": _("The call was answered, so that the advice is for this moment."),
+        "unanswered": _("The call was not answered; the advice stands."),
+    }
+    return f"{why} {became.get(row['outcome'], '')}".strip()
+
+
 def left_words(expires: int, now: int, t: Texts) -> str:
     """How long a window stays open."""
     _, ngettext = t.gettext, t.ngettext
