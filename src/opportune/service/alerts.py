@@ -6,9 +6,10 @@ import httpx
 import structlog
 from sqlalchemy import and_, insert, select, update
 
-from opportune.service import clock, events, tables
+from opportune.service import clock, tables, watch
 from opportune.service.database import Database
 from opportune.service.running import Running
+from opportune.service.shown import Shown
 
 RED, YELLOW, GREEN = "red", "yellow", "green"
 CODES = {
@@ -18,8 +19,9 @@ CODES = {
     "verify": (RED, "The record does not verify."),
     "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
     "rewards": (YELLOW, "Rewards are overdue and were given up."),
+    "unshown": (RED, "A nudge was decided and nobody has looked at it."),
+    "pacing": (YELLOW, "Nudges are spent faster or slower than planned."),
 }
-DAY = 24 * clock.HOUR
 LOOK_EVERY = 60 * clock.MICROSECONDS
 log = structlog.get_logger()
 
@@ -31,6 +33,7 @@ class Alerts:
         self._database = database
         self._lock = threading.Lock()
         self._looked = 0
+        self.shown = Shown(database)
 
     def raise_alert(self, level: str, code: str, participant: str | None, text: str) -> bool:
         """Raise an alert, unless the same is open; whether it was raised."""
@@ -40,6 +43,7 @@ class Alerts:
         )
         row = {"level": level, "code": code, "participant": participant, "text": text[:1000], "raised": clock.now()}
         with self._lock, self._database.writing.begin() as connection:
+            connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
             if connection.execute(select(table.c.id).where(same)).first():
                 return False
             connection.execute(insert(table), row)
@@ -57,45 +61,25 @@ class Alerts:
             connection.execute(update(table).where(same).values(cleared=clock.now()))
 
     def look(self, now: int) -> None:
-        """Look for participants who have fallen silent; once a minute is enough."""
+        """Look for what should raise an alert, and for alerts whose cause is over; once a minute is enough."""
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
         running = self._running()
         if running is None:
             return
-        people = tables.participants
-        with self._database.reading.connect() as connection:
-            active = connection.execute(
-                select(people.c.name, people.c.enrolled, people.c.last_decided, people.c.step).where(
-                    people.c.status == "active"
-                )
-            ).all()
-            opened = tables.alerts
-            silent = set(
-                connection.execute(
-                    select(opened.c.participant).where(opened.c.code == "silent", opened.c.cleared.is_(None))
-                ).scalars()
-            )
-        self._look_for_rewards(now)
-        for row in active:
-            quiet = now - (row.last_decided or row.enrolled) > running.silence and row.step < running.horizon
-            if quiet and row.name not in silent:
-                self.raise_alert(*_of("silent"), row.name, CODES["silent"][1])
-            elif not quiet and row.name in silent:
-                self.clear("silent", row.name)
-
-    def _look_for_rewards(self, now: int) -> None:
-        """Rewards that were given up within the last day."""
-        table = tables.events
-        with self._database.reading.connect() as connection:
-            latest = connection.execute(
-                select(table.c.received).where(table.c.kind == events.SKIPPED).order_by(table.c.seq.desc()).limit(1)
-            ).scalar()
-        if latest is not None and latest > now - DAY:
-            self.raise_alert(*_of("rewards"), None, CODES["rewards"][1])
-        else:
-            self.clear("rewards")
+        self.shown.write()
+        table = tables.alerts
+        for code, find in watch.CHECKS.items():
+            with self._database.reading.connect() as connection:
+                wanted = find(connection, running, now)
+                standing = select(table.c.participant).where(table.c.code == code, table.c.cleared.is_(None))
+                there = set(connection.execute(standing).scalars())
+            for participant, text in wanted.items():
+                if participant not in there:
+                    self.raise_alert(CODES[code][0], code, participant, text)
+            for participant in there - wanted.keys():
+                self.clear(code, participant)
 
     def _running(self) -> Running | None:
         with self._database.reading.connect() as connection:
@@ -109,10 +93,6 @@ class Alerts:
             return
         body = {"study": running.study.name, "level": level, "code": code, "text": CODES.get(code, ("", text))[1]}
         threading.Thread(target=_post, args=(running.webhook, body), daemon=True).start()
-
-
-def _of(code: str) -> tuple[str, str]:
-    return CODES[code][0], code
 
 
 def _post(address: str, body: dict[str, str]) -> None:

@@ -44,6 +44,8 @@ class Running:
     reward_default: float | None
     reward_bounds: tuple[float, float]
     webhook: str | None
+    nudges_by: str
+    """Who shows nudges to participants: staff, who must look at the call list, or the app that asks."""
 
     @classmethod
     def from_text(cls, text: str, source: str = "study.toml") -> "Running":
@@ -72,6 +74,7 @@ class Running:
             reward_default=settings.reward.default,
             reward_bounds=(low, high),
             webhook=settings.serve.webhook,
+            nudges_by=settings.serve.nudges_by,
         )
 
     @classmethod

@@ -80,6 +80,7 @@ class Service:
         self.writer.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
+            self.alerts.shown.write()
 
     def now(self) -> int:
         """The time: what a rehearsal has told, or the clock's."""
@@ -102,6 +103,7 @@ class Service:
         for job in (
             partial(sweep, self.writer, self.now()),
             self.keys.note_use,
+            self.alerts.shown.write,
             partial(self.alerts.look, self.now()),
         ):
             try:

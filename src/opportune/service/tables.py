@@ -228,3 +228,10 @@ sessions = Table(
     Column("expires", BigInteger, nullable=False),
     Index("sessions_person", "person"),
 )
+
+shown = Table(  # nudges that somebody who can act on them has looked at, beside the record
+    "shown",
+    metadata,
+    Column("decision", Text, primary_key=True),
+    Column("shown", BigInteger, nullable=False),
+)

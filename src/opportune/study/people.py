@@ -2,7 +2,7 @@
 
 import re
 from datetime import time
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
@@ -93,6 +93,9 @@ class ServeTable(Table):
     fallback: str | None = Field(default=None, description="the name of an action in [study]")
     silent_hours: float = Field(
         default=24.0, gt=0.0, description="a number > 0, the hours without a decision after which there is an alert"
+    )
+    nudges_by: Literal["staff", "app"] = Field(
+        default="staff", description="'staff' or 'app', who shows nudges to participants"
     )
     webhook: str | None = Field(
         default=None, pattern=r"^https?://\S+$", description="an address, 'https://...', that alerts are sent to"

@@ -145,6 +145,8 @@ def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
     row = reading.decision_row(service_of(request).database, known_decision(decision))
     if row is None:
         raise Refused("not_found", "no decision has this id")
+    if caller_of(request).role in {STAFF, ADMIN}:
+        service_of(request).alerts.shown.note([row])
     return as_json(decision_shown(row))
 
 
@@ -161,6 +163,7 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
     found = reading.open_nudges(service_of(request).database, after=start, limit=limit + 1)
     rows, more = reading.page(found, limit)
     following = f"{rows[-1]['expires']}.{rows[-1]['id']}" if more else None
+    service_of(request).alerts.shown.note(rows)
     return as_json({"items": [decision_shown(row) for row in rows], "next": following})
 
 

@@ -1,0 +1,98 @@
+"""What should raise an alert as of now: each look says for whom, and with which words.
+
+Pacing is judged against a plan in which nudges fall on moments at random, B of them on T decision points: by point n
+they number B n / T, give or take three standard deviations of that (hypergeometric), and one nudge.
+"""
+
+import math
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from opportune.service import clock, events, tables
+from opportune.service.running import Running
+
+DAY = 24 * clock.HOUR
+DEVIATIONS = 3.0
+LEAST_PLANNED = 5.0
+"""Nudges that must have been planned by now before pacing can be judged."""
+Wanted = dict[str | None, str]
+"""Who should have an alert, and its words."""
+
+
+def silent(connection: Connection, running: Running, now: int) -> Wanted:
+    """Participants who have asked for nothing for longer than the study expects."""
+    people = tables.participants.c
+    quiet = func.coalesce(people.last_decided, people.enrolled) < now - running.silence
+    query = select(people.name).where(people.status == "active", people.step < running.horizon, quiet)
+    hours = running.silence / clock.HOUR
+    text = f"No decision was asked for in {hours:g} hours: call the participant, or set the status to paused."
+    return dict.fromkeys(connection.execute(query).scalars(), text)
+
+
+def rewards(connection: Connection, running: Running, now: int) -> Wanted:
+    """Rewards that were given up within the last day."""
+    table = tables.events.c
+    query = select(table.received).where(table.kind == events.SKIPPED).order_by(table.seq.desc()).limit(1)
+    latest = connection.execute(query).scalar()
+    if latest is None or latest <= now - DAY:
+        return {}
+    return {None: "Rewards did not come in time and were given up: look at how the app collects and sends them."}
+
+
+def unshown(connection: Connection, running: Running, now: int) -> Wanted:
+    """Nudges that nobody has looked at: open for half of their window, or over within the last day."""
+    if running.nudges_by != "staff":
+        return {}
+    made, seen, calls = tables.decisions.c, tables.shown.c, tables.calls.c
+    looked = select(seen.decision).where(seen.decision == made.id).exists()
+    taken = select(calls.decision).where(calls.decision == made.id).exists()
+    late = (made.status == "nudge") & (made.expires <= now + running.answer_window // 2)
+    over = (made.outcome == "unanswered") & (made.settled >= made.expires) & (made.settled > now - DAY)
+    query = select(made.participant, made.expires).where(made.nudge.is_(True), late | over, ~looked, ~taken)
+    found: Wanted = {}
+    for name, expires in connection.execute(query.order_by(made.seq)):
+        if expires > now:
+            minutes = max(1, (expires - now) // clock.MINUTE)
+            found[name] = f"A nudge waits and nobody has looked at it: open the call list within {minutes} minutes."
+        else:
+            found[name] = "A nudge was decided, charged and never looked at: see who works through the call list."
+    return found
+
+
+def pacing(connection: Connection, running: Running, now: int) -> Wanted:
+    """The study's nudges against its plan."""
+    if running.amount is None:
+        return {}
+    shared = running.policy.shared
+    rows = connection.execute(select(tables.participants)).mappings().all()
+    if shared:
+        points = sum(row["step"] for row in rows)
+        gone = sum(running.horizon - row["step"] for row in rows if row["status"] in {"withdrawn", "completed"})
+        plans = [(points, running.horizon * running.participants - gone)]
+        spent = connection.execute(select(tables.study.c.spent)).scalar_one()
+    else:
+        plans = [(row["step"], running.horizon) for row in rows]
+        spent = sum(row["spent"] for row in rows)
+    return judged_pacing(running.amount, plans, spent)
+
+
+def judged_pacing(amount: float, plans: list[tuple[int, int]], spent: float) -> Wanted:
+    """What was spent against budgets of `amount` each, by (decision points that are over, decision points in all)."""
+    expected, variance = 0.0, 0.0
+    for points, total in plans:
+        budget = min(amount, float(total))
+        share = points / total if total > 0 else 0.0
+        expected += budget * share
+        variance += budget * share * (1.0 - share) * max(0.0, total - budget) / max(1, total - 1)
+    slack = DEVIATIONS * math.sqrt(variance) + 1.0
+    if expected < LEAST_PLANNED or abs(spent - expected) <= slack:
+        return {}
+    least, most = max(0.0, expected - slack), expected + slack
+    which = "faster" if spent > expected else "slower"
+    advice = "Look at who gets nudges and when, and whether staff and budget still fit."
+    text = f"Nudges are spent {which} than planned: {spent:.1f}, where {least:.1f} to {most:.1f} would be as planned."
+    return {None: f"{text} {advice}"}
+
+
+CHECKS: dict[str, Any] = {"silent": silent, "rewards": rewards, "unshown": unshown, "pacing": pacing}

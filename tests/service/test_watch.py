@@ -1,0 +1,155 @@
+"""What raises an alert by itself: nudges that nobody looked at, and nudges spent faster or slower than planned."""
+
+import numpy as np
+import pytest
+from course import BEGIN, answer_of, launch
+from site_over_http import SENSED, site_on
+from sqlalchemy import select, update
+from study_text import study_text
+
+from opportune.service import clock, tables
+from opportune.service.alerts import CODES, Alerts
+from opportune.service.commands import Answer, Enrol, Propose, SetStatus
+from opportune.service.database import Database
+from opportune.service.reading import alert_rows, open_nudges
+from opportune.service.watch import judged_pacing
+from opportune.service.writer import Writer, sweep
+
+WINDOW = 120 * clock.MINUTE  # of the example
+
+
+def nudged(writer: Writer, *names: str, at: int = BEGIN) -> list[str]:
+    """Participants with an open nudge each."""
+    found = []
+    for name in names:
+        writer.do(Enrol(who="staff", received=at, participant=name))
+        for _ in range(100):
+            ask = Propose(who="app", received=at, participant=name, given={"sensed": SENSED})
+            made = answer_of(writer.do(ask))
+            if made["status"] == "nudge":
+                found.append(made["decision"])
+                break
+    assert len(found) == len(names), "the control: there is a nudge for each"
+    return found
+
+
+def alerts_of(database: Database, code: str) -> list[str | None]:
+    """Who has an open alert of a kind."""
+    return [alert["participant"] for alert in alert_rows(database) if alert["code"] == code]
+
+
+def test_a_nudge_that_nobody_looks_at_is_red(database: Database) -> None:
+    """From half of its window on, until someone looks; the one that was on somebody's list is not."""
+    writer = Writer(database)
+    launch(writer, study_text(budget=60))
+    seen, unseen = nudged(writer, "P1", "P2")
+    alerts = Alerts(database)
+    alerts.shown.note(row for row in open_nudges(database, limit=10) if row["id"] == seen)
+    alerts.look(BEGIN + WINDOW // 2 - clock.MINUTE)
+    assert alerts_of(database, "unshown") == []
+    alerts.look(BEGIN + WINDOW // 2 + clock.MINUTE)
+    assert alerts_of(database, "unshown") == ["P2"]
+    (alert,) = alert_rows(database)
+    assert alert["level"] == CODES["unshown"][0] == "red"
+    assert "within 59 minutes" in alert["text"]
+    other = Alerts(database)  # of another process
+    other.shown.note(row for row in open_nudges(database, limit=10) if row["id"] == unseen)
+    other.look(BEGIN + WINDOW // 2 + 3 * clock.MINUTE)
+    assert alerts_of(database, "unshown") == []
+
+
+@pytest.mark.parametrize("ending", ["window", "answer", "taken", "app"])
+def test_a_nudge_whose_window_ended_unseen_stays_red_for_a_day(sqlite: Database, ending: str) -> None:
+    """The controls: it was answered, someone took the call, or the app shows nudges itself."""
+    writer = Writer(sqlite)
+    text = study_text(budget=60)
+    launch(writer, text.replace("[serve]\n", '[serve]\nnudges_by = "app"\n') if ending == "app" else text)
+    (decision,) = nudged(writer, "P1")
+    if ending == "answer":
+        answer_of(writer.do(Answer(who="staff", received=BEGIN, decision=decision, answered=False)))
+    if ending == "taken":
+        row = {"decision": decision, "participant": "P1", "tries": 0, "changed": BEGIN}
+        with sqlite.writing.begin() as connection:
+            connection.execute(tables.calls.insert(), row)
+    writer.start()
+    sweep(writer, BEGIN + WINDOW + clock.MINUTE)
+    writer.stop()
+    alerts = Alerts(sqlite)
+    alerts.look(BEGIN + 3 * clock.HOUR)
+    assert alerts_of(sqlite, "unshown") == (["P1"] if ending == "window" else [])
+    alerts.look(BEGIN + 27 * clock.HOUR)
+    assert alerts_of(sqlite, "unshown") == []
+
+
+def test_what_is_on_the_call_list_counts_as_looked_at(sqlite: Database) -> None:
+    """Over HTTP: the list, or one decision, read by staff; an app or an analyst reading it changes nothing."""
+    with site_on(sqlite, budget=60) as site:
+        writer, now = Writer(sqlite), clock.now()
+        (first,) = nudged(writer, "P1", at=now - 3 * clock.MINUTE)
+        (second,) = nudged(writer, "P2", at=now - 2 * clock.MINUTE)
+        (third,) = nudged(writer, "P3", at=now - clock.MINUTE)
+        for role in ("app", "analyst"):
+            assert site.get(f"decisions/{third}", role).status_code == 200
+        assert site.get(f"decisions/{second}", "staff").status_code == 200
+        page = site.get("calls?limit=1").json()
+        assert [item["decision"] for item in page["items"]] == [first]
+    with sqlite.reading.connect() as connection:
+        assert set(connection.execute(select(tables.shown.c.decision)).scalars()) == {first, second}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_pacing_far_from_plan_is_yellow(sqlite: Database, shared: bool) -> None:
+    """Half of the decision points are over and nothing is spent; then too much is; near the plan there is no alert."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(budget=20, planned=4, horizon=40, shared=shared))
+    names = [f"P{i}" for i in range(4)]
+    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
+    away = {"sensed": SENSED, "available": False, "reason": "driving"}
+    for _ in range(20):
+        writer.write([Propose(who="app", received=BEGIN, participant=name, given=away) for name in names])
+    alerts = Alerts(sqlite)
+    table = tables.study if shared else tables.participants
+    for number, (each, expected) in enumerate([(0.0, "slower"), (10.0, None), (19.9, "faster"), (9.0, None)]):
+        with sqlite.writing.begin() as connection:
+            connection.execute(update(table).values(spent=each * (4 if shared else 1)))
+        alerts.look(BEGIN + (number + 1) * clock.HOUR)
+        found = [alert for alert in alert_rows(sqlite) if alert["code"] == "pacing"]
+        assert [alert["level"] for alert in found] == ["yellow"] * (expected is not None)
+        assert all(f"spent {expected} than planned" in alert["text"] for alert in found)
+
+
+def test_those_who_left_a_shared_budget_are_not_planned_for(sqlite: Database) -> None:
+    """With three of four gone early, the one who is left may spend what was theirs."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(budget=10, planned=4, horizon=40, shared=True))
+    names = [f"P{i}" for i in range(4)]
+    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
+    away = {"sensed": SENSED, "available": False, "reason": "driving"}
+    for _ in range(20):
+        writer.do(Propose(who="app", received=BEGIN, participant="P0", given=away))
+    with sqlite.writing.begin() as connection:
+        connection.execute(update(tables.study).values(spent=20.0))
+    alerts = Alerts(sqlite)
+    alerts.look(BEGIN + clock.HOUR)
+    assert alerts_of(sqlite, "pacing") == [None], "the control: far more than a quarter of the plan"
+    for name in names[1:]:
+        writer.do(SetStatus(who="staff", received=BEGIN, participant=name, status="withdrawn", reason="moved"))
+    with sqlite.writing.begin() as connection:
+        connection.execute(update(tables.study).values(spent=20.0))
+    alerts.look(BEGIN + 2 * clock.HOUR)
+    assert alerts_of(sqlite, "pacing") == []
+
+
+def test_nudges_at_random_moments_are_as_planned() -> None:
+    """The interval holds what falls on moments at random in nearly all studies, and is not so wide that all do."""
+    rng = np.random.default_rng(1)
+    budget, total, people, studies = 10, 100, 20, 2000
+    for points in (15, 50, 85):
+        spent = rng.hypergeometric(budget, total - budget, points, size=(studies, people)).sum(axis=1)
+        plans = [(points, total)] * people
+        wrong = sum(bool(judged_pacing(budget, plans, float(found))) for found in spent)
+        assert wrong <= 0.005 * studies
+        expected = people * budget * points / total
+        assert judged_pacing(budget, plans, 0.4 * expected)
+        assert not judged_pacing(budget, plans, 0.95 * expected)
+    assert not judged_pacing(budget, [(4, total)] * 10, 0.0), "too early to tell"
