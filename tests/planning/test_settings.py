@@ -7,6 +7,7 @@ from plan_studies import SMALL, edited, small
 
 from opportune.errors import InputError
 from opportune.planning import settings_of
+from opportune.planning.settings import BYTES_PER_STEP, TRACE_BYTES
 from opportune.study import parse_study
 
 
@@ -61,3 +62,14 @@ def test_without_the_truth_nothing_is_planned() -> None:
     study = edited((SMALL[SMALL.index("[effects]") : SMALL.index("[nudge]")], ""))
     with pytest.raises(InputError, match=r"\[effects\] is missing"):
         settings_of(study)
+
+
+def test_memory_bounds_what_is_kept_step_by_step() -> None:
+    """With very many participants or replications fewer of them are traced, and never less than two replications."""
+    few, many = small(replicates=40), small(replicates=400_000, participants=1000)
+    assert (few.fewest_traced, few.traced) == (few.fewest, few.fewer)
+    for settings in (few, many, small(replicates=40, participants=500_000)):
+        room = settings.participants * settings.horizon * BYTES_PER_STEP
+        for kept in (settings.traced, settings.fewest_traced * settings.traced_at_once):
+            assert kept == 2 or kept * room <= TRACE_BYTES
+    assert many.fewest_traced < many.fewest

@@ -28,6 +28,9 @@ Floats = NDArray[np.float64]
 SHARES = (0.1, 0.3)
 """How much of a coin is tried."""
 COHORTS = 200
+FEWEST_COHORTS = 20
+PEOPLE = 400_000
+"""Cohorts that are put together for each number of participants: fewer where these would be more people in all."""
 LEAST_USABLE = 0.5
 """Where fewer decisions than this share have a probability between 0 and 1, the report warns."""
 
@@ -166,7 +169,8 @@ def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, e
     rows = []
     for effect, (sums, contrast) in effects.items():
         for n in sizes:
-            found = [estimate(sums, contrast, chosen=rng.integers(len(sums.xy), size=n)) for _ in range(COHORTS)]
+            cohorts = max(FEWEST_COHORTS, min(COHORTS, PEOPLE // n))
+            found = [estimate(sums, contrast, chosen=rng.integers(len(sums.xy), size=n)) for _ in range(cohorts)]
             rows.append({"effect": effect, "design": design, "budget": amount, "participants": n, "usable": usable,
                          **_summary(found)})  # fmt: skip
     return rows

@@ -120,7 +120,7 @@ def _means(settings: Settings, worlds: list[Any], policies: list[Policy], dropou
     if not dropout:
         return means(settings, worlds, policies, settings.fewest)
     if not settings.shared:
-        return stay_means(settings, worlds, policies, settings.fewest, survival(settings, dropout))
+        return stay_means(settings, worlds, policies, settings.fewest_traced, survival(settings, dropout))
     cohorts = Cohorts(settings, worlds, dropout=dropout)  # what leavers leave is others' to spend
     found = [cohorts.run(policy)["outcome"].values for policy in policies]
     return xr.Dataset({"outcome": (("policy", "world"), np.array(found))})

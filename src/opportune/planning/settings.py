@@ -95,13 +95,22 @@ class Settings:
     @property
     def traced(self) -> int:
         """Replications of which every step is kept, as many as memory allows."""
-        most = TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
-        return max(2, min(self.fewer, most))
+        return max(2, min(self.fewer, self._kept))
+
+    @property
+    def fewest_traced(self) -> int:
+        """Replications of what-ifs in which participants leave: every step is kept of them."""
+        return max(2, min(self.fewest, self._kept))
 
     @property
     def traced_at_once(self) -> int:
-        """How many policies can be traced at once, with as many replications as each what-if has."""
-        return max(1, TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon * self.fewest))
+        """How many policies can be traced at once, with as many replications as such what-ifs have."""
+        return max(1, self._kept // self.fewest_traced)
+
+    @property
+    def _kept(self) -> int:
+        """Replications of all participants of which every step finds room."""
+        return TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
 
     @cached_property
     def worlds(self) -> list[Any]:

@@ -62,7 +62,7 @@ def steps(
 ) -> Iterator[xr.Dataset]:
     """Every step under each policy, as `simulate` gives it."""
     named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
-    some = max(1, settings.traced_at_once * settings.fewest // replicates)
+    some = max(1, settings.traced_at_once * settings.fewest_traced // replicates)
     for i in range(0, len(named), some):
         data = _simulate(settings, worlds, named[i : i + some], replicates, trace=True)
         for place in range(data.sizes["policy"]):

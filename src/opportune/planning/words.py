@@ -253,8 +253,8 @@ def methods(plan: Plan) -> list[str]:
         "charged to the budget when it is proposed, as in the live study; staff make them in the order of proposals, "
         "those of one moment in an order that is drawn. One that is not made on its day counts as unanswered; it is "
         "not made up for later.",
-        f"What if: {settings.fewest:,} replications for each. Agents believe what the file says; only the world "
-        "changes.",
+        f"What if: {settings.fewest:,} replications for each{_fewer_traced(settings)}. "
+        "Agents believe what the file says; only the world changes.",
         "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "
         "Student’s t and a correction for few participants; cohorts are put together from simulated participants. The "
         "effect of actions rests on the study’s formula, as actions are not tossed for.",
@@ -265,6 +265,12 @@ def methods(plan: Plan) -> list[str]:
             "not need any more is spent on others in workload, who gets them, caps, and “what if” where some leave."
         )
     return text
+
+
+def _fewer_traced(settings: Settings) -> str:
+    if settings.fewest_traced == settings.fewest:
+        return ""
+    return f" ({settings.fewest_traced:,} where some leave, since every step is kept)"
 
 
 def _day_by_day(settings: Settings) -> str:
