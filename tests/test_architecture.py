@@ -31,6 +31,7 @@ LAYERS = (
     ("simulation.record", "analysis.results"),  # what simulate hands over
     ("simulation",),
     ("live",),
+    ("rehearsal.met",),  # what simulated participants meet
     ("testing",),
     ("analysis",),
     ("study",),
@@ -38,6 +39,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("service",),
+    ("rehearsal",),
     ("experiments.runner",),  # runs experiments and hands what they found to the report
     ("cli", "__main__"),
 )

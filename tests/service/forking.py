@@ -1,6 +1,7 @@
 """A program that loads everything, then forks a server for each line "PORT URL" on standard input.
 
-With `early` its servers answer before they commit: the control that tests of durability must catch.
+With `early` its servers answer before they commit: the control that tests of durability must catch. With `rehearsal`
+they take the time from requests.
 """
 
 import gc
@@ -83,7 +84,8 @@ def main() -> None:
             os.close(0)
             log_as_json()
             settings = {"log_level": "error", "access_log": False, "http": "httptools"}
-            uvicorn.run(create_app(Service(Database(url))), port=int(port), **settings)  # type: ignore[arg-type]
+            service = Service(Database(url), rehearsal="rehearsal" in sys.argv)
+            uvicorn.run(create_app(service), port=int(port), **settings)  # type: ignore[arg-type]
             os._exit(0)
         print(pid, flush=True)
 

@@ -3,14 +3,13 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import xarray as xr
 from site_over_http import Site, good, site_on
 from study_text import study_text
 
 import opportune as op
-from opportune.core.rng import DELAY, draw
+from opportune.rehearsal.met import context_met, steps_late, stream_of
 from opportune.service.database import Database
 from opportune.service.reading import decision_row
 from opportune.service.verify import verify
@@ -75,9 +74,8 @@ def one_step(
 ) -> None:
     """One decision point of one participant: as it was met in the simulation, held to what was decided there."""
     at = {str(name): trace[name].values[step - 1] for name in trace.data_vars if "step" in trace[name].dims}
-    levels = world.problem.levels(int(at["context"]))
-    told = {"mood": levels.pop("mood")}
-    body: dict[str, Any] = {"sensed": levels, "reported": told, "opened": bool(at["opened"])}
+    seen, told = context_met(world, int(at["context"]), step, seed=seed, stream=stream_of(number))
+    body: dict[str, Any] = {"sensed": seen, "reported": told, "opened": bool(at["opened"])}
     if not at["available"]:
         body |= {"available": False, "reason": "away"}
     made = good(site.post(f"participants/P{number}/decisions", body), 201)
@@ -85,10 +83,8 @@ def one_step(
         answered = bool(at["revealed"])
         made = good(site.post(f"decisions/{made['decision']}/answer", {"answered": answered}, "staff"))
     compare(site, world, at, made["decision"], step)
-    stream = np.uint64(number << 32)
     if not math.isnan(at["reward"]):
-        delay = world.happenings.reward_delay
-        late = min(int(draw(np.uint64(seed), stream, step, DELAY) * (delay + 1)), delay)
+        late = steps_late(world, step, seed=seed, stream=stream_of(number))
         mail.setdefault((number, step + late), []).append(f"{step:06d} {made['decision']}")
     for arrived in sorted(mail.pop((number, step), [])):
         earlier, decision = arrived.split()

@@ -17,6 +17,7 @@ from opportune.cli import (
     new,
     plan,
     record,
+    rehearse,
     reproduce,
     serve,
     simulate,
@@ -125,6 +126,7 @@ app.command(help=new.HELP)(new.new)
 app.command(help=check.HELP)(check.check)
 app.command(help=calibrate.HELP)(calibrate.calibrate)
 app.command(help=serve.HELP)(serve.serve)
+app.command(help=rehearse.HELP)(rehearse.rehearse)
 app.add_typer(accounts.keys, name="keys")
 app.add_typer(accounts.people, name="people")
 for command in record.COMMANDS:

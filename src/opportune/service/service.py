@@ -18,6 +18,7 @@ from opportune.service.auth import Keys
 from opportune.service.commands import Command
 from opportune.service.database import Database, reachable
 from opportune.service.logs import described
+from opportune.service.problems import Refused
 from opportune.service.writer import Reply, Writer, sweep
 
 SWEEP_SECONDS = 5.0
@@ -85,6 +86,16 @@ class Service:
     def now(self) -> int:
         """The time: what a rehearsal has told, or the clock's."""
         return self.rehearsed if self.rehearsal and self.rehearsed else clock.now()
+
+    def tell(self, told: str | None) -> None:
+        """A rehearsal says what time it is; time does not go back."""
+        if told is None:
+            return
+        try:
+            self.rehearsed = max(self.rehearsed, clock.from_iso(told))
+        except ValueError:
+            text = f"Rehearsal-Time is {told!r}; expected a time such as 2026-03-29T09:00:00Z"
+            raise Refused("invalid", text) from None
 
     async def carry_out(self, command: Command) -> Reply:
         """Have a command written; hands back the answer once it is durable."""

@@ -2,26 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from opportune.core.protocol import Draws
-from opportune.core.rng import DELAY, draw
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.decision import Decision
 from opportune.policy import Policy
-from opportune.problems.finite import Problem
 from opportune.problems.variables import levels_of
 from opportune.recommenders import Recommender
+from opportune.rehearsal.met import context_met, most_late, steps_late
 from opportune.revealers import Never
 from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must
-from opportune.worlds.common import REWARD_DELAY
-from opportune.worlds.continuous import write_values
 
 RESTORED = 7  # every so many steps participants are saved and restored: before a proposal, then after one
 TRACED = (
@@ -100,34 +95,14 @@ def _last(run: Mapping[str, NDArray[Any]], w: int, number: int) -> int:
 
 def _context(world: Any, index: int, step: int, stream: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
-    problem = world.informed_problem()
-    if isinstance(problem, Problem):
-        levels = problem.levels(int(index))
-    else:
-        values = np.zeros(len(problem.variables) + 1)
-        write = getattr(write_values, "py_func", write_values)
-        draws = Draws(np.uint64(SEED), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
-        write(world.numbers(), SimpleNamespace(variables=values.size), values, draws, step)
-        levels = {}
-        for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
-            names = levels_of(variable)
-            levels[name] = float(value) if names is None else names[int(value)]
-    hidden = {name for name, seen in problem.visibility.items() if seen == "reported"}
-    return (
-        {name: value for name, value in levels.items() if name not in hidden},
-        {name: value for name, value in levels.items() if name in hidden},
-    )
+    return context_met(world, index, step, seed=SEED, stream=stream)
 
 
 def _due(world: Any, rewards: NDArray[np.float64], now: int, stream: int) -> Iterator[tuple[int, float]]:
     """The rewards that arrive at the end of a step, with their steps, the oldest first."""
-    most = int(world.numbers()[REWARD_DELAY])
-    for step in range(max(1, now - most), now + 1):
-        late = 0
-        if most > 0:
-            late = min(int(draw(np.uint64(SEED), np.uint64(stream), step, DELAY) * (most + 1)), most)
+    for step in range(max(1, now - most_late(world)), now + 1):
         reward = float(rewards[step - 1])
-        if step + late == now and not np.isnan(reward):
+        if step + steps_late(world, step, seed=SEED, stream=stream) == now and not np.isnan(reward):
             yield step, reward
 
 

@@ -172,7 +172,7 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
     responses=_shown(dict[str, Any], "The study."), summary="The study",
 )  # fmt: skip
 def study(request: Asked) -> Response[bytes]:
-    """Name, status, size, budget, open alerts."""
+    """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
     row = _study(request)
     database = service_of(request).database
     alerts = [
@@ -184,6 +184,8 @@ def study(request: Asked) -> Response[bytes]:
         "study": row["name"], "status": row["status"], "launched": clock.iso(row["launched"]), "hash": row["hash"],
         "enrolled": row["enrolled"], "amendments": row["amendments"], "events": row["seq"], "head": row["head"],
         "shared_budget": row["amount"], "spent": row["spent"], "nudges": row["nudges"],
+        "rehearsal": service_of(request).rehearsal, "now": clock.iso(service_of(request).now()),
+        "role": caller_of(request).role,
     }  # fmt: skip
     if caller_of(request).role == APP:
         return as_json(shown)

@@ -1,0 +1,79 @@
+"""The calendar of a rehearsal: who begins on which day, and which decision points come at which time."""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from opportune.service.running import Running
+from opportune.study.arrivals import decisions_per_day
+
+MORNING, EVENING = 9 * 60, 18 * 60
+"""Between these minutes after midnight decision points are spread where the study file has no times."""
+
+
+class Moment(NamedTuple):
+    """A time at which decision points come: when, when the next come, and whose they are with their steps."""
+
+    at: dt.datetime
+    following: dt.datetime
+    steps: dict[int, int]
+    """{participant's place in the rehearsal: the step}."""
+
+
+def first_days(people: int, running: Running) -> list[int]:
+    """The day on which each begins, from 0: evenly over the study's days of enrolment.
+
+    Those who share a budget or a model all begin on the first, as in `simulate`.
+    """
+    days = 1 if running.policy.together else running.study.settings.participants.enrolment_days
+    return [i * days // people for i in range(people)]
+
+
+class Calendar:
+    """Days from a first one on, in the study's time zone."""
+
+    def __init__(self, running: Running, first: dt.date, begins: Sequence[int]) -> None:
+        self.first, self.begins = first, list(begins)
+        self._horizon = running.horizon
+        self._zone = ZoneInfo(running.timezone)
+        self._times = running.times or _spread(decisions_per_day(running.study.settings))
+
+    @property
+    def per_day(self) -> int:
+        """Decision points per day."""
+        return len(self._times)
+
+    def at(self, day: int, place: int) -> dt.datetime:
+        """When a decision point comes; places beyond a day's last are those of the next day."""
+        day, place = day + place // self.per_day, place % self.per_day
+        date, minutes = self.first + dt.timedelta(days=day), self._times[place]
+        there = dt.datetime(date.year, date.month, date.day, minutes // 60, minutes % 60, tzinfo=self._zone)
+        return there.astimezone(dt.UTC)
+
+    def date_of(self, moment: str) -> dt.date:
+        """The day that a time lies in, as the service writes it."""
+        return dt.datetime.fromisoformat(moment).astimezone(self._zone).date()
+
+    def last_step(self, person: int, days: int) -> int:
+        """The last step of a participant within so many days."""
+        return max(0, min(self._horizon, (days - self.begins[person]) * self.per_day))
+
+    def moments(self, days: int) -> Iterator[Moment]:
+        """All of them within so many days, in order."""
+        for day in range(days):
+            for place in range(self.per_day):
+                steps = {
+                    person: step
+                    for person, begin in enumerate(self.begins)
+                    if day >= begin and (step := (day - begin) * self.per_day + place + 1) <= self._horizon
+                }
+                if steps:
+                    yield Moment(self.at(day, place), self.at(day, place + 1), steps)
+
+
+def _spread(per_day: int) -> tuple[int, ...]:
+    """So many times of day, in minutes."""
+    if per_day == 1:
+        return (MORNING,)
+    return tuple(MORNING + i * (EVENING - MORNING) // (per_day - 1) for i in range(per_day))

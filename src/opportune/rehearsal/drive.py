@@ -1,0 +1,299 @@
+"""The rehearsal itself: simulated participants go through their days, and staff answer calls if they are played too.
+
+A participant's own order is always kept: decision, answer, rewards that have arrived, oldest first. Different
+participants go side by side unless they share a budget or a model; then they go one after the other, as in `simulate`.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from opportune.client import ServiceError
+from opportune.errors import StateError
+from opportune.rehearsal.calendar import Calendar, Moment, first_days
+from opportune.rehearsal.doors import ANSWER, DECIDE, ENROL, REWARD, Door, Write
+from opportune.rehearsal.people import People
+from opportune.service.running import Running
+
+OVER = {"not_active", "over"}
+"""What refuses any further decision of a participant."""
+ALREADY = {"decided_already", "key_reused"}
+"""What says that someone else has asked for a decision."""
+REWARDS_AT = 0.75
+"""When rewards arrive, between a decision point (0) and the next (1)."""
+CALLED_AT = 0.25
+"""When played staff call, between a nudge (0) and the end of its window (1)."""
+BEAT = 1.0
+"""Seconds between two times that are told while nothing happens."""
+
+
+class Waiting(NamedTuple):
+    """A decision whose reward is to come; the action is not known while a nudge is open."""
+
+    decision: str
+    action: str | None
+    arrives: int
+    """The step at whose end it does."""
+
+
+@dataclass
+class Member:
+    """A simulated participant, and where it stands."""
+
+    name: str
+    number: int
+    step: int = 0
+    active: bool = True
+    open_step: int | None = None
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+
+
+class Pace:
+    """How fast study time goes: so many seconds of it per second, or as fast as can be (None)."""
+
+    def __init__(self, factor: float | None, tell: Callable[[dt.datetime], None]) -> None:
+        self._factor, self._tell = factor, tell
+        self._origin: tuple[float, dt.datetime] | None = None
+
+    def until(self, at: dt.datetime) -> None:
+        """Wait until a time has come."""
+        if self._factor is None:
+            return
+        if self._origin is None:
+            self._origin = time.monotonic(), at - dt.timedelta(seconds=2.0 * self._factor)
+        begin, first = self._origin
+        while (left := begin + (at - first).total_seconds() / self._factor - time.monotonic()) > 0.0:
+            self._tell(first + dt.timedelta(seconds=(time.monotonic() - begin) * self._factor))
+            time.sleep(min(BEAT, left))
+
+
+def name_of(place: int) -> str:
+    """What participant number `place` of a rehearsal is called."""
+    return f"P{place + 1:03d}"
+
+
+class Rehearsal:
+    """A course of simulated participants through a study.
+
+    Args:
+        running: the study.
+        door: how it is reached.
+        people: what participants meet.
+        count: how many of them there are.
+        days: how many days of the study are rehearsed.
+        first: the first day of a rehearsal that begins now; one that has begun keeps its own.
+        staff: whether calls are answered.
+        factor: seconds of study time per second; None: as fast as can be.
+        told: is told how many decisions were made, and how many there will be.
+
+    """
+
+    def __init__(
+        self, running: Running, door: Door, people: People, *, count: int, days: int, first: dt.date, staff: bool,
+        factor: float | None = None, told: Callable[[int, int], None] = lambda _done, _all: None,
+    ) -> None:  # fmt: skip
+        self.running, self.door, self.people, self.staff, self.days = running, door, people, staff, days
+        self.members: dict[int, Member] = {}
+        self.made = 0
+        """Decisions that were made in this run."""
+        self._told = told
+        self._pace = Pace(factor, door.tell)
+        begins = first_days(count, running)
+        self.calendar = Calendar(running, first, begins)
+        self._find(count)
+
+    def _find(self, count: int) -> None:
+        """Who takes part already, and where each stands."""
+        names = {name_of(place): place for place in range(count)}
+        found = {names[row["participant"]]: row for row in self.door.participants() if row["participant"] in names}
+        if not found:
+            return
+        dates = {place: self.calendar.date_of(row["enrolled"]) for place, row in found.items()}
+        begun = min(found)
+        self.calendar.first = dates[begun] - dt.timedelta(days=self.calendar.begins[begun])
+        for place, row in sorted(found.items()):
+            self.calendar.begins[place] = (dates[place] - self.calendar.first).days
+            active = row["status"] in {"active", "paused"}
+            member = Member(row["participant"], row["number"], row["step"], active)
+            for made in self.door.decisions(member.name):
+                self._note(member, made["step"], made)
+                if made["reward"] is not None or made["skipped"]:
+                    member.waiting.pop(made["step"], None)
+            self.members[place] = member
+
+    @property
+    def total(self) -> int:
+        """How many decisions there will be in all."""
+        places = range(len(self.calendar.begins))
+        return sum(self.calendar.last_step(place, self.days) for place in places)
+
+    @property
+    def begun(self) -> int:
+        """How many of them were made before."""
+        return sum(
+            min(member.step, self.calendar.last_step(place, self.days)) for place, member in self.members.items()
+        )
+
+    def run(self) -> None:
+        """Go through all days; what was begun before is finished first."""
+        before, total = self.begun, self.total
+        self._told(before, total)
+        for moment in self.calendar.moments(self.days):
+            todo = {place: step for place, step in moment.steps.items() if self._asks(place, step)}
+            held = [member for place, member in self.members.items() if moment.steps.get(place) == member.step]
+            if not todo and not any(self._due(member) or member.open_step for member in held):
+                continue
+            self._pace.until(moment.at)
+            self._enrol([place for place in todo if place not in self.members], moment)
+            for group in self._groups(moment, todo):
+                self._pass(group, todo, moment)
+                self._told(before + self.made, total)
+
+    def _asks(self, place: int, step: int) -> bool:
+        member = self.members.get(place)
+        return member is None or (member.active and member.step < step)
+
+    def _groups(self, moment: Moment, todo: dict[int, int]) -> Iterable[list[int]]:
+        """Who goes side by side at a moment."""
+        everyone = [place for place, step in moment.steps.items() if place in todo or self._stands(place, step)]
+        return [[place] for place in everyone] if self.running.policy.together else [everyone]
+
+    def _stands(self, place: int, step: int) -> bool:
+        """Whether a participant was left in the middle of a step by a rehearsal that was interrupted."""
+        member = self.members.get(place)
+        return member is not None and member.step == step
+
+    def _pass(self, group: Sequence[int], todo: dict[int, int], moment: Moment) -> None:
+        """One decision point of some participants: decisions, calls, rewards."""
+        at = moment.at
+        self._decide([(self.members[place], todo[place]) for place in group if place in todo], at)
+        members = [self.members[place] for place in group]
+        if self.staff and any(member.open_step for member in members):
+            if not self.running.policy.together:
+                at += CALLED_AT * dt.timedelta(microseconds=self.running.answer_window)
+                at = min(at, moment.at + 0.5 * (moment.following - moment.at))
+                self._pace.until(at)
+            self._call(members, at)
+        if any(self._due(member) for member in members):
+            if not self.running.policy.together:
+                at = moment.at + REWARDS_AT * (moment.following - moment.at)
+                self._pace.until(at)
+            self._reward(members, at)
+
+    def _write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
+        return self.door.write(writes, at) if writes else []
+
+    def _enrol(self, places: Sequence[int], moment: Moment) -> None:
+        writes = [Write(ENROL, name, {"participant": name}, name) for name in map(name_of, places)]
+        for place, reply in zip(places, self._write(writes, moment.at), strict=True):
+            answer = _good(reply)
+            self.members[place] = Member(answer["participant"], answer["number"])
+
+    def _decide(self, asked: Sequence[tuple[Member, int]], at: dt.datetime) -> None:
+        """Phones ask for decisions."""
+        writes = [
+            Write(DECIDE, member.name, self._moment(member, step, at), f"{member.name}.{step}.{self.people.seed}")
+            for member, step in asked
+        ]
+        for (member, step), reply in zip(asked, self._write(writes, at), strict=True):
+            if isinstance(reply, ServiceError) and reply.code in OVER:
+                member.active = False
+                continue
+            if isinstance(reply, ServiceError) and reply.code in ALREADY:
+                member.step = step
+                continue
+            answer = _good(reply)
+            if answer["step"] != step:
+                text = f"decision {answer['step']} of {member.name} was made where {step} was to come"
+                raise StateError(f"{text}; expected that nobody else asks for decisions meanwhile")
+            self._note(member, step, answer)
+            member.step = step
+            self.made += 1
+
+    def _moment(self, member: Member, step: int, at: dt.datetime) -> dict[str, Any]:
+        """What a phone says: reported values go along, sealed, where staff are played, or the app is open."""
+        met, number = self.people.met(member.number, step), member.number
+        seen, told = met.context(number, step)
+        body: dict[str, Any] = {"sensed": seen, "at": at.isoformat()}
+        if not met.available(number, step):
+            body |= {"available": False, "reason": "away"}
+        elif met.opened(number, step):
+            body["opened"] = True
+        if told and (self.staff or "opened" in body):
+            body["reported"] = told
+        return body
+
+    def _note(self, member: Member, step: int, answer: dict[str, Any]) -> None:
+        """What was decided: the reward that will come of it, and whether a call is to be made."""
+        settled = answer["status"] == "settled"
+        member.open_step = None if settled else step
+        met = self.people.met(member.number, step)
+        if met.reward(member.number, step, answer["action"]) is not None:
+            action = answer["action"] if settled else None
+            member.waiting[step] = Waiting(answer["decision"], action, met.arrives(member.number, step))
+
+    def _call(self, members: Sequence[Member], at: dt.datetime) -> None:
+        """Staff go through the list of calls."""
+        by_name = {member.name: member for member in members}
+        calls = [call for call in self.door.calls() if call["participant"] in by_name]
+        writes = []
+        for call in calls:
+            number, step = by_name[call["participant"]].number, call["step"]
+            met = self.people.met(number)
+            body: dict[str, Any] = {"answered": met.answers(number, step)}
+            told = met.context(number, step)[1]
+            if told and body["answered"]:
+                body["reported"] = told
+            writes.append(Write(ANSWER, call["decision"], body, call["decision"]))
+        for call, reply in zip(calls, self._write(writes, at), strict=True):
+            if isinstance(reply, ServiceError) and reply.code == "settled_already":
+                continue  # someone else was quicker
+            self._note(by_name[call["participant"]], call["step"], _good(reply))
+
+    def _due(self, member: Member) -> list[int]:
+        """The steps whose rewards have arrived, the oldest first."""
+        return sorted(step for step, reward in member.waiting.items() if reward.arrives <= member.step)
+
+    def _reward(self, members: Sequence[Member], at: dt.datetime) -> None:
+        """Rewards arrive: of one participant one after the other."""
+        left = {member.name: (member, self._due(member)) for member in members}
+        while left:
+            writes, done = [], []
+            for name, (member, due) in list(left.items()):
+                while due and (write := self._reward_of(member, due[0])) is None:
+                    due.pop(0)
+                if not due:
+                    del left[name]
+                    continue
+                assert write is not None
+                writes.append(write)
+                done.append((member, due.pop(0)))
+            for (member, step), reply in zip(done, self._write(writes, at), strict=True):
+                if isinstance(reply, ServiceError) and reply.code == "not_settled":
+                    continue  # it comes again
+                if not (isinstance(reply, ServiceError) and reply.code == "reward_differs"):
+                    _good(reply)
+                member.waiting.pop(step)
+
+    def _reward_of(self, member: Member, step: int) -> Write | None:
+        """A reward that can be told; none while the nudge is open, or if the service knows that nothing can come."""
+        decision, action, _ = member.waiting[step]
+        if action is None:
+            stands = self.door.decision(decision)
+            if stands["status"] != "settled":
+                return None
+            action = stands["action"]
+        reward = self.people.met(member.number).reward(member.number, step, action)
+        assert reward is not None
+        return Write(REWARD, decision, {"reward": reward}, decision)
+
+
+def _good(reply: "dict[str, Any] | ServiceError") -> dict[str, Any]:
+    """An answer; whatever else was refused ends the rehearsal."""
+    if isinstance(reply, ServiceError):
+        if reply.code in {"closed", "full"}:
+            raise StateError(f"the service says: {reply.detail}")
+        raise reply
+    return reply
