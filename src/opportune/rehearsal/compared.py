@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from opportune.rehearsal.met import most_late
 from opportune.rehearsal.people import People
-from opportune.service.alerts import DAY
 from opportune.study.arrivals import decisions_per_day
 
 
