@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from opportune.rehearsal.met import most_late
 from opportune.rehearsal.people import People
+from opportune.service import clock
 from opportune.study.arrivals import decisions_per_day
 
 
@@ -24,9 +25,8 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
         return "at this speed the service's clock may close windows first"
     if people.seed != running.seed:
         return f"the seed is {people.seed}, and the study's coins are tossed with its own, {running.seed}"
-    if (most_late(people.met(0).worlds[0]) + 1) * DAY > running.reward_window * decisions_per_day(
-        running.study.settings
-    ):
+    step = 24 * clock.HOUR // decisions_per_day(running.study.settings)
+    if (most_late(people.met(0).worlds[0]) + 1) * step > running.reward_window:
         return "rewards may come later than wait_hours in [reward], and are given up then"
     if running.policy.shared and count != running.participants:
         return f"a budget for {running.participants} participants is shared, and {count} were rehearsed"
