@@ -3,6 +3,7 @@
 import csv
 import io
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 from course import BEGIN, answer_of, launch, run_course
 from study_text import study_text
 
+from opportune.live.packing import pack, unpack
 from opportune.service import clock
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
-from opportune.service.exports import NAMES, cell, export
+from opportune.service.exports import NAMES, cell, dictionary, export
 from opportune.service.writer import Writer
 
 EFFECT = 0.5
@@ -124,3 +126,69 @@ def test_analysts_find_the_effect_of_nudges(sqlite: Database) -> None:
     assert low < EFFECT < high
     assert high - low < 0.4, "the control: it says something"
     assert low > 0.0
+
+
+COLUMNS = """
+participant decision step day time_utc time_local timezone available unavailable_reason time_of_day stress sleep mood
+features_version action action_probability action_probability_rest action_probability_walk action_probability_breathe
+nudge nudge_probability nudge_probability_before coin gap price budget_before budget_after answered revealed reward
+reward_received_utc reward_first reward_changes mode policy_version software_version
+"""
+
+
+def test_every_column_is_there_and_explained(sqlite: Database) -> None:
+    """What micro-randomised trials need, one row per decision point; the dictionary has a sentence for each column."""
+    launch(Writer(sqlite), study_text())
+    header = "".join(export(sqlite, "decisions")).splitlines()[0].split(",")
+    assert set(COLUMNS.split()) <= set(header)
+    explained = dictionary(sqlite)["files"]
+    for name in NAMES:
+        header = "".join(export(sqlite, name)).splitlines()[0].split(",")
+        assert [entry["column"] for entry in explained[f"{name}.csv"]] == header
+        assert all(len(entry["meaning"]) > 3 and entry["type"] for entry in explained[f"{name}.csv"])
+
+
+@pytest.mark.parametrize("share", [None, 0.3, 1.0])
+def test_probabilities_before_and_after_randomising(sqlite: Database, share: float | None) -> None:
+    """Before is what the rule without its coin would do in the very same state; after is what was used."""
+    text = study_text(budget=25, planned=4, horizon=100)
+    if share is not None:
+        text = text.replace('kind = "PACE"\n', f'kind = "PACE"\nrandomise = {share}\n', 1)
+    writer = Writer(sqlite)
+    launch(writer, text)
+    expected: list[float] = []
+    writer.write([Enrol(who="staff", received=BEGIN, participant="P1")])
+    rnd = random.Random(2)
+    for number in range(60):
+        sensed = {"time_of_day": "morning", "stress": rnd.randrange(4), "sleep": rnd.choice(["good", "poor"])}
+        opened = rnd.random() < 0.1
+        expected.append(alone(writer, sensed, opened))
+        given = {"sensed": sensed, "opened": opened}
+        made = answer_of(writer.do(Propose(who="app", received=BEGIN + number, participant="P1", given=given)))
+        if made["status"] == "nudge":
+            told = {"mood": "low"}
+            answer = Answer(who="s", received=BEGIN, decision=made["decision"], answered=number % 3 > 0)
+            answer.reported = told if answer.answered else None
+            answer_of(writer.do(answer))
+        writer.do(Reward(who="app", received=BEGIN, decision=made["decision"], reward=rnd.random()))
+    rows = table(sqlite, "decisions")
+    before = [float(row["nudge_probability_before"]) for row in rows]
+    after = [float(row["nudge_probability"]) for row in rows]
+    np.testing.assert_allclose(before, expected, atol=1e-9)
+    assert 0.0 < np.mean(before) < 1.0, "the control: not always the same"
+    assert (before == after) == (share is None)
+
+
+def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
+    """The probability of the rule without its coin, in the participant's present state."""
+    from opportune.core.layout import Rule
+    from opportune.revealers.pace import RANDOMISE
+
+    fold, persons = writer.memory.fold, writer.memory.persons
+    assert fold is not None
+    agent, own = persons["P1"].agent, fold.own
+    copy = fold.agent(0, agent.stream)
+    unpack(copy, pack(agent, own), own, [replace(step) for step in agent._steps.values()])
+    settings = copy._at.views(Rule, copy._rule).settings
+    settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
+    return copy.propose(sensed, opened=opened).probability

@@ -1,7 +1,9 @@
 """Exports for analysts: CSV files, and what every column means."""
 
 import csv
+import hashlib
 import io
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,10 +12,11 @@ from sqlalchemy import select
 
 from opportune.errors import DataError
 from opportune.live.cohort import Cohort
-from opportune.recommenders import LinUCB, RandomAction
-from opportune.recommenders.fixed import FixedAction
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.finite import Problem
 from opportune.service import clock, events, tables
 from opportune.service.database import Database
+from opportune.service.probabilities import before_randomising, of_action, randomised
 from opportune.service.running import Running
 
 PAGE = 2000
@@ -61,7 +64,18 @@ _BEGINNING = (
 )
 _DECIDED = (
     Column("nudge", "0/1", "A nudge was made.", _plain("nudge")),
-    Column("nudge_probability", "number", "With which probability.", _plain("probability")),
+    Column(
+        "nudge_probability",
+        "number",
+        "With which probability, after randomising: what the coin was compared with; weigh and centre by this.",
+        _plain("probability"),
+    ),
+    Column(
+        "nudge_probability_before",
+        "number",
+        "With which the rule alone would have, before the coin of `randomise` was mixed in; the same without one.",
+        _plain("probability_before"),
+    ),
     Column("coin", "number", "The coin; there is a nudge where it is below the probability.", _plain("coin")),
     Column("gap", "number", "What knowing the context is worth, as the rule weighs it.", _plain("gap")),
     Column("price", "number", "What the gap was compared with.", _plain("price")),
@@ -165,19 +179,32 @@ def decision_columns(running: Running, cohort: Cohort) -> tuple[Column, ...]:
         told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
         return Column(name, "value", f"Variable of the study, {told}.", value)
 
-    probability = Column(
-        "action_probability", "number",
-        "The probability of the action, given the state and whether there was a reveal; empty where it is not known.",
-        lambda row: _action_probability(row, running),
+    return (
+        *_BEGINNING, *map(variable, problem.visibility), _features(problem), *_DECIDED, *_actions(running), *_REWARD,
+        *_END,
     )  # fmt: skip
-    return (*_BEGINNING, *map(variable, problem.visibility), *_DECIDED, probability, *_REWARD, *_END)
 
 
-def _action_probability(row: dict[str, Any], running: Running) -> float | None:
-    recommender = running.policy.recommender
-    if row["mode"] == "fallback" or isinstance(recommender, LinUCB | FixedAction):
-        return 1.0
-    return 1.0 / len(running.study.settings.study.actions) if isinstance(recommender, RandomAction) else None
+def _actions(running: Running) -> tuple[Column, ...]:
+    """The probability of the action that was taken, and of each that there is."""
+    names, policy = running.study.settings.study.actions, running.policy
+
+    def probability(name: str | None) -> Callable[[dict[str, Any]], Any]:
+        return lambda row: of_action(policy, len(names), row, row["action"] if name is None else name)
+
+    given = "given the state and whether there was a reveal; empty where it is not known"
+    return (
+        Column("action_probability", "number", f"The probability of the action, {given}.", probability(None)),
+        *(Column(f"action_probability_{name}", "number", f"That of {name!r}, {given}.", probability(name))
+          for name in names),
+    )  # fmt: skip
+
+
+def _features(problem: Problem | ContinuousProblem) -> Column:
+    """Which features decisions were computed with: a hash of what defines them, which no amendment changes."""
+    version = hashlib.sha256(json.dumps(problem.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+    meaning = "What features are computed from (variables, formula, actions), by the beginning of its hash."
+    return Column("features_version", "text", meaning, lambda row: version)
 
 
 def running_of(database: Database) -> Running:
@@ -206,11 +233,24 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
             if wanted is None or row["kind"] in wanted:
                 yield {"hash": row["hash"], **msgspec.json.decode(row["body"])}
     else:
+        policy = running_of(database).policy
         for person in _pages(database, tables.participants, tables.participants.c.number, -1):
             only = tables.decisions.c.participant == person["name"]
             for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
+                    row["probability_before"] = row["probability"]
+                    if randomised(policy):
+                        row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
                     yield row
+
+
+def _answer(database: Database, decision: str) -> dict[str, Any]:
+    """What the algorithm answered to a decision point, from the record."""
+    table = tables.events.c
+    query = select(table.body).where(table.seq == int(decision[1:]))  # a decision is called after its event
+    with database.reading.connect() as connection:
+        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())["answer"]
+    return found
 
 
 def _pages(database: Database, table: Any, order: Any, after: int, *only: Any) -> Iterator[dict[str, Any]]:
