@@ -17,6 +17,7 @@ from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
 from opportune.service.commands import Command
 from opportune.service.database import Database, reachable
+from opportune.service.limits import Limits
 from opportune.service.logs import described
 from opportune.service.problems import Refused
 from opportune.service.writer import Reply, Writer, sweep
@@ -44,6 +45,7 @@ class Service:
         self.alerts = Alerts(self.database)
         self.writer = Writer(self.database, on_alert=self.alerts.raise_alert)
         self.keys = Keys(self.database)
+        self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
 

@@ -58,6 +58,7 @@ _SENTENCES = {
     409: "It does not fit what is on record; `code` says how.",
     413: "The body is too large.",
     422: "A value cannot be used.",
+    429: "Too many wrong keys from this address; a valid one is never refused so.",
     500: "Something is wrong with the service.",
     503: "Nothing can be stored at the moment; try again with the same key.",
 }
@@ -69,7 +70,7 @@ def refusals(*codes: int) -> dict[int, ResponseSpec]:
         code: ResponseSpec(
             data_container=Problem, description=_SENTENCES[code], generate_examples=False, media_type=PROBLEM
         )
-        for code in sorted({*codes, 400, 401, 403, 500})
+        for code in sorted({*codes, 400, 401, 403, 429, 500})
     }
 
 
@@ -102,8 +103,15 @@ def _by_key(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
     service: Service = connection.app.state.service
     caller = service.keys.find(key.strip()) if scheme.lower() == "bearer" and key else None
     if caller is None:
+        if key:
+            service.limits.keys.count(address_of(connection))
         raise Refused("unauthenticated", "no valid key; expected the header Authorization: Bearer KEY")
     return caller
+
+
+def address_of(connection: "ASGIConnection[Any, Any, Any, State]") -> str:
+    """Where a request comes from; behind a proxy on this machine, what that says."""
+    return "unknown" if connection.client is None else connection.client.host
 
 
 def _by_session(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
@@ -171,6 +179,8 @@ def problem_response(problem: Problem) -> "Response[bytes]":
         headers["WWW-Authenticate"] = "Bearer"
     if problem.status == 503:
         headers["Retry-After"] = "1"
+    if problem.status == 429:
+        headers["Retry-After"] = "60"
     return Response(encoded(problem), status_code=problem.status, media_type=PROBLEM, headers=headers)
 
 

@@ -9,7 +9,7 @@ from litestar.datastructures import Cookie
 from litestar.params import QueryParameter
 
 from opportune.service import clock, people, sessions
-from opportune.service.api.shared import COOKIE, OPEN, PAGE, roles, service_of
+from opportune.service.api.shared import COOKIE, OPEN, PAGE, address_of, roles, service_of
 from opportune.service.auth import ADMIN, ANALYST, STAFF
 from opportune.service.pages.shared import (
     FORM_COOKIE,
@@ -64,6 +64,7 @@ def sign_in_page(request: Asked, status: int = 200, **content: Any) -> Page:
 def show_sign_in(request: Asked, going: Next = "", link: Link = "") -> Response[Any]:
     """The page to sign in on; a link signs in once."""
     if link:
+        service_of(request).limits.sign_in.check(address_of(request))
         database = service_of(request).database
         token = sessions.use_link(database, link)
         found = sessions.find(database, token) if token is not None else None
@@ -71,6 +72,7 @@ def show_sign_in(request: Asked, going: Next = "", link: Link = "") -> Response[
             answer = go(home_of(found.caller.role))
             answer.set_cookie(_cookie(request, COOKIE, token))
             return answer
+        service_of(request).limits.sign_in.count(address_of(request))
         return sign_in_page(request, 401, ended=True)
     return sign_in_page(request, next=going)
 
@@ -84,9 +86,11 @@ async def sign_in(request: Asked) -> Response[Any]:
         raise Refused("forbidden", "the form does not belong to this browser")
     name, going = form.text("name", most=64), form.text("next", most=200)
     password = str(form._fields.get("password", ""))[:256]
-    database = service_of(request).database
+    database, limits = service_of(request).database, service_of(request).limits
+    limits.sign_in.check(address_of(request))
     caller = await in_thread(people.sign_in, database, name, password)
     if caller is None:
+        limits.sign_in.count(address_of(request))
         return sign_in_page(request, 401, failed=True, next=going, name=name)
     timezone: str | None = form.text("timezone", most=64)
     try:

@@ -1,0 +1,59 @@
+"""How often somebody may fail: wrong keys and wrong passwords are counted by address, and too many are refused (429).
+
+Only failures count. Whoever has a valid key is let in whatever others do from the same address, so apps are never
+slowed, also behind one proxy. Each process counts for itself.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from opportune.service.problems import Refused
+
+KEYS, KEY_SECONDS = 100, 60
+"""Wrong keys from one address in as many seconds."""
+SIGN_INS, SIGN_IN_SECONDS = 30, 300
+"""Wrong passwords and links, likewise: a clinic's whole staff may share an address."""
+_MOST_ADDRESSES = 10_000
+
+
+class Failures:
+    """Counts failures by address, in windows of some seconds."""
+
+    def __init__(self, what: str, most: int, seconds: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._most, self._seconds, self._now = what, most, seconds, now
+        self._lock = threading.Lock()
+        self._counted: dict[str, tuple[float, int]] = {}
+
+    def check(self, address: str) -> None:
+        """Refuse an address that has failed too often, before anything costly is done for it."""
+        begun, count = self._counted.get(address, (0.0, 0))
+        left = begun + self._seconds - self._now()
+        if count > self._most and left > 0.0:
+            text = f"more than {self._most} {self._what} from this address within {self._seconds} seconds"
+            raise Refused("too_many", f"{text}; expected a pause of {int(left) + 1} seconds")
+
+    def count(self, address: str) -> None:
+        """One more failure; refuses if that makes too many."""
+        with self._lock:
+            now = self._now()
+            begun, count = self._counted.get(address, (now, 0))
+            if now - begun >= self._seconds:
+                begun, count = now, 0
+            if len(self._counted) >= _MOST_ADDRESSES and address not in self._counted:
+                self._forget(now)
+            self._counted[address] = begun, count + 1
+        self.check(address)
+
+    def _forget(self, now: float) -> None:
+        """Make room: windows that are over go, and if there are none, all."""
+        kept = {who: entry for who, entry in self._counted.items() if now - entry[0] < self._seconds}
+        self._counted = kept if len(kept) < _MOST_ADDRESSES else {}
+
+
+class Limits:
+    """What a service counts."""
+
+    def __init__(self) -> None:
+        self.keys = Failures("wrong keys", KEYS, KEY_SECONDS)
+        self.sign_in = Failures("failed attempts to sign in", SIGN_INS, SIGN_IN_SECONDS)
