@@ -1,17 +1,25 @@
 """What was simulated is what runs: the example study over HTTP, with simulate's draws, makes simulate's decisions."""
 
 import math
+import signal
+from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import xarray as xr
-from site_over_http import Site, good, site_on
+from servers import Parent, free_port, parent
+from site_over_http import Site, good
 from study_text import study_text
 
 import opportune as op
 from opportune.rehearsal.met import context_met, steps_late, stream_of
+from opportune.service.auth import ROLES, add_key
 from opportune.service.database import Database
 from opportune.service.reading import decision_row
+from opportune.service.running import Running
+from opportune.service.server import launch
+from opportune.service.service import Service
 from opportune.service.verify import verify
 from opportune.study import parse_study
 from opportune.study.serving import live
@@ -50,23 +58,38 @@ def simulated(text: str) -> tuple[list[Any], xr.Dataset, int]:
     return worlds, data.isel(policy=0, replicate=0), seed
 
 
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Parent]:
+    """Where servers come from: processes of their own, with a port each."""
+    with parent() as found:
+        yield found
+
+
 @pytest.mark.parametrize("sharing", SHARING)
-def test_the_service_makes_the_decisions_of_simulate(
-    sqlite: Database, sharing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Own and shared budgets, own and pooled models, unanswered nudges, openings, absences, late and lost rewards."""
+def test_the_service_makes_the_decisions_of_simulate(url: str, servers: Parent, sharing: str) -> None:
+    """Own and shared budgets, own and pooled models, unanswered nudges, openings, absences, late and lost rewards.
+
+    Over HTTP, with a server in a process of its own, on either database.
+    """
     text = rehearsed(study_text(**settings_of(sharing)))
     worlds, trace, seed = simulated(text)
-    monkeypatch.setattr("site_over_http.study_text", lambda **_settings: text)
-    with site_on(sqlite) as site:
+    database = Database(url)
+    launch(database, Running.from_text(text))
+    keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
+    port = free_port()
+    pid = servers.start(url, port)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
+        site = Site(client, keys, Service(database))
         for number in range(PEOPLE):
             site.enrol(f"P{number}")
         mail: dict[tuple[int, int], list[str]] = {}
         for step in range(1, STEPS + 1):
             for number, world in enumerate(worlds):
                 one_step(site, world, trace.isel(world=number), number, step, seed, mail)
+    servers.kill(pid, signal.SIGTERM)
     assert float(trace["nudged"].sum()) >= 5, "the control: something was nudged"
-    assert verify(sqlite).findings == []
+    assert verify(database).findings == []
+    database.close()
 
 
 def one_step(
