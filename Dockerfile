@@ -1,7 +1,7 @@
 # Opportune's service. Build: docker build -t opportune .  Run: see compose.yaml and docs/deploy.md.
 FROM python:3.12-slim
 
-RUN useradd --create-home --uid 10001 opportune
+RUN useradd --create-home --uid 10001 opportune && install -d -o opportune /study
 WORKDIR /opt/opportune
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
