@@ -46,6 +46,9 @@
     if (!answer.ok) throw new Error("the list could not be fetched");
     const made = document.createElement("div");
     made.innerHTML = await answer.text();
+    const focused = document.activeElement;
+    const restore = focused && list.contains(focused) ? focused : null;
+    const caret = restore && "selectionStart" in restore ? [restore.selectionStart, restore.selectionEnd] : null;
     // What is being typed in stays as it is, whatever has become of the others.
     list.querySelectorAll(".calls > [data-call]").forEach((call) => {
       if (!busy(call)) return;
@@ -64,10 +67,11 @@
       if (same) same.replaceWith(call);
       else made.querySelector(".calls").prepend(call);
     });
-    const focused = document.activeElement;
-    const restore = focused && list.contains(focused) ? focused : null;
     list.replaceChildren(...made.childNodes);
-    if (restore) restore.focus({ preventScroll: true });
+    if (restore && restore.isConnected) {
+      restore.focus({ preventScroll: true });
+      if (caret && caret[0] !== null) restore.setSelectionRange(caret[0], caret[1]);
+    }
     const count = document.getElementById("waiting-count");
     if (count) count.textContent = String(list.querySelectorAll(".calls > [data-call]").length);
   };

@@ -1,0 +1,343 @@
+"""The staff's pages in a real browser, through a real server and database: a day's work."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from course import answer_of
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from servers import Parent, free_port, parent
+from site_over_http import SENSED
+from study_text import study_text
+
+from browser import open_browser
+from opportune.service import clock, tables
+from opportune.service.auth import add_key
+from opportune.service.commands import Answer, Enrol, Propose, Reward
+from opportune.service.database import Database
+from opportune.service.people import add_person
+from opportune.service.running import Running
+from opportune.service.server import launch
+from opportune.service.verify import verify
+from opportune.service.writer import Writer
+
+pytestmark = pytest.mark.browser
+PASSWORD = "correct horse battery"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 780}
+PEOPLE = {"anna": "staff", "bert": "staff", "cora": "analyst", "ada": "admin"}
+NAMES = [f"P{number:03d}" for number in range(1, 7)]
+
+
+class Trial:
+    """A study that runs on a server of its own: whom the rule nudges, it nudges always."""
+
+    def __init__(self, database: Database, address: str) -> None:
+        self.database, self.address = database, address
+        launch(database, Running.from_text(study_text(policy="always", planned=20)))
+        for name, role in PEOPLE.items():
+            add_person(database, name, role, PASSWORD)
+        self._keys = {role: add_key(database, role, role) for role in ("app", "staff")}
+        self._numbers = itertools.count()
+
+    def post(self, path: str, body: Any, role: str = "app") -> dict[str, Any]:
+        """What an app sends."""
+        headers = {"Authorization": f"Bearer {self._keys[role]}", "Idempotency-Key": f"k{next(self._numbers)}"}
+        found = httpx.post(f"{self.address}/api/v1/{path}", json=body, headers=headers)
+        assert found.status_code < 300, found.text
+        answer: dict[str, Any] = found.json()
+        return answer
+
+    def begin(self) -> None:
+        """Participants with some history, all of whom are to be called."""
+        writer, now = Writer(self.database), clock.now()
+        writer.write([Enrol(who="s", received=now, participant=name, timezone="America/New_York") for name in NAMES])
+        for step in range(7):
+            sensed = SENSED if step == 6 else {**SENSED, "stress": step % 2, "sleep": "good"}
+            asked = [Propose(who="a", received=now, participant=name, given={"sensed": sensed}) for name in NAMES]
+            made = [answer_of(reply)["decision"] for reply in writer.write(asked)]
+            if step < 6:
+                told = {"mood": "good"}
+                writer.write([Answer(who="s", received=now, decision=d, answered=True, reported=told) for d in made])
+                writer.write([Reward(who="a", received=now, decision=d, reward=0.1 * step) for d in made])
+
+    def open_decision(self, name: str) -> str:
+        """The decision about which a participant is to be called."""
+        with self.database.reading.connect() as connection:
+            query = tables.participants.select().where(tables.participants.c.name == name)
+            return str(connection.execute(query).mappings().one()["open_decision"])
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Parent]:
+    """Starts servers."""
+    with parent() as found:
+        yield found
+
+
+@pytest.fixture
+def trial(sqlite: Database, servers: Parent) -> Iterator[Trial]:
+    """A running study."""
+    port = free_port()
+    found = Trial(sqlite, f"http://127.0.0.1:{port}")
+    found.begin()
+    pid = servers.start(sqlite.url, port)
+    yield found
+    servers.kill(pid)
+    assert verify(sqlite).findings == []
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium."""
+    with open_browser() as found:
+        yield found
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Browser, trial: Trial) -> Iterator[Open]:
+    """Opens a browser window at which someone is signed in; whatever the console complains of fails the test."""
+    contexts: list[BrowserContext] = []
+    wrong: list[str] = []
+
+    def open_page(name: str, *, expected: str = "", **settings: Any) -> Page:
+        context = browser.new_context(base_url=trial.address, **{"viewport": DESKTOP, "locale": "en-GB", **settings})
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+
+        def heard(message: ConsoleMessage) -> None:
+            if message.type in {"error", "warning"} and not (expected and expected in message.text):
+                wrong.append(message.text)
+
+        page.on("console", heard)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto("/")
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds wrong with a page."""
+    found = Axe().run(page)
+    return [
+        f"{page.url}: {entry['id']}: {entry['nodes'][0]['html'][:200]}" for entry in found.response["violations"]
+    ]  # fmt: skip
+
+
+def card(page: Page, name: str) -> Any:
+    """A participant's entry on the list."""
+    return page.locator(".call").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def test_a_days_work(opened: Open, trial: Trial) -> None:
+    """Sign in, call, report, not reached, undo, enrol, correct, withdraw; all of it on record, and it verifies."""
+    page = opened("anna")
+    expect(page.get_by_role("heading", name="To call: 6")).to_be_visible()
+    expect(card(page, "P001")).to_contain_text("Stress is 3 now (usually 0.5), and the advice is from today.")
+    card(page, "P001").get_by_role("button", name="I will call").click()
+    card(page, "P001").get_by_label("Rather low").check()
+    card(page, "P001").get_by_label("Note").fill("Sleeps badly. <script>alert(1)</script>")
+    card(page, "P001").get_by_role("button", name="Reached", exact=True).click()
+    expect(page.get_by_role("heading", name="Tell P001")).to_be_visible()
+    expect(page.locator(".readout")).not_to_be_empty()
+    expect(page.get_by_role("heading", name="To call: 5")).to_be_visible()
+
+    card(page, "P002").get_by_role("button", name="I will call").click()
+    card(page, "P002").get_by_role("button", name="Not reached, try again").click()
+    expect(card(page, "P002")).to_contain_text("tried 1 time")
+    page.locator("#said").get_by_role("button", name="Undo").click()
+    expect(card(page, "P002")).not_to_contain_text("tried")
+
+    card(page, "P002").get_by_role("button", name="Declined").click()
+    expect(page.get_by_role("heading", name="To call: 4")).to_be_visible()
+    page.locator(".done").get_by_role("button", name="Undo P002").click()
+    expect(page.get_by_role("heading", name="To call: 5")).to_be_visible()
+
+    page.get_by_role("link", name="Participants").click()
+    page.get_by_label("Pseudonym").fill("P100")
+    page.get_by_role("button", name="Enrol").click()
+    expect(page.get_by_role("status")).to_contain_text("Enrolled.")
+    page.get_by_role("link", name="Participants").first.click()
+    page.get_by_label("Search").fill("p001")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("link", name="P001").click()
+    expect(page.locator("svg.chart")).to_be_visible()
+    expect(page.get_by_role("cell", name="<script>alert(1)</script>")).to_be_visible()
+    page.locator("details.decision").nth(1).locator("summary").first.click()
+    inside = page.locator("details.decision").nth(1)
+    inside.get_by_label("Corrected result").fill("0.9")
+    inside.get_by_label("Reason").fill("read wrongly")
+    inside.get_by_role("button", name="Correct").click()
+    expect(page.get_by_role("status")).to_contain_text("The result is on record.")
+    expect(page.locator("details.decision").nth(1)).to_contain_text("0.9 points (corrected)")
+    page.get_by_role("link", name="Withdraw").click()
+    page.get_by_label("Reason").fill("moved away")
+    page.get_by_label("I know").check()
+    page.get_by_role("button", name="Withdraw").click()
+    expect(page.get_by_role("status")).to_contain_text("Withdrawn.")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+    analyst = opened("cora")
+    analyst.get_by_role("link", name="Record").click()
+    with analyst.expect_download() as download:
+        analyst.get_by_role("link", name="decisions.csv").click()
+    text = download.value.path().read_text(encoding="utf-8-sig")
+    assert text.startswith("participant,")
+    assert text.count("\n") == 1 + 7 * len(NAMES)
+    analyst.get_by_role("button", name="Verify the record").click()
+    expect(analyst.get_by_role("status")).to_contain_text("The record is whole")
+
+
+def test_two_browsers_at_one_list(opened: Open, trial: Trial) -> None:
+    """What one takes, the other sees without doing anything, and does not lose what is being typed."""
+    anna, bert = opened("anna"), opened("bert")
+    card(anna, "P001").get_by_role("button", name="I will call").click()
+    expect(card(anna, "P001").get_by_label("Note")).to_be_visible()
+    expect(card(bert, "P001")).to_contain_text("anna is calling.")
+    expect(card(bert, "P001").get_by_role("button", name="I will call")).to_have_count(0)
+    card(anna, "P001").get_by_label("Note").fill("half a sen")
+    card(bert, "P002").get_by_role("button", name="I will call").click()
+    expect(card(anna, "P002")).to_contain_text("bert is calling.")
+    expect(card(anna, "P001").get_by_label("Note")).to_have_value("half a sen")
+    expect(card(anna, "P001").get_by_label("Note")).to_be_focused()
+    trial.post(f"decisions/{trial.open_decision('P001')}/answer", {"answered": False, "opened": True})
+    expect(card(anna, "P001")).to_contain_text("no longer needed")
+    expect(card(anna, "P001").get_by_label("Note")).to_have_value("half a sen")
+    expect(bert.locator(".done")).to_contain_text("opened the app, so that no call was needed")
+
+
+def test_both_click_at_once(opened: Open, trial: Trial) -> None:
+    """Two people take the same entry at the same moment, without scripts: one gets it, the other is told."""
+    pages = [opened(name, java_script_enabled=False, expected="409") for name in ("anna", "bert")]
+    for page in pages:
+        expect(card(page, "P003")).to_be_visible()
+    for page in pages:
+        card(page, "P003").get_by_role("button", name="I will call").click()
+    expect(card(pages[0], "P003").get_by_label("Note")).to_be_visible()
+    expect(pages[1].get_by_role("alert")).to_contain_text("Someone else has taken this call.")
+
+
+def test_a_double_click_counts_once(opened: Open, trial: Trial) -> None:
+    """Not reached, clicked twice: one try."""
+    page = opened("anna")
+    card(page, "P001").get_by_role("button", name="I will call").click()
+    card(page, "P001").get_by_role("button", name="Not reached, try again").dblclick()
+    expect(card(page, "P001")).to_contain_text("tried 1 time,")
+    with trial.database.reading.connect() as connection:
+        kinds = list(connection.execute(tables.events.select()).mappings())
+    assert sum(row["kind"] == "tried" for row in kinds) == 1
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")])
+def test_every_page_is_accessible(opened: Open, trial: Trial, viewport: Any, scheme: str) -> None:
+    """Nothing that axe finds on any page; nothing is wider than the window, and all of it can be read at 200%."""
+    found: list[str] = []
+    for name, paths in {
+        "anna": ("/today", "/participants", "/participants/0", "/participants/0/withdrawn", "/study", "/settings"),
+        "ada": ("/accounts", "/record"),
+    }.items():
+        page = opened(name, viewport=viewport, color_scheme=scheme)
+        if name == "anna":
+            card(page, "P001").get_by_role("button", name="I will call").click()
+            expect(card(page, "P001").get_by_label("Note")).to_be_visible()
+        for path in paths:
+            page.goto(path)
+            found += violations(page)
+            for zoom in (1, 2):
+                page.set_viewport_size({"width": viewport["width"] // zoom, "height": viewport["height"]})
+                wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                if viewport["width"] // zoom >= 320 and wide > 0:
+                    found.append(f"{path} is {wide} wider than the window at {zoom}")
+            page.set_viewport_size(viewport)
+        page.get_by_role("button", name="Sign out").click()
+        found += violations(page)
+    assert found == []
+
+
+def test_something_would_be_found(opened: Open, trial: Trial) -> None:
+    """The control: a page with a field that has no name, and one with a script that must not run."""
+    page = opened("anna", expected="Content Security Policy")
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.evaluate("const s = document.createElement('script'); s.textContent = '1'; document.body.append(s)")
+    assert any("Content Security Policy" in text for text in heard)
+    page.evaluate("document.querySelector('main').append(document.createElement('input'))")
+    assert any("label" in text for text in violations(page))
+
+
+def test_with_the_keyboard_alone(opened: Open) -> None:
+    """Skip to the content, take the first call, answer the question, send: by Tab, arrows, Space and Enter."""
+    page = opened("anna")
+    page.goto("/today")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    def tab_to(name: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            text = page.evaluate("document.activeElement.innerText || document.activeElement.name || ''")
+            if str(text).startswith(name):
+                return
+        raise AssertionError(f"{name} cannot be reached")
+
+    tab_to("I will call")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Note")).to_be_visible()
+    tab_to("q.mood")
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    tab_to("note")
+    page.keyboard.type("by keyboard")
+    tab_to("Reached")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Tell P001")).to_be_visible()
+
+
+def test_the_list_on_paper(opened: Open) -> None:
+    """Printed, the list has names, reasons and windows, and room to write; no buttons."""
+    page = opened("anna")
+    page.emulate_media(media="print")
+    expect(card(page, "P001")).to_contain_text("Stress is 3 now")
+    expect(page.get_by_role("button", name="I will call").first).to_be_hidden()
+    expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+
+
+def test_a_session_that_has_ended(opened: Open, trial: Trial) -> None:
+    """A form sent then does nothing, and says so."""
+    page = opened("anna", expected="401")
+    card(page, "P001").get_by_role("button", name="I will call").click()
+    card(page, "P001").get_by_label("Note").fill("kept?")
+    with trial.database.writing.begin() as connection:
+        connection.execute(tables.sessions.delete())
+    card(page, "P001").get_by_role("button", name="Declined").click()
+    expect(page.get_by_role("alert")).to_contain_text("What you had entered was not recorded.")
+
+
+def test_german_and_the_empty_list(opened: Open, trial: Trial) -> None:
+    """Nobody to call is said kindly, in the reader's language."""
+    page = opened("anna")
+    page.goto("/settings")
+    page.get_by_label("Language").select_option("de")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Gespeichert.")
+    waiting = [trial.open_decision(name) for name in NAMES]
+    page.goto("/today")
+    for decision in waiting:
+        trial.post(f"decisions/{decision}/answer", {"answered": True, "reported": {"mood": "low"}}, "staff")
+    expect(page.get_by_text("Gerade muss niemand angerufen werden.")).to_be_visible()
