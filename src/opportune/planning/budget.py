@@ -70,24 +70,38 @@ class Values(NamedTuple):
 
 
 def find_values(settings: Settings, tasks: Tasks) -> Values:
-    """Simulate every policy at every budget, and the two ends."""
+    """Simulate every policy at every budget, and the two ends.
+
+    Each policy of the file is a part by itself, kept when it is finished. On a GPU all are one: kernels are built for
+    the rules that run together, and take longer to build than to run.
+    """
     worlds = participants_of(settings)
+    asked = {entry: _asked(settings, entry) for entry in settings.entries}
+    parts = [[entry] for entry in asked] if settings.device == "cpu" else [list(asked)]
     outcome: dict[str, dict[float, Floats]] = {}
     nudges: dict[str, dict[float, Floats]] = {}
-    always: dict[str, Floats] = {}
-    for entry in settings.entries:
-        name = settings.name(entry)
-        budgets = list(map(float, settings.budgets))
-        policies = [settings.policy(entry, budget) for budget in budgets]
-        if entry == settings.main:
-            budgets = list(dict.fromkeys([*budgets, float(settings.horizon), math.inf]))
-            policies = [settings.policy(entry, b) for b in budgets[:-1]] + [settings.always(entry)]
-        data = _run(settings, tasks, f"value-{entry}", name, worlds, policies, settings.replicates)
-        outcome[name] = dict(zip(budgets, data["outcome"].values, strict=True))
-        nudges[name] = dict(zip(budgets, data["nudges"].values, strict=True))
-        if entry == settings.main:
-            always = {"outcome": outcome[name].pop(math.inf), "nudges": nudges[name].pop(math.inf)}
-    return Values(outcome, nudges, always["outcome"], always["nudges"], settings.name(settings.main))
+    for part in parts:
+        names = [settings.name(entry) for entry in part]
+        policies = [policy for entry in part for policy in asked[entry].values()]
+        key = "value-" + "-".join(map(str, part))
+        data = _run(settings, tasks, key, ", ".join(names), worlds, policies, settings.replicates)
+        place = 0
+        for entry, name in zip(part, names, strict=True):
+            here = slice(place, place + len(asked[entry]))
+            outcome[name] = dict(zip(asked[entry], data["outcome"].values[here], strict=True))
+            nudges[name] = dict(zip(asked[entry], data["nudges"].values[here], strict=True))
+            place = here.stop
+    main = settings.name(settings.main)
+    return Values(outcome, nudges, outcome[main].pop(math.inf), nudges[main].pop(math.inf), main)
+
+
+def _asked(settings: Settings, entry: int) -> dict[float, Policy]:
+    """A policy of the file at every budget; the one that the plan is for also without a limit, and at every decision."""
+    asked = {float(budget): settings.policy(entry, budget) for budget in settings.budgets}
+    if entry == settings.main:
+        asked[float(settings.horizon)] = settings.policy(entry, float(settings.horizon))
+        asked[math.inf] = settings.always(entry)
+    return asked
 
 
 def _run(

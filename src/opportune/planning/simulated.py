@@ -72,6 +72,8 @@ def steps(
 def _simulate(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int, *, trace: bool
 ) -> xr.Dataset:
+    # Steps are kept of no more runs than find room, which the CPU has done before a GPU's kernel for them is built.
+    device = "cpu" if trace else settings.device
     return simulate(
         worlds,
         policies,
@@ -80,5 +82,5 @@ def _simulate(
         seed=settings.seed,
         trace=trace,
         progress=False,
-        device=settings.device,
+        device=device,
     )
