@@ -96,7 +96,7 @@ def find_values(settings: Settings, tasks: Tasks) -> Values:
 
 
 def _asked(settings: Settings, entry: int) -> dict[float, Policy]:
-    """A policy of the file at every budget; the one that the plan is for also without a limit, and at every decision."""
+    """A policy of the file at every budget; that of the plan also without a limit, and at every decision."""
     asked = {float(budget): settings.policy(entry, budget) for budget in settings.budgets}
     if entry == settings.main:
         asked[float(settings.horizon)] = settings.policy(entry, float(settings.horizon))
