@@ -19,9 +19,9 @@ ROOT = Path(opportune.__file__).parent
 # From the bottom up. A module may import what stands in its own layer or below.
 LAYERS = (
     ("errors", "_version"),
-    ("client",),
     ("environment",),
-    ("checks", "progress", "files", "threads"),
+    ("checks", "arguments", "progress", "files", "threads"),
+    ("client",),
     ("core",),
     ("revealers", "recommenders"),
     ("problems",),

@@ -47,8 +47,9 @@ def rule(policy: Policy, known: Problem | None = None, *, horizon: int = 10, par
 @pytest.mark.parametrize("make", [Budget, naive_ucb, pd1_ucb, pd2_ucb])
 def test_budget_must_be_a_positive_number(make: Callable[[Any], Any], amount: Any, given: str) -> None:
     """A budget that is zero, negative, not finite or no number is refused wherever it is given."""
-    with pytest.raises(InputError, match=f"^budget is {re.escape(given)}; expected a finite number > 0$"):
+    with pytest.raises(InputError, match=f"^budget is {re.escape(given)}; expected a finite number > 0") as caught:
         make(amount)
+    assert ("the revealer Never" in str(caught.value)) == (amount == 0)
 
 
 def test_hard_budget_is_whole() -> None:

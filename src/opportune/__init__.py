@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from opportune.recommenders import FixedAction, LinUCB, RandomAction, Recommender, Thompson
     from opportune.revealers import Always, FixedRate, LearningPrimalDual, Never, Pace, Periodic, PrimalDual, Revealer
     from opportune.simulation.run import simulate
-    from opportune.worlds.brushing.world import brushing_world
+    from opportune.worlds import brushing_world, synthetic_worlds
     from opportune.worlds.continuous import ContinuousWorld
     from opportune.worlds.distributions import Choice, LogNormal, Normal, Resampled, Truncated, Uniform
     from opportune.worlds.drifting import DriftingWorld
-    from opportune.worlds.linear import LinearWorld, synthetic_worlds
+    from opportune.worlds.linear import LinearWorld
 
 _HOMES = {
     "live.agent": ("Agent",),
@@ -56,11 +56,11 @@ _HOMES = {
         "Always", "FixedRate", "LearningPrimalDual", "Never", "Pace", "Periodic", "PrimalDual", "Revealer",
     ),
     "simulation.run": ("simulate",),
-    "worlds.brushing.world": ("brushing_world",),
+    "worlds": ("brushing_world", "synthetic_worlds"),
     "worlds.continuous": ("ContinuousWorld",),
     "worlds.distributions": ("Choice", "LogNormal", "Normal", "Resampled", "Truncated", "Uniform"),
     "worlds.drifting": ("DriftingWorld",),
-    "worlds.linear": ("LinearWorld", "synthetic_worlds"),
+    "worlds.linear": ("LinearWorld",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -124,6 +124,8 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
     for character in value.replace("\n", " ") if lines else value:
         if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or ord(character) in _OVERRIDES:
             raise InputError(f"{name} is {shown(value)}; expected text without {character!a}, which is not shown")
+    if value and not lines and all(unicodedata.category(c)[0] in "ZC" for c in value):
+        raise InputError(f"{name} is {shown(value)}; expected text that shows something")
     return str(value)
 
 
@@ -168,7 +170,10 @@ def mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
     """What a mapping holds."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is {shown(value)}; expected {expected}")
-    return dict(value)
+    try:
+        return {key: value[key] for key in value}
+    except Exception:  # whatever somebody's own class does
+        raise InputError(f"{name} is something of type {type(value).__name__}; expected {expected}") from None
 
 
 def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *, without: Iterable[str] = ()) -> None:
@@ -187,17 +192,31 @@ def keep(of: Any, **values: Any) -> None:
 def numbers(name: str, value: Any, expected: str) -> NDArray[np.float64]:
     """An array of numbers, which may lie anywhere; text, complex numbers, dates and gaps are none."""
     wrong = InputError(f"{name} is not an array of numbers; expected {expected}")
-    if hasattr(value, "__len__") and not hasattr(value, "dtype"):
-        size(f"{name} has", len(value), _MOST_ENTRIES, "entries")
     try:
+        size(f"{name} has", _entries(value), _MOST_ENTRIES, "entries")
         given = np.asarray(value)
         if given.dtype.kind == "O" and all(isinstance(x, _REALS) for x in given.flat):
             given = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError, MemoryError, RecursionError):
+    except InputError:
+        raise
+    except Exception:  # whatever somebody's own class does
         raise wrong from None
     if given.dtype.kind not in "buif" or (isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value)):
         raise wrong
     return np.array(given, dtype=np.float64)
+
+
+def _entries(value: Any) -> int:
+    """How many entries something has that is to become an array, as far as that can be told without looking at all."""
+    if hasattr(value, "dtype") or isinstance(value, type) or not hasattr(value, "__len__"):
+        return 1
+    if not isinstance(value, list | tuple):
+        return len(value)
+    return max(len(value), sum(len(entry) for entry in value if isinstance(entry, Sized) and not _is_array(entry)))
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") or isinstance(value, type)
 
 
 def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.float64]:

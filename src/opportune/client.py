@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import httpx
 
+from opportune.arguments import plain_calls
 from opportune.errors import OpportuneError
 
 AGAIN = {429, 502, 503, 504}
@@ -58,6 +59,7 @@ class Decision:
         return cls(**{name: answer[name] for name in cls.__slots__})
 
 
+@plain_calls
 class Client:
     """Calls of the service with one key.
 

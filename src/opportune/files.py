@@ -14,6 +14,8 @@ from pathlib import Path
 from opportune.errors import InputError, StateError, WriteError
 
 LOCK = ".opportune.lock"
+MOST_BYTES = 2**28
+"""Of a file of data that people hand over."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _LOCK_AT = 2**30  # where Windows locks a byte: beyond what others read
@@ -34,6 +36,27 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def read_whole(path: Path, expected: str, *, most: int = MOST_BYTES) -> bytes:
+    """What is in a file, however it is called and wherever it lies; raises `InputError` if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {_reason(error)}; expected {expected}") from None
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most:,} bytes; expected {expected}")
+    return content
+
+
+def decoded(content: bytes, path: Path, expected: str) -> str:
+    """The text of a file in UTF-8; raises `InputError` that names the line where it is none."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {line}: not UTF-8 text; expected {expected}") from None
 
 
 def digest(content: bytes) -> str:

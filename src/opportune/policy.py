@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.core.budget import growth
 from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
 from opportune.errors import InputError
@@ -19,6 +20,7 @@ LEAST_BUDGET = 1e-6
 """Less than this, the price of a reveal cannot be computed."""
 
 
+@plain_calls
 @dataclass(frozen=True)
 class Budget:
     """How many reveals there are.
@@ -36,6 +38,10 @@ class Budget:
     shared: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.amount, int | float) and self.amount == 0 and self.amount is not False:
+            raise InputError(
+                "budget is 0; expected a finite number > 0; for no nudge at all take the revealer Never, kind 'never'"
+            )
         amount = checks.real("budget", self.amount, above=0.0)
         if amount < LEAST_BUDGET:
             raise InputError(f"budget is {amount:g}; expected at least {LEAST_BUDGET:g}, or it buys nothing")
@@ -45,6 +51,7 @@ class Budget:
             raise InputError(f"budget is {amount:g}; a hard budget counts nudges, expected a whole number")
 
 
+@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
@@ -133,11 +140,13 @@ class Policy:
         )
 
 
+@plain_calls
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
     return Policy(recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name)
 
 
+@plain_calls
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
     return Policy(
@@ -148,6 +157,7 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
+@plain_calls
 def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
     return Policy(
@@ -197,6 +207,7 @@ def rule_for(
     )
 
 
+@plain_calls
 def pace_ucb(
     budget: float | Budget,
     *,

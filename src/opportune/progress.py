@@ -12,7 +12,11 @@ from rich.progress import (
 
 
 def bar(console: Console | None = None, *, thread: bool = True) -> Progress:
-    """A progress bar on standard error, so that results on standard output stay clean; drawn by a thread, or by you."""
+    """A progress bar on standard error, drawn by a thread or by you; none where nobody looks.
+
+    Results on standard output stay clean.
+    """
+    console = console or Console(stderr=True)
     return Progress(
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
@@ -20,7 +24,8 @@ def bar(console: Console | None = None, *, thread: bool = True) -> Progress:
         TimeElapsedColumn(),
         TextColumn("left:"),
         TimeRemainingColumn(),
-        console=console or Console(stderr=True),
+        console=console,
         transient=True,
         auto_refresh=thread,
+        disable=not console.is_terminal,
     )

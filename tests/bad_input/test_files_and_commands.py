@@ -4,9 +4,13 @@
 # Wrong types are what these tests are about.
 import os
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 import warnings
+from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +20,13 @@ from wrong_values import linear, refusal
 
 import opportune as op
 from opportune import environment
-from opportune.analysis.plots import as_it_is, plot_regret, save_figure
+from opportune.analysis.plots import as_it_is, plot_differences, plot_regret, save_figure
 from opportune.analysis.results import load, save
 from opportune.cli import main as cli
 from opportune.errors import InputError
+from opportune.service.database import Database
+from opportune.service.running import Running
+from opportune.service.server import launch
 from opportune.study import Study, load_study, parse_study
 
 STUDY = """\
@@ -111,6 +118,8 @@ def test_wrong_values_have_their_line(line: str, value: str) -> None:
         ("a = " + "1" * 5000, "not TOML"),
         ("[study]\n[study]", "not TOML"),
         ("nonsense", "not TOML"),
+        (STUDY.replace('"tiny"', '"' + "x" * 101 + '"'), "at most 100"),
+        (STUDY + "[serve]\nbudget = 1e-300\n", "budget in [serve] is 1e-300; expected at least 1e-06"),
         (STUDY + "nonsense = 1\n", "unknown key 'nonsense'"),
         (STUDY + '"a\\u001b" = 1\n', "expected text without"),
         (STUDY.replace("[variables.stress]", '[variables."a b"]'), "a formula cannot name a variable"),
@@ -118,7 +127,7 @@ def test_wrong_values_have_their_line(line: str, value: str) -> None:
         (STUDY.replace("[study]", "[study]\ninstances = 1000000000"), "instances in [study] is 1000000000"),
         ("\n".join(f"k{i} = 1" for i in range(20_000)), "and 19953 more"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_files_that_are_no_study(text: str, said: str) -> None:
     """Deep, huge, broken and odd files are refused quickly, with no more errors than one can read."""
@@ -144,8 +153,25 @@ def test_effects_beyond_the_bound_of_the_file() -> None:
         study.warn_of_effects(worlds)
 
 
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the database of a study, half of it, and one of something else."""
+    place = tmp_path_factory.mktemp("live")
+    example = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+    (place / "live.toml").write_text(example, encoding="utf-8")
+    database = Database(f"sqlite:///{place / 'good.sqlite'}")
+    launch(database, Running.from_file(place / "live.toml"))
+    database.close()
+    content = (place / "good.sqlite").read_bytes()
+    (place / "cut.sqlite").write_bytes(content[: len(content) // 2])
+    with closing(sqlite3.connect(place / "other.sqlite")) as other:
+        other.execute("CREATE TABLE something (a)")
+        other.commit()
+    return place
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, live: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a study, and much that is none; no study runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "good.toml").write_text(STUDY, encoding="utf-8")
@@ -154,6 +180,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "binary").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "latin.toml").write_bytes(STUDY.replace('"p"', '"é"').encode("latin1"))
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+
+    shutil.copytree(live, tmp_path, dirs_exist_ok=True)
 
     def run(*_: Any, **__: Any) -> None:
         raise AssertionError("it ran")
@@ -185,7 +213,30 @@ COMMANDS = [
     ["fit-brushing", "binary", "--study", "robas3", "--out", "o.json"],
     ["fit-brushing", "bad.csv", "--study", "robas3", "--out", "no/o.json"],
     ["fit-brushing", "bad.csv", "--study", "robas3", "--out", "folder"], ["check"], ["check", "missing.toml"],
-    ["check", "folder"], ["check", "good.toml", "--nonsense"],
+    ["check", "folder"], ["check", "good.toml", "--nonsense"], ["simulate", "good.toml", "--out", ""],
+    ["simulate", "good.toml", "--out="], ["simulate", "good.toml", "--out", "a\nb"],
+    ["simulate", "good.toml", "--device", "tpu"], ["reproduce", "table", "--device", "tpu"],
+    ["reproduce", "table", "--out", "x" * 300], ["calibrate", "", "bad.csv"], ["calibrate", "good.toml", "/dev/full"],
+    ["calibrate", "good.toml", "missing.csv"], ["calibrate", "good.toml", "binary"], ["calibrate", "good.toml", "file"],
+    ["calibrate", "good.toml", "bad.csv", "--out", "x" * 300], ["fit-brushing", "/dev/full", "--study", "robas3",
+    "--out", "o.json"], ["new", "x" * 300 + ".toml", "--yes"], ["new", "no/n.toml", "--yes"],
+    ["new", "n.toml", "--yes", "--name", "\x1b[31m"], ["plan", "good.toml", "--out", "x" * 300],
+    ["plan", "good.toml", "--budgets", "1,x"], ["plan", "good.toml", "--target", "nan"],
+    *(
+        [*command, "--db", f"sqlite:///{place}"]
+        for command in (["verify"], ["status"], ["export", "o"], ["backup", "o.db"], ["close", "--reason", "x"],
+                        ["keys", "list"], ["people", "list"], ["keys", "revoke", "k"], ["restore", "file"])
+        for place in ("missing.db", "folder", "binary", "cut.sqlite", "no/such.db")
+    ),
+    ["serve", "live.toml", "--db", "sqlite:///folder"], ["serve", "live.toml", "--db", "sqlite:///other.sqlite"],
+    ["restore", "cut.sqlite", "--db", "sqlite:///n.sqlite"], ["restore", "good.sqlite", "--db", "sqlite:///other.sqlite"],
+    ["export", "file", "--db", "sqlite:///good.sqlite"], ["export", "o", "--db", "postgresql://localhost:1/x"],
+    ["backup", "no/b.db", "--db", "sqlite:///good.sqlite"], ["backup", "file", "--db", "sqlite:///good.sqlite"],
+    ["close", "--reason", "\x1b", "--db", "sqlite:///good.sqlite"],
+    ["close", "--reason", " ", "--db", "sqlite:///good.sqlite"],
+    ["keys", "revoke", "\ud800", "--db", "sqlite:///good.sqlite"],
+    ["people", "revoke", "nobody", "--db", "sqlite:///good.sqlite"],
+    ["keys", "add", "x" * 65, "--role", "app", "--db", "sqlite:///good.sqlite"],
 ]  # fmt: skip
 
 
@@ -287,10 +338,24 @@ def test_results_that_are_none() -> None:
         "needs numbers in 'value'": data.assign(value=data["value"].astype(str)),
         "needs contexts from 0 to 2": data.assign(context=data["context"] + 100),
         "is not one the Dataset was made with": data.assign_coords(policy=["a", "b"]),
+        "needs 'value' with the axes policy, world, replicate, step; got none": data.assign(value=1.0),
+        "needs 'true_gap' with the axes world, k; got none": data.assign(true_gap=1.0),
+        "needs 'total_value' with the axes policy, world, replicate; got z,": data.assign(
+            total_value=data["total_value"].expand_dims("z")
+        ),
+        "needs finite numbers in 'value'": data.assign(value=data["value"] * np.nan),
+        "needs finite numbers in 'context'": data.assign(context=data["context"] * np.nan),
+        "needs the number of each step": data.assign_coords(step=data["step"].astype(str)),
+        "needs the names of each policy": data.drop_vars("policy"),
     }
     for said, given in wrong.items():
         assert said in refusal(lambda given=given: op.regret(given))
         assert said in refusal(lambda given=given: op.plot_regret(given))
+    assert "a comparison of policies needs results" in refusal(lambda: plot_differences(None))
+    assert "lacks 'policy'" in refusal(lambda: plot_differences(data.isel(policy=0)))
     np.testing.assert_array_equal(op.regret(data), op.regret(data.transpose("step", ...)))
     assert "expected a DataArray" in refusal(lambda: op.mean_interval(data))
     assert "expected a Dataset" in refusal(lambda: op.save(data["value"], "x.nc"))
+    odd: Any
+    for odd in (None, {}, 10**400, "\0"):
+        assert "cannot be written as NetCDF" in refusal(lambda odd=odd: op.save(data.assign_attrs(note=odd), "x.nc"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from wrong_values import MAPPING, NAME, NUMBER, TRUTH, WHOLE, Values, continuous, finite, refusal
 
@@ -52,7 +53,7 @@ TOLD: list[tuple[Callable[..., Any], str, Values, str, tuple[str, ...]]] = [
     (lambda coin: agent().propose(1, coin=coin), "coin", NUMBER, "coin is", ("None",)),
     (lambda reward: decided().correct(reward, 1), "reward", NUMBER, "reward is", ()),
     (lambda step: decided().skip(step), "step", WHOLE, "step is", ("None",)),
-    (lambda made: agent().bundle(made), "made", MAPPING, "made is", ("time",)),
+    (lambda made: agent().bundle(made), "made", MAPPING | {"NaT": lambda: pd.NaT}, "made is", ("time",)),
     (lambda name: cohort().enrol(name), "name", NAME, "name", ()),
     (lambda name: cohort()[name], "name", NAME, "no participant is called", ()),
     (op.Agent.from_dict, "saved", MAPPING, "this is not the state of an agent", ()),
@@ -71,6 +72,14 @@ def test_wrong_calls_are_refused(call: Callable[..., Any], argument: str, value:
     """Whatever a live participant is told, what cannot be used is named."""
     text = refusal(lambda: call(**{argument: value()}))
     assert text.startswith(said), text
+
+
+def test_who_is_enrolled() -> None:
+    """Whatever is asked for, it is enrolled or not."""
+    made = cohort()
+    assert "ann" in made
+    assert "bob" not in made
+    assert not any(value in made for value in (None, 1, np.ones(2), pd.DataFrame({"ann": [1]}), object()))
 
 
 def test_right_calls_stay_accepted() -> None:

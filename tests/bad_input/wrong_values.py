@@ -22,6 +22,16 @@ class NoText:
         raise RuntimeError("no text for this")
 
 
+class Unwilling(dict[str, Any]):
+    """What looks like a mapping, and is none when it is asked."""
+
+    def __iter__(self) -> Any:
+        raise RuntimeError("not now")
+
+    def __len__(self) -> int:
+        raise RuntimeError("nor this")
+
+
 Values = dict[str, Callable[[], Any]]
 
 # Nothing of this is a number, a text, a truth or a container of such.

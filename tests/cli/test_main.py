@@ -146,7 +146,7 @@ def test_entry_point_is_quick_to_answer() -> None:
         ),
         (
             ["fit-brushing", "a.csv", "--study", "robas3", "--out", "nix/x.json"],
-            "--out is 'nix/x.json'; its folder does not exist",
+            "--out is 'nix/x.json'; expected a path in a folder that exists",
         ),
     ],
 )
@@ -373,7 +373,7 @@ def test_devices(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert cli.run(["simulate", "tiny.toml", "--device", device]) == 0
     assert seen == ["auto", "cpu"]
     assert cli.run(["simulate", "tiny.toml", "--device", "tpu"]) == 2
-    assert errors(capsys)[-1].startswith("opportune: error: device is 'tpu'; expected one of 'cpu', 'cuda', 'auto'")
+    assert errors(capsys)[-1].startswith("opportune: error: --device is 'tpu'; expected one of 'cpu', 'cuda', 'auto'")
     monkeypatch.undo()
     monkeypatch.chdir(in_folder)
     monkeypatch.setattr("opportune.simulation.cuda.available", lambda: False)

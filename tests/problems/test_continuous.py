@@ -164,7 +164,8 @@ def test_least_distance() -> None:
     assert made.units.tolist() == [2.0**15] * 3 + [1.0] * 3
     assert made.least_distance == pytest.approx(math.sqrt(2) * 20_000 / 2**15)  # at steps = 20,000, pain = 0
     assert problem(least_distance=0.5).least_distance == 0.5
-    assert problem(formula="steps").least_distance == 0.0
+    with pytest.raises(InputError, match="'steps' does not name action; expected it"):
+        problem(formula="steps")
 
 
 def test_numbers_with_levels_only_give_the_finite_design() -> None:

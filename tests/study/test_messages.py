@@ -85,8 +85,8 @@ WRONG = {
     ),
     "name that is no file name": (
         ('"small"', '"a/b"'),
-        "line 2: name in [study] is 'a/b'; expected a name of letters, digits, '.', '_' and '-' (results are "
-        "saved under it)",
+        "line 2: name in [study] is 'a/b'; expected a name of letters, digits, '.', '_' and '-', at most 100 "
+        "(results are saved under it)",
     ),
     "one action": (
         ('["none", "walk", "call"]', '["none"]'),

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from opportune import checks
+from opportune.analysis.inputs import check_results
 from opportune.analysis.intervals import Interval, interval_of_runs
 from opportune.analysis.metrics import (
     clairvoyants,
@@ -71,6 +72,7 @@ def compare_policies(data: xr.Dataset, reference: str | None = None) -> list[Com
 
 def pick_reference(data: xr.Dataset, wanted: str | None = None) -> str:
     """The policy that others are compared with: the one wanted, else the first that never nudges, else the first."""
+    data = check_results(data, "a comparison of policies")
     labels = [str(label) for label in data["policy"].values]
     if wanted is not None:
         return checks.choice("reference", wanted, labels)

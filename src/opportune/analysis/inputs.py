@@ -13,6 +13,14 @@ RUN_AXES = ("policy", "world", "replicate")
 TOTALS = ("total_value", "total_outcome", "total_best", "spent", "budget")
 TRACED = ("value", "outcome", "best", "probability")
 TRUTH = ("true_gap", "true_best", "true_blind", "context_probs", "context_count", "value_range")
+AXES = {
+    **dict.fromkeys(("total_value", "total_outcome", "total_best", "spent"), RUN_AXES),
+    **dict.fromkeys(("true_gap", "true_best", "true_blind", "context_probs"), ("world", "k")),
+    "budget": ("policy",), "context_count": ("world", "replicate", "k"), "value_range": ("world", "bound"),
+}  # fmt: skip
+"""Those of the variables; what is kept of every step has `RUN_AXES` and "step"."""
+UNSURE = ("budget", "value_range", "best", "total_best")
+"""What a policy may not have, or a world not tell."""
 _EXPECTED = "expected results of simulate"
 
 
@@ -28,10 +36,7 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
     if truth and traced:
         names.append("context")
     for name in names:
-        if name not in data:
-            raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
-        if data[name].dtype.kind not in "buif":
-            raise InputError(f"{what} needs numbers in {name!r}; got {data[name].dtype}, {_EXPECTED}")
+        _check_variable(data, name, what)
     met = data["context"].values if truth and traced else np.zeros(0)
     if met.size and not 0 <= int(met.min()) <= int(met.max()) < data.sizes["k"]:
         raise InputError(f"{what} needs contexts from 0 to {data.sizes['k'] - 1}; the Dataset has others, {_EXPECTED}")
@@ -39,6 +44,20 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
     if not isinstance(settings.get("policies"), list) or not isinstance(settings.get("horizon"), int):
         raise InputError(f"{what} needs the configuration in the attribute 'config'; {_EXPECTED}")
     return data.transpose(*RUN_AXES, "step", ..., missing_dims="ignore")
+
+
+def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
+    """Finite numbers, on the axes that a variable of this name has."""
+    if name not in data:
+        raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
+    found, axes = data[name], AXES.get(name, (*RUN_AXES, "step"))
+    if found.dtype.kind not in "buif":
+        raise InputError(f"{what} needs numbers in {name!r}; got {found.dtype}, {_EXPECTED}")
+    if set(found.dims) != set(axes):
+        given = ", ".join(map(str, found.dims)) or "none"
+        raise InputError(f"{what} needs {name!r} with the axes {', '.join(axes)}; got {given}, {_EXPECTED}")
+    if name not in UNSURE and not np.isfinite(found.values).all():
+        raise InputError(f"{what} needs finite numbers in {name!r}; the Dataset has others, {_EXPECTED}")
 
 
 def _check_axes(data: xr.Dataset, what: str) -> None:
@@ -50,6 +69,11 @@ def _check_axes(data: xr.Dataset, what: str) -> None:
             )
     if "step" in data.coords and "step" not in data.dims:
         raise InputError(f"{what} needs all steps or none; the Dataset has one, {_EXPECTED}")
+    for axis in RUN_AXES:
+        if axis not in data.coords:
+            raise InputError(f"{what} needs the names of each {axis}; the Dataset lacks them, {_EXPECTED}")
+    if "step" in data.dims and ("step" not in data.coords or data["step"].dtype.kind not in "iu"):
+        raise InputError(f"{what} needs the number of each step; the Dataset lacks them, {_EXPECTED}")
     for axis in (*RUN_AXES, "step"):
         if axis in data.dims and data.sizes[axis] == 0 and axis != "step":
             raise InputError(f"{what} needs at least one entry on axis {axis!r}; the Dataset has none")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.inputs import RUN_AXES, check_results
 from opportune.analysis.results import config
+from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.policy import Policy
 
@@ -18,6 +19,7 @@ NO_LIMIT = "no limit"
 """What the clairvoyant of a policy without a budget has."""
 
 
+@plain_calls
 def regret(data: xr.Dataset) -> xr.DataArray:
     """The paper's regret: cumulative value of the clairvoyant minus that of the policy (docs/paper.md).
 
@@ -36,6 +38,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     return result.assign_coords(step=data["step"]).rename("regret").assign_attrs(long_name="cumulative regret")
 
 
+@plain_calls
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
     data = check_results(data, "realised regret")
@@ -127,6 +130,7 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
     return (_by_context(data, "true_blind") + chosen * gaps).rename("auxiliary_value")
 
 
+@plain_calls
 def decomposition(data: xr.Dataset) -> xr.Dataset:
     """Regret as information reveal loss (CLV - AUX) plus bandit learning loss (AUX - ALG), at every step."""
     data = check_results(data, "the decomposition", truth=True)

@@ -13,6 +13,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from opportune import checks
 from opportune.analysis.comparison import at_end, paired_difference, pick_reference
 from opportune.analysis.intervals import RUNS, mean_interval
 from opportune.analysis.metrics import (
@@ -25,6 +26,7 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.analysis.styles import POLICIES, Style, assign
+from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.files import write_whole
 
@@ -127,9 +129,10 @@ def block_means(values: xr.DataArray) -> tuple[xr.DataArray, int]:
 def days_of(data: xr.Dataset) -> int | None:
     """Decisions per day, where the study has days."""
     found = data.attrs.get("decisions_per_day")
-    return None if found is None else int(found)
+    return None if found is None else checks.whole("attribute 'decisions_per_day'", found, least=1)
 
 
+@plain_calls
 def plot_regret(data: xr.Dataset) -> Figure:
     """Cumulative regret of each policy over time, mean with 95% band; a panel for each clairvoyant.
 
@@ -196,6 +199,7 @@ def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
     return figure
 
 
+@plain_calls
 def plot_reveals(data: xr.Dataset) -> Figure:
     """When reveals happen: mean probability and mean spending of each policy over time."""
     spent = spend(data)

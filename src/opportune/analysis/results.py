@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.arguments import plain_calls
 from opportune.errors import DataError, InputError
 from opportune.files import digest, write_whole
 
@@ -41,6 +42,7 @@ def label_dataset(
     )
 
 
+@plain_calls
 def save(data: xr.Dataset, path: str | Path) -> Path:
     """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
     if not isinstance(data, xr.Dataset):
@@ -48,7 +50,11 @@ def save(data: xr.Dataset, path: str | Path) -> Path:
     target = checks.path("path", path)
     if target.suffix != ".nc":
         raise InputError(f"path is {str(target)!r}; expected a name that ends in .nc")
-    content = _encode(data)
+    try:
+        content = _encode(data)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[: checks.MOST_SHOWN]
+        raise InputError(f"data cannot be written as NetCDF ({reason}); expected results of simulate") from None
     write_whole(target, content + _LAST_LINE.format(FORMAT, digest(content)).encode())
     return target
 
@@ -65,6 +71,7 @@ def _encode(data: xr.Dataset) -> bytes:
     return buffer.getvalue()
 
 
+@plain_calls
 def load(path: str | Path) -> xr.Dataset:
     """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
     source = checks.path("path", path)

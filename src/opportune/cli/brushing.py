@@ -36,7 +36,7 @@ def fit_brushing(
     loaders = {"robas3": robas.load_robas3, "robas2": robas.load_robas2}
     load = loaders[checks.choice("--study", study, loaders)]
     if not out.parent.is_dir():
-        raise InputError(f"--out is {str(out)!r}; its folder does not exist")
+        raise InputError(f"--out is {str(out)!r}; expected a path in a folder that exists")
     if out.is_dir():
         raise InputError(f"--out is {str(out)!r}; expected a file to write, and it is a folder")
     data = load(file)

@@ -38,7 +38,7 @@ def calibrate(
     if target.exists() and not force:
         raise InputError(f"{target} exists; expected another name with --out, or --force")
     if not target.absolute().parent.is_dir():
-        raise InputError(f"--out is {str(target)!r}; its folder does not exist")
+        raise InputError(f"--out is {str(target)!r}; expected a path in a folder that exists")
     found = fit(load_study(study), pilot, skip_bad=skip_bad_rows)
     for line, text in found.left_out:
         say(f"{pilot}, line {line}: left out: {text}", DONE)

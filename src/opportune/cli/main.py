@@ -1,5 +1,6 @@
 """The command `opportune`: thin, and quick to answer: a command imports what is heavy when it is run."""
 
+import errno
 import sys
 import traceback
 from typing import Annotated
@@ -45,6 +46,11 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.
 """
 
+MOST_CHARACTERS = 1_000
+MAY_BE_EMPTY = ("--reported", "--reason")
+"""Options whose value may be nothing, or who say themselves that it may not."""
+WRONG_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
 app = typer.Typer(
     name="opportune",
     add_completion=False,
@@ -66,6 +72,7 @@ def run(arguments: list[str]) -> int:
     speak_plainly()
     try:
         environment.check()
+        _check_arguments(arguments)
         code = app(
             [a for a in arguments if a != "--debug"] or ["--help"],
             prog_name="opportune",
@@ -84,6 +91,19 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else DONE
 
 
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse what no name, number or path can be: control characters, books, and nothing at all."""
+    for number, argument in enumerate(arguments):
+        before = arguments[number - 1] if number else "opportune"
+        option, sign, value = argument.partition("=") if argument.startswith("--") else (before, "=", argument)
+        if not argument.isprintable() or len(argument) > MOST_CHARACTERS:
+            from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
+
+            checks.text(f"argument {number + 1}", argument, lines=before == "--reason")
+        if sign and not value and option not in MAY_BE_EMPTY:
+            raise InputError(f"what follows {option} is empty; expected something (see 'opportune --help')")
+
+
 def _report(error: Exception) -> int:
     """Say what went wrong, one line per error, and return the exit code."""
     if isinstance(error, OpportuneError):
@@ -96,7 +116,9 @@ def _report(error: Exception) -> int:
         text = " ".join(error.format_message().split()).rstrip(".")
         return say(f"opportune: error: {text}; see '{command} --help'", WRONG_USE)
     if isinstance(error, OSError) and error.filename is not None:
-        return say(f"opportune: error: {error.filename}: {error.strerror}", FAILED)
+        wrong = isinstance(error, WRONG_PATHS) or error.errno in {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS}
+        expected = "; expected a path that can be used" if wrong else ""
+        return say(f"opportune: error: {error.filename}: {error.strerror}{expected}", WRONG_USE if wrong else FAILED)
     if isinstance(error, MemoryError):
         return say("opportune: error: there is not enough memory; expected fewer runs, or trace = false", FAILED)
     text = " ".join(str(error).split()) or "no message"

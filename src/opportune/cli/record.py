@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opportune.cli.serve import Db, require_extra
+from opportune.cli.serve import Db, readable, require_extra
 from opportune.cli.shared import DONE, FAILED, say
 from opportune.errors import InputError
-from opportune.files import write_whole
+from opportune.files import held, write_whole
 
 if TYPE_CHECKING:
     from opportune.service.commands import Command
@@ -34,9 +34,10 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
         db = f"sqlite:///{found[0]}"
     database = Database(db)
     try:
-        if current:
-            database.require_current()
-        yield database
+        with readable(database):
+            if current:
+                database.require_current()
+            yield database
     finally:
         database.close()
 
@@ -75,8 +76,7 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
 
         from opportune.service import exports  # noqa: PLC0415
 
-        folder.mkdir(parents=True, exist_ok=True)
-        with _bar("export") as progress:
+        with held(folder), _bar("export") as progress:
             for number, name in enumerate(exports.NAMES):
                 part = folder / f"{name}.csv.part"
                 with part.open("w", encoding="utf-8", newline="") as file:
@@ -174,7 +174,9 @@ def _do(database: "Database", command: "Command") -> None:
 def _said(reason: str) -> str:
     if not reason.strip():
         raise InputError("--reason is empty; expected why")
-    return reason.strip()
+    from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
+
+    return checks.text("--reason", reason.strip(), lines=True)
 
 
 COMMANDS = (verify, export, backup, restore, status, amend, close)

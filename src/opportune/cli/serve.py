@@ -1,12 +1,17 @@
 """`opportune serve`: run a study live."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opportune.cli.shared import DONE, say
 from opportune.errors import InputError
+
+if TYPE_CHECKING:
+    from opportune.service.database import Database
 
 HELP = """Run a study live: apps ask for decisions over HTTP, and everything is on record.
 
@@ -36,6 +41,18 @@ def require_extra() -> None:
         import sqlalchemy  # noqa: F401, PLC0415
     except ImportError as error:
         raise InputError(f"{NEEDED} ({error.name} is missing)") from None
+
+
+@contextmanager
+def readable(database: "Database") -> Iterator[None]:
+    """Say in one line what is wrong with a database that cannot be reached, or with a file that is none."""
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
+
+    try:
+        yield
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())[:300]
+        raise InputError(f"{database.name} cannot be used ({reason}); expected the database of a study") from None
 
 
 def serve(
@@ -69,7 +86,8 @@ def serve(
     if workers > 1 and database.sqlite:
         raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
     log_as_json()
-    launched = launch(database, running)
+    with readable(database):
+        launched = launch(database, running)
     say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
     if not list_people(database):
         password = add_person(database, "admin", "admin")

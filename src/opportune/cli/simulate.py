@@ -68,14 +68,16 @@ def simulate(
         return
     if study is None:
         raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
-    from opportune import threads  # noqa: PLC0415
+    from opportune import checks, threads  # noqa: PLC0415
     from opportune.analysis.comparison import compare_policies, pick_reference  # noqa: PLC0415
     from opportune.analysis.results import save  # noqa: PLC0415
     from opportune.files import held  # noqa: PLC0415
+    from opportune.simulation.run import DEVICES  # noqa: PLC0415
     from opportune.study import load_study  # noqa: PLC0415
 
     loaded = load_study(study)
     _check_reference(loaded, reference)
+    checks.choice("--device", device, DEVICES)
     with threads.limited(jobs, name="--jobs"), held(out):  # better refused before the run than after it
         data = _run_study(loaded, cluster, device)
         if data.attrs["interrupted"]:

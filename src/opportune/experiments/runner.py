@@ -19,6 +19,7 @@ from rich.console import Console
 from opportune import checks, threads
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT
+from opportune.arguments import plain_calls
 from opportune.errors import DataError, StateError
 from opportune.experiments import NAMES, find
 from opportune.experiments.base import Experiment
@@ -33,6 +34,7 @@ from opportune.simulation.run import DEVICES, on_device
 WORTH_KEEPING = 0.5  # seconds
 
 
+@plain_calls
 def reproduce(
     names: Sequence[str],
     *,
@@ -57,8 +59,9 @@ def reproduce(
     console = Console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))
+        suited = _suited(device, console)
         stack.enter_context(held(out))
-        stack.enter_context(on_device(_suited(device, console)))
+        stack.enter_context(on_device(suited))
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.core.layout import NOTES, Budget, Counts, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
@@ -23,6 +24,7 @@ from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 
 
+@plain_calls
 class Agent:
     """Decides for one participant: `propose`, `settle`, and `learn` whenever the reward comes.
 

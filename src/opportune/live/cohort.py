@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.core.layout import Budget, Model
 from opportune.core.pointers import aligned
 from opportune.errors import InputError, StateError
@@ -17,6 +18,7 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
 
+@plain_calls
 class Cohort:
     """A group of participants: `enrol` them, then `cohort["P001"].propose(...)` as with an Agent.
 
@@ -101,6 +103,9 @@ class Cohort:
             known = checks.shown(list(self._agents)[:20])
             raise InputError(f"no participant is called {checks.shown(name)}; expected one of {known}")
         return self._agents[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._agents
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._agents)

@@ -1,6 +1,7 @@
 """Reading pilot data: a CSV file with a row per decision point, each row checked against the study file."""
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import DataError, InputError
+from opportune.files import decoded, read_whole
 from opportune.problems.finite import Problem
 from opportune.study import Study
 
@@ -84,13 +86,13 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
 
     """
     checks.yes_no("skip_bad", skip_bad)
-    source = Path(path)
+    source = checks.path("path", path)
+    expected = "a CSV file in UTF-8"
+    text = decoded(read_whole(source, expected), source, expected)
     try:
-        with source.open(newline="", encoding="utf-8-sig") as file:
-            pilot = _read(study, file, str(source))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{source} cannot be read: {reason}; expected a CSV file in UTF-8") from None
+        pilot = _read(study, io.StringIO(text, newline=""), str(source))
+    except csv.Error as error:
+        raise InputError(f"{source} cannot be read: {error}; expected {expected}") from None
     if pilot.bad and not skip_bad:
         listed = [f"{source}, line {line}: {text}" for line, text in pilot.bad[:SHOWN]]
         if len(pilot.bad) > SHOWN:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
@@ -22,6 +23,7 @@ from opportune.problems.settings import (
     Visibility,
     check_action_names,
     check_described,
+    check_names_action,
     check_variables,
     check_visibility,
     schedule_of,
@@ -41,6 +43,7 @@ Mask = NDArray[np.bool_]
 MOST_STRATA = 10_000
 
 
+@plain_calls
 class ContinuousProblem(Beliefs):
     """What both agents know beforehand about a decision problem whose features are computed at the moment.
 
@@ -101,6 +104,7 @@ class ContinuousProblem(Beliefs):
             raise InputError(
                 f"public variables have {self.strata} combinations of levels; expected at most {MOST_STRATA}"
             )
+        check_names_action(formula)
         self._start_values = self._check_start(start)
         self.known_means: Floats | None = None
         if known_means is not None:

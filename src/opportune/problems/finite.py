@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
@@ -22,6 +23,7 @@ from opportune.problems.settings import (
     check_action_names,
     check_described,
     check_finite_variables,
+    check_names_action,
     check_visibility,
     positive_least,
     schedule_of,
@@ -34,6 +36,7 @@ Ints = NDArray[np.int64]
 _NO_VALUES: Floats = np.zeros(0)
 
 
+@plain_calls
 class Problem(Beliefs):
     """What both agents know beforehand about a decision problem with finitely many contexts.
 
@@ -137,7 +140,9 @@ class Problem(Beliefs):
         checks.settings("Problem", settings, cls, without=taken)
         levels = check_finite_variables(checks.mapping("contexts", contexts, "{variable: levels}"), None)
         names = check_action_names(actions)
-        return cls(design(formula, levels, names), context_probs, variables=contexts, action_names=names, **settings)
+        features = design(formula, levels, names)
+        check_names_action(formula)
+        return cls(features, context_probs, variables=contexts, action_names=names, **settings)
 
     @property
     def reported(self) -> bool:

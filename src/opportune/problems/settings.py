@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -125,6 +126,13 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
             raise InputError(f"visibility of {name!r} is {seen!r}; expected 'public', as its schedule is known")
         visibility[name] = seen
     return visibility
+
+
+def check_names_action(formula: Any) -> None:
+    """Refuse a formula in which nothing depends on the action."""
+    if isinstance(formula, str) and formula.strip() and not re.search(r"\baction\b", formula):
+        given = checks.shown(formula)
+        raise InputError(f"formula {given} does not name action; expected it, or every action would be worth the same")
 
 
 def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.arguments import plain_calls
 from opportune.errors import InputError
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -29,6 +30,7 @@ MOST_DAYS = 100_000
 MOST_LEVELS = 32_000
 
 
+@plain_calls
 @dataclass(frozen=True)
 class Number:
     """A numeric variable between two finite bounds, both included.
@@ -54,6 +56,7 @@ class Number:
         return self.low + 0.5 * (self.high - self.low)
 
 
+@plain_calls
 @dataclass(frozen=True)
 class TimeOfDay:
     """The times of day at which decisions are made, in order, one decision point each.
@@ -81,6 +84,7 @@ class TimeOfDay:
         return tuple(self.names)
 
 
+@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Weekday:
     """The day of the week.
@@ -101,6 +105,7 @@ class Weekday:
         return WEEKDAYS
 
 
+@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Weekend:
     """Whether it is Saturday or Sunday: "weekday" or "weekend".
@@ -121,6 +126,7 @@ class Weekend:
         return ("weekday", "weekend")
 
 
+@plain_calls
 @dataclass(frozen=True)
 class DayOfStudy:
     """The day of study, a number: (day - centre) / scale, which is the day itself unless told otherwise.
@@ -158,7 +164,7 @@ class DayOfStudy:
 
     def on(self, day: int) -> float:
         """The variable's value on a day, counted from 1."""
-        return (day - self.centre) / self.scale
+        return (checks.whole("day", day, least=1, most=self.days) - self.centre) / self.scale
 
 
 Finite = TimeOfDay | Weekday | Weekend

@@ -56,6 +56,7 @@ def add_key(database: Database, name: str, role: str) -> str:
 
 def revoke_key(database: Database, name: str) -> None:
     """A key is of no use from now on."""
+    check_name(name)
     table = tables.keys
     with database.writing.begin() as connection:
         change = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(revoked=clock.now())

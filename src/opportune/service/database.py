@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
@@ -101,6 +101,11 @@ class Database:
             found, newest = self.revision(connection), scripts.get_current_head()
             assert newest is not None
             self._refuse_newer(found, scripts)
+            if found is None and (others := inspect(connection).get_table_names()):
+                raise InputError(
+                    f"{self.name} has tables of something else ({', '.join(sorted(others)[:3])}); expected an empty "
+                    "database, or that of a study"
+                )
             if found != newest:
                 config = Config()
                 config.set_main_option("script_location", str(MIGRATIONS))

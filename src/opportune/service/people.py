@@ -60,6 +60,7 @@ def revoke_person(database: Database, name: str) -> None:
 
 
 def _change(database: Database, name: str, values: dict[str, Any]) -> None:
+    check_name(name)
     table = tables.people
     with database.writing.begin() as connection:
         change = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(values)

@@ -195,6 +195,8 @@ def _check_people(study: "Study") -> Iterator[Error]:
     if serve.budget is not None and serve.budget > settings.study.horizon:
         text = f"budget in [serve] is {serve.budget:g}"
         yield ("serve", "budget"), f"{text}; expected at most {settings.study.horizon}, the horizon"
+    elif serve.budget is not None and serve.budget < LEAST_BUDGET:
+        yield ("serve", "budget"), f"budget in [serve] is {serve.budget:g}; expected at least {LEAST_BUDGET:g}"
 
 
 def _check_formula(study: "Study") -> Iterator[Error]:

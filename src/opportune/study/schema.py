@@ -37,8 +37,8 @@ class StudyTable(Table):
     """[study]: its name, its size, what can be done and how many nudges there are."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="a name of letters, digits, '.', '_' and '-' (results are saved under it)",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        description="a name of letters, digits, '.', '_' and '-', at most 100 (results are saved under it)",
     )
     seed: int = Field(default=1, ge=0, le=2**64 - 1, description="a whole number >= 0")
     horizon: int = Field(ge=1, le=MOST_STEPS, description="a whole number >= 1, the decisions in a run")

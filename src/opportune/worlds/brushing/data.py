@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import DataError
+from opportune.files import decoded, read_whole
 
 _DAY = "Day in Study"
 _TOD = "Time of Day"
@@ -98,14 +99,8 @@ def load_robas3(path: str | Path) -> BrushingData:
 
 def _load(path: Path, layout: _Layout) -> BrushingData:
     """Read, check and number a file."""
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read ({problem.strerror})") from problem
-    except UnicodeDecodeError as problem:
-        line = content.count(b"\n", 0, problem.start) + 1
-        raise DataError(f"{path}, line {line}: not UTF-8 text; expected a CSV file") from problem
+    content = read_whole(path, "a CSV file")
+    text = decoded(content, path, "a CSV file")
     by_user: dict[str, list[_Session]] = {}
     for session in _sessions(path, text, layout):
         earlier = by_user.setdefault(session.user, [])
