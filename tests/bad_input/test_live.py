@@ -107,6 +107,10 @@ def test_right_calls_stay_accepted() -> None:
         (lambda: agent(policy=op.pd2_ucb(op.Budget(2, shared=True))), "expected a Cohort"),
         (lambda: agent().learn(1.0), "there is no decision to learn from"),
         (lambda: agent().settle(), "there is no open proposal"),
+        (
+            lambda: agent(continuous(visibility={"x": "reported"})).decide(1),
+            "context is 1; expected {variable: value}",
+        ),
         (lambda: agent().propose({"context": [1]}), "context is [1]; expected one of"),
         (lambda: agent().propose({"contxt": 1}), "did you mean 'context'?"),
         (lambda: agent().propose(1, reported={"mood": 1}), "expected none, as no variable is reported"),

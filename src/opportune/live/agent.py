@@ -283,11 +283,10 @@ class Agent:
 
         """
         checks.yes_no("answered", answered)
-        if not isinstance(context, Mapping) and self._reported_names:
-            context = self.problem.levels(self.problem.index(context))  # type: ignore[union-attr]
-        told = None
-        if isinstance(context, Mapping):
-            told = {name: context[name] for name in self._reported_names if name in context}
+        if self._reported_names and not isinstance(context, Mapping) and isinstance(self.problem, Problem):
+            context = self.problem.levels(self.problem.index(context))
+        told = {n: context[n] for n in self._reported_names if n in context} if isinstance(context, Mapping) else {}
+        if told:
             context = {name: value for name, value in context.items() if name not in told}
         proposal = self.propose(context, coin=coin, opened=opened, reported=told or None)
         return self.settle(answered=answered if proposal.nudged else None)
