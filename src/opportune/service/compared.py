@@ -60,26 +60,25 @@ def _rows(connection: Connection, table: Table, participant: str, part: Part) ->
 def _compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spending:
     """One row per decision point: as many as are on record, and the same."""
     decisions, verdict = refold.decisions, refold.verdict
-    spent = math.fsum(values["probability"] for values in decisions.values())
-    nudges = sum(values["nudge"] for values in decisions.values())
-    if not decisions:
-        names = [column.name for column in tables.decisions.columns]
-    else:
-        names = list(next(iter(decisions.values())))  # in the order in which rows that follow have them
+    names = refold.columns or tuple(column.name for column in tables.decisions.columns)
+    spent, nudged, place = names.index("probability"), names.index("nudge"), names.index("id")
+    spending = Spending(
+        math.fsum(values[spent] for values in decisions.values()), sum(values[nudged] for values in decisions.values())
+    )
     columns = ", ".join(f"decisions.{name}" for name in names)
     join, mine = part.mine("decisions.participant")
     left = dict(decisions)
-    place = names.index("id")
     for rows in stream(connection, f"SELECT {columns} FROM decisions {join} WHERE {mine}"):
         for row in rows:
             values = left.pop(row[place], None)
             if values is None:
                 verdict.add(f"decision {row[place]} is stored, but not on record")
-            elif tuple(values.values()) != row:
-                same(f"decision {row[place]}", dict(zip(names, row, strict=True)), values, verdict)
+            elif tuple(values) != row:
+                stored, expected = (dict(zip(names, found, strict=True)) for found in (row, values))
+                same(f"decision {row[place]}", stored, expected, verdict)
     for name in left:
         verdict.add(f"decision {name} is on record, but not stored")
-    return Spending(spent, nudges)
+    return spending
 
 
 def compare_study(connection: Connection, refold: Refold, spending: Spending) -> None:

@@ -41,7 +41,7 @@ class Fold:
         self.cohort: Cohort = running.cohort()
         problem = self.cohort.problem
         self._period = problem.schedule.period if isinstance(problem, Problem) else None
-        self._places: dict[tuple[bytes, bytes, int], Located] = {}
+        self._places: dict[tuple[bytes, bytes, int], tuple[Any, Any, Located]] = {}
         self.own = own_groups(self.cohort)
         self._kinds: dict[str, Callable[[Person, Mapping[str, Any], int | None], Answer]] = {
             events.PROPOSED: self._propose,
@@ -93,12 +93,12 @@ class Fold:
         if period is None:
             return point.new_step(problem, agent._reported_names, number, sensed, reported)
         key = (_ENCODE(sensed), _ENCODE(reported), number % period)
-        place = self._places.get(key)
-        if place is not None:
-            return Step(number, sensed, reported, place)
+        known = self._places.get(key)
+        if known is not None:
+            return Step(number, *known)  # one copy of the values for all who had them
         made = point.new_step(problem, agent._reported_names, number, sensed, reported)
         if len(self._places) < MOST_PLACES:
-            self._places[key] = made.place
+            self._places[key] = made.given, made.reported, made.place
         return made
 
     def _stand_in(self, person: Person, given: Mapping[str, Any]) -> Answer:
