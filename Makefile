@@ -6,14 +6,19 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev,serve,cluster
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 CORE := $(VENV)/.installed-core
+SERVED := $(VENV)/.installed-serve
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
 
-.PHONY: run test test-bounds test-bounds-core test-lowest lint install bench bench-service torture clean
+.PHONY: run demo test test-bounds test-bounds-core test-lowest lint install bench bench-service torture clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
 	$(BIN)/opportune reproduce all --out out
+
+# A study in the middle of its course, in the browser; needs what serves it, nothing for development.
+demo: $(SERVED)
+	$(BIN)/opportune demo
 
 # Two files of tests at a time.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile
@@ -62,9 +67,13 @@ $(CORE): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e .
 	touch $(CORE)
 
+$(SERVED): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[serve]'
+	touch $(SERVED) $(CORE)
+
 $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[$(EXTRAS)]'
-	touch $(ALL) $(CORE)
+	touch $(ALL) $(CORE) $(SERVED)
 
 $(LOWEST)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(LOWEST)

@@ -14,6 +14,7 @@ from opportune.cli import (
     brushing,
     calibrate,
     check,
+    demo,
     interrupts,
     new,
     plan,
@@ -147,6 +148,7 @@ app.command(help=plan.HELP)(plan.plan)
 app.command(help=new.HELP)(new.new)
 app.command(help=check.HELP)(check.check)
 app.command(help=calibrate.HELP)(calibrate.calibrate)
+app.command(help=demo.HELP)(demo.demo)
 app.command(help=serve.HELP)(serve.serve)
 app.command(help=rehearse.HELP)(rehearse.rehearse)
 app.add_typer(accounts.keys, name="keys")

@@ -69,7 +69,7 @@ def rehearse(
         found = entry.enter(client, address, running)
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)
-        with kept("what was decided is on record; the same command goes on from there"), _Bar() as bar:
+        with kept("what was decided is on record; the same command goes on from there"), Bar("rehearsal") as bar:
             rehearsal = Rehearsal(
                 running, door, people, count=participants, days=days, first=entry.first_day(found, running),
                 staff=staff, factor=factor, told=bar.show,
@@ -88,16 +88,16 @@ def _key(given: str | None) -> str:
     return key
 
 
-class _Bar:
+class Bar:
     """A progress bar over decisions."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
         from opportune.progress import bar  # noqa: PLC0415
 
         self._bar = bar()
-        self._task = self._bar.add_task("rehearsal", total=None)
+        self._task = self._bar.add_task(what, total=None)
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> "Bar":
         self._bar.start()
         return self
 

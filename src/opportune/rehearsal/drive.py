@@ -100,9 +100,10 @@ class Rehearsal:
         """Decisions that were made in this run."""
         self._told = told
         self._pace = Pace(factor, door.tell)
-        begins = first_days(count, running)
-        self.calendar = Calendar(running, first, begins)
+        self.calendar = Calendar(running, first, first_days(count, running))
         self._find(count)
+        self._before, self._total = self._progress()
+        told(self._before, self._total)
 
     def _find(self, count: int) -> None:
         """Who takes part already, and where each stands."""
@@ -123,33 +124,27 @@ class Rehearsal:
                     member.waiting.pop(made["step"], None)
             self.members[place] = member
 
-    @property
-    def total(self) -> int:
-        """How many decisions there will be in all."""
-        places = range(len(self.calendar.begins))
-        return sum(self.calendar.last_step(place, self.days) for place in places)
-
-    @property
-    def begun(self) -> int:
-        """How many of them were made before."""
-        return sum(
-            min(member.step, self.calendar.last_step(place, self.days)) for place, member in self.members.items()
-        )
+    def _progress(self) -> tuple[int, int]:
+        """How many decisions were made before, and how many there will be in all."""
+        last = [self.calendar.last_step(place, self.days) for place in range(len(self.calendar.begins))]
+        return sum(min(member.step, last[place]) for place, member in self.members.items()), sum(last)
 
     def run(self) -> None:
         """Go through all days; what was begun before is finished first."""
-        before, total = self.begun, self.total
-        self._told(before, total)
         for moment in self.calendar.moments(self.days):
-            todo = {place: step for place, step in moment.steps.items() if self._asks(place, step)}
-            held = [member for place, member in self.members.items() if moment.steps.get(place) == member.step]
-            if not todo and not any(self._due(member) or member.open_step for member in held):
-                continue
-            self._pace.until(moment.at)
-            self._enrol([place for place in todo if place not in self.members], moment)
-            for group in self._groups(moment, todo):
-                self._pass(group, todo, moment)
-                self._told(before + self.made, total)
+            self.pass_moment(moment)
+
+    def pass_moment(self, moment: Moment) -> None:
+        """One moment, of all who have a decision point then."""
+        todo = {place: step for place, step in moment.steps.items() if self._asks(place, step)}
+        held = [member for place, member in self.members.items() if moment.steps.get(place) == member.step]
+        if not todo and not any(self._due(member) or member.open_step for member in held):
+            return
+        self._pace.until(moment.at)
+        self._enrol([place for place in todo if place not in self.members], moment)
+        for group in self._groups(moment, todo):
+            self._pass(group, todo, moment)
+            self._told(self._before + self.made, self._total)
 
     def _asks(self, place: int, step: int) -> bool:
         member = self.members.get(place)
@@ -168,14 +163,14 @@ class Rehearsal:
     def _pass(self, group: Sequence[int], todo: dict[int, int], moment: Moment) -> None:
         """One decision point of some participants: decisions, calls, rewards."""
         at = moment.at
-        self._decide([(self.members[place], todo[place]) for place in group if place in todo], at)
+        self.ask([(self.members[place], todo[place]) for place in group if place in todo], at)
         members = [self.members[place] for place in group]
         if self.staff and any(member.open_step for member in members):
             if not self.running.policy.together:
                 at += CALLED_AT * dt.timedelta(microseconds=self.running.answer_window)
                 at = min(at, moment.at + 0.5 * (moment.following - moment.at))
                 self._pace.until(at)
-            self._call(members, at)
+            self.call(members, at)
         if any(self._due(member) for member in members):
             if not self.running.policy.together:
                 at = moment.at + REWARDS_AT * (moment.following - moment.at)
@@ -191,7 +186,7 @@ class Rehearsal:
             answer = _good(reply)
             self.members[place] = Member(answer["participant"], answer["number"])
 
-    def _decide(self, asked: Sequence[tuple[Member, int]], at: dt.datetime) -> None:
+    def ask(self, asked: Sequence[tuple[Member, int]], at: dt.datetime) -> None:
         """Phones ask for decisions."""
         writes = [
             Write(DECIDE, member.name, self._moment(member, step, at), f"{member.name}.{step}.{self.people.seed}")
@@ -234,7 +229,7 @@ class Rehearsal:
             action = answer["action"] if settled else None
             member.waiting[step] = Waiting(answer["decision"], action, met.arrives(member.number, step))
 
-    def _call(self, members: Sequence[Member], at: dt.datetime) -> None:
+    def call(self, members: Sequence[Member], at: dt.datetime) -> None:
         """Staff go through the list of calls."""
         by_name = {member.name: member for member in members}
         calls = [call for call in self.door.calls() if call["participant"] in by_name]

@@ -36,25 +36,25 @@ def start(database: Database, person: str, *, language: str = "", timezone: str 
     return _new(database, person, link=False, lasts=IDLE, language=language, timezone=timezone)
 
 
-def make_link(database: Database, person: str) -> str:
-    """Something to sign in with once, within some minutes, in place of a password."""
+def make_link(database: Database, person: str, *, language: str = "", timezone: str | None = None) -> str:
+    """Something to sign in with once, within some minutes, in place of a password; the session takes them over."""
     with database.reading.connect() as connection:
         known = connection.execute(_active(person)).first()
     if known is None:
         raise InputError(f"nobody who can sign in is called {person!r}; see opportune people list")
-    return _new(database, person, link=True, lasts=LINK, language="", timezone=None)
+    return _new(database, person, link=True, lasts=LINK, language=language, timezone=timezone)
 
 
-def use_link(database: Database, token: str, *, language: str = "") -> str | None:
+def use_link(database: Database, token: str) -> str | None:
     """Begin a session by a link; None if it is not good, or no more."""
     with database.writing.begin() as connection:
         good = (_SESSIONS.c.hash == key_hash(token), _SESSIONS.c.link, _SESSIONS.c.expires > clock.now())
-        person = connection.execute(select(_SESSIONS.c.person).where(*good)).scalar()
-        if person is None or connection.execute(delete(_SESSIONS).where(*good)).rowcount != 1:
+        row = connection.execute(select(_SESSIONS).where(*good)).first()
+        if row is None or connection.execute(delete(_SESSIONS).where(*good)).rowcount != 1:
             return None
-        if connection.execute(_active(person)).first() is None:
+        if connection.execute(_active(row.person)).first() is None:
             return None
-    return start(database, person, language=language)
+    return start(database, row.person, language=row.language, timezone=row.timezone)
 
 
 def _active(person: str) -> Any:

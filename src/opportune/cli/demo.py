@@ -1,0 +1,117 @@
+"""`opportune demo`: a study in the middle of its course, to look at."""
+
+import os
+import socket
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opportune import checks
+from opportune.cli.interrupts import kept
+from opportune.cli.rehearse import Bar
+from opportune.cli.serve import require_extra
+from opportune.cli.shared import DONE, say
+from opportune.errors import InputError
+
+HELP = """Look at a study: simulated participants, calls that wait to be made, signed in as a nurse.
+
+An example study is played up to now in a folder that is removed afterwards, and its pages are opened in the browser.
+Nothing in it is real. Ctrl-C ends it.
+
+\b
+Examples:
+  opportune demo
+  opportune demo --no-browser --port 8080 --language de
+  opportune demo --keep demo
+"""
+HOST = "127.0.0.1"
+
+
+def demo(
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address.")
+    ] = True,
+    language: Annotated[str, typer.Option(help="Of pages and texts, such as en or de.", metavar="CODE")] = "en",
+    keep: Annotated[
+        Path | None, typer.Option(help="A new folder for the study, to keep.", metavar="DIR", show_default=False)
+    ] = None,
+) -> None:
+    """Fill a study, serve it, and open it."""
+    require_extra()
+    from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
+    from opportune.service.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.pages.texts import languages  # noqa: PLC0415
+    from opportune.service.people import add_person  # noqa: PLC0415
+    from opportune.service.server import serve  # noqa: PLC0415
+    from opportune.service.sessions import make_link  # noqa: PLC0415
+
+    checks.choice("--language", language, list(languages()))
+    free = _free_port(port)
+    log_as_json()
+    with _folder(keep) as folder:
+        timezone = local_timezone()
+        with Bar("forty participants, three weeks") as bar:
+            database = fill(folder, timezone=timezone, language=language, told=bar.show)
+        address = f"http://{HOST}:{free}"
+        for name, role in zip(STAFF, ("staff", "admin"), strict=True):
+            say(f"sign in as {name} ({role}) with the password {add_person(database, name, role)}", DONE)
+        link = f"{address}/signin?link={make_link(database, STAFF[0], language=language, timezone=timezone)}"
+        url = database.url
+        database.close()
+        say(f"or by this address, once, within ten minutes: {link}", DONE)
+        say(f"{address} (Ctrl-C ends it)", DONE)
+        if browser:
+            threading.Thread(target=_open, args=(address, link), daemon=True).start()
+        serve(url, host=HOST, port=free)
+    say("the demonstration is over" + (f"; opportune serve {keep / 'study.toml'} goes on" if keep else ""), DONE)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """Where the study lies: in a folder that is new, or in one that is removed at the end."""
+    if keep is None:
+        with kept("nothing is left of it"), tempfile.TemporaryDirectory(prefix="opportune-demo-") as name:
+            yield Path(name)
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+        there = any(keep.iterdir())
+    except OSError as error:
+        raise InputError(f"--keep is {keep}, which cannot be a folder ({error.strerror})") from None
+    if there:
+        raise InputError(f"--keep is {keep}, which has files in it; expected a new or empty folder")
+    with kept(f"{keep} holds what was made of it"):
+        yield keep
+
+
+def _free_port(port: int) -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((HOST, port))
+        except OSError as error:
+            text = f"--port is {port}, which cannot be used ({os.strerror(error.errno or 0)})"
+            raise InputError(f"{text}; expected one that is free, or 0 for any") from None
+        return int(found.getsockname()[1])
+
+
+def _open(address: str, link: str) -> None:
+    """Open the page once the service is there."""
+    import httpx  # noqa: PLC0415
+
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{address}/readyz").status_code == 200:
+                webbrowser.open(link)
+                return
+        time.sleep(0.1)

@@ -1,0 +1,155 @@
+"""The demonstration: an example study in the middle of its course, which ends now."""
+
+import datetime as dt
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from opportune.errors import InputError
+from opportune.rehearsal.demo_texts import NOTES, REASONS
+from opportune.rehearsal.doors import NOTE, STATUS, Write
+from opportune.rehearsal.drive import Rehearsal, name_of
+from opportune.rehearsal.people import People
+from opportune.rehearsal.straight import Straight
+from opportune.service import clock
+from opportune.service.administration import Launch
+from opportune.service.alerts import Alerts
+from opportune.service.database import Database
+from opportune.service.reading import open_nudges
+from opportune.service.running import Running
+
+COUNT, DAYS = 40, 24
+STAFF = ("nurse", "coordinator")
+LAST = dt.timedelta(minutes=105)
+"""How long ago the last decision time was; the window for answers is two hours."""
+APART = dt.timedelta(hours=8)
+SILENT, SILENT_DAYS = 30, 2
+CALLED = 3
+"""Calls that were made since, of those that the last decision time brought."""
+STATUSES = {(5, 20): "paused", (16, 17): "paused", (8, 9): "withdrawn", (22, 14): "withdrawn"}
+"""What became of whom (place, day)."""
+
+
+def local_timezone() -> str:
+    """The time zone of the machine by its IANA name, as far as it says; otherwise UTC."""
+    found = os.environ.get("TZ", "").removeprefix(":")
+    with suppress(OSError):
+        found = found or Path("/etc/localtime").resolve(strict=True).as_posix().partition("zoneinfo/")[2]
+    try:
+        clock.zone(found)
+    except InputError:
+        return "UTC"
+    return found
+
+
+class Clock(NamedTuple):
+    """When the study has its decision times, so that its course ends now."""
+
+    times: tuple[str, str]
+    latest: dt.datetime
+    place: int
+    """Which of the times the latest is."""
+
+
+def clock_for(now: dt.datetime) -> Clock:
+    """Decision times eight hours apart, of which one was a while ago; `now` is by the study's own clock."""
+    latest = now - LAST
+    latest = latest.replace(minute=latest.minute // 5 * 5, second=0, microsecond=0)
+    place = int(latest.hour >= 14)
+    other = latest + (-APART if place else APART)
+    first, second = sorted([latest, other])
+    return Clock((first.strftime("%H:%M"), second.strftime("%H:%M")), latest, place)
+
+
+def study_text(times: tuple[str, str], timezone: str, language: str = "en") -> str:
+    """The study file."""
+    folder = files("opportune.rehearsal")
+    own = folder.joinpath(f"demo_study.{language}.toml")
+    text = (own if own.is_file() else folder.joinpath("demo_study.toml")).read_text(encoding="utf-8")
+    text = text.replace('["08:00", "16:00"]', f'["{times[0]}", "{times[1]}"]')
+    return text.replace('timezone = "UTC"', f'timezone = "{timezone}"')
+
+
+def fill(
+    folder: Path, *, timezone: str, language: str = "en", now: dt.datetime | None = None,
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Database:  # fmt: skip
+    """A study in a folder that is in the middle of its course at a time, by default now; hands back its database."""
+    now = (dt.datetime.now(dt.UTC) if now is None else now).astimezone(clock.zone(timezone))
+    when = clock_for(now)
+    file = folder / "study.toml"
+    file.write_text(study_text(when.times, timezone, language), encoding="utf-8")
+    running = Running.from_file(file)
+    database = Database(f"sqlite:///{folder.resolve() / 'study.db'}")
+    database.migrate()
+    door = Straight(database, staff=STAFF)
+    first = when.latest.date() - dt.timedelta(days=DAYS - 1)
+    begun = dt.datetime.combine(first, dt.time(0), clock.zone(timezone))
+    door.writer.do(
+        Launch(who=STAFF[1], received=clock.from_datetime(begun), file=running.text, source=running.study.source)
+    )
+    people = People(running, count=COUNT, steps=DAYS * 2)
+    course = Course(running, door, people, count=COUNT, days=DAYS, first=first, staff=True, told=told)
+    course.language = language
+    course.run_until(when.latest.astimezone(dt.UTC))
+    course.last_hours(now)
+    alerts = Alerts(database)
+    alerts.shown.note(open_nudges(database, limit=1000))
+    alerts.shown.write()
+    alerts.look(clock.from_datetime(now))
+    return database
+
+
+class Course(Rehearsal):
+    """A rehearsal with what happens in any study: holidays, people who leave, notes, a phone that falls silent."""
+
+    language = "en"
+    door: Straight
+
+    def run_until(self, end: dt.datetime) -> None:
+        """Everything before a time."""
+        last = -1
+        for moment in self.calendar.moments(self.days):
+            if moment.at >= end:
+                break
+            day = (moment.at.astimezone(clock.zone(self.running.timezone)).date() - self.calendar.first).days
+            if day != last:
+                self._happen(day, moment.at)
+                last = day
+            self.pass_moment(moment)
+
+    def _happen(self, day: int, at: dt.datetime) -> None:
+        """What happens on a day besides decisions."""
+        writes = []
+        reasons = REASONS.get(self.language, REASONS["en"])
+        for (place, when), status in STATUSES.items():
+            if when == day:
+                name = name_of(place)
+                writes.append(Write(STATUS, name, {"status": status, "reason": reasons[place]}, name))
+        for place, when, text in NOTES.get(self.language, NOTES["en"]):
+            if when == day:
+                writes.append(Write(NOTE, name_of(place), {"text": text}, name_of(place)))
+        if writes:
+            self.door.write(writes, at)
+        if day == DAYS - SILENT_DAYS:
+            self.members[SILENT].active = False
+
+    def last_hours(self, now: dt.datetime) -> None:
+        """The last decision time: phones ask one after the other since then, and some calls were made."""
+        moments = [moment for moment in self.calendar.moments(self.days) if moment.at <= now]
+        moment = moments[-1]
+        asking = [place for place, member in self.members.items() if member.active and place in moment.steps]
+        asking.sort(key=lambda place: place * 17 % COUNT)
+        span = now - moment.at - dt.timedelta(minutes=4)
+        for i, place in enumerate(asking):
+            at = moment.at + span * (i / len(asking))
+            self.ask([(self.members[place], moment.steps[place])], at)
+        called = list(self.door.calls())[2 : 2 + CALLED]  # the most urgent still wait
+        members = {member.name: member for member in self.members.values()}
+        self.call([members[call["participant"]] for call in called], now - dt.timedelta(minutes=14))
+        waiting = list(self.door.calls())
+        if waiting:
+            self.door.try_call(waiting[0]["decision"], now - dt.timedelta(minutes=2))
