@@ -12,7 +12,7 @@ from opportune.service.alerts import CODES, Alerts
 from opportune.service.commands import Answer, Enrol, Propose, SetStatus
 from opportune.service.database import Database
 from opportune.service.reading import alert_rows, open_nudges
-from opportune.service.watch import judged_pacing
+from opportune.service.watch import even_plan, judged
 from opportune.service.writer import Writer, sweep
 
 WINDOW = 120 * clock.MINUTE  # of the example
@@ -101,7 +101,7 @@ def test_what_is_on_the_call_list_counts_as_looked_at(sqlite: Database) -> None:
 def test_pacing_far_from_plan_is_yellow(sqlite: Database, shared: bool) -> None:
     """Half of the decision points are over and nothing is spent; then too much is; near the plan there is no alert."""
     writer = Writer(sqlite)
-    launch(writer, study_text(budget=20, planned=4, horizon=40, shared=shared))
+    launch(writer, study_text(budget=20, planned=4, horizon=40, shared=shared, policy="naive"))
     names = [f"P{i}" for i in range(4)]
     writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
     away = {"sensed": SENSED, "available": False, "reason": "driving"}
@@ -121,7 +121,7 @@ def test_pacing_far_from_plan_is_yellow(sqlite: Database, shared: bool) -> None:
 def test_those_who_left_a_shared_budget_are_not_planned_for(sqlite: Database) -> None:
     """With three of four gone early, the one who is left may spend what was theirs."""
     writer = Writer(sqlite)
-    launch(writer, study_text(budget=10, planned=4, horizon=40, shared=True))
+    launch(writer, study_text(budget=10, planned=4, horizon=40, shared=True, policy="naive"))
     names = [f"P{i}" for i in range(4)]
     writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
     away = {"sensed": SENSED, "available": False, "reason": "driving"}
@@ -147,9 +147,58 @@ def test_nudges_at_random_moments_are_as_planned() -> None:
     for points in (15, 50, 85):
         spent = rng.hypergeometric(budget, total - budget, points, size=(studies, people)).sum(axis=1)
         plans = [(points, total)] * people
-        wrong = sum(bool(judged_pacing(budget, plans, float(found))) for found in spent)
+        wrong = sum(bool(judged(*even_plan(budget, plans), float(found))) for found in spent)
         assert wrong <= 0.005 * studies
         expected = people * budget * points / total
-        assert judged_pacing(budget, plans, 0.4 * expected)
-        assert not judged_pacing(budget, plans, 0.95 * expected)
-    assert not judged_pacing(budget, [(4, total)] * 10, 0.0), "too early to tell"
+        assert judged(*even_plan(budget, plans), 0.4 * expected)
+        assert not judged(*even_plan(budget, plans), 0.95 * expected)
+    assert not judged(*even_plan(budget, [(4, total)] * 10), 0.0), "too early to tell"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_pacing_goes_by_what_the_study_may_expect(sqlite: Database, shared: bool) -> None:
+    """A rule that pays early to learn is not too fast; twice as much is, and half as much is too slow."""
+    from opportune.service import expected
+    from opportune.service.running import Running
+
+    text = study_text(budget=20, planned=4, horizon=200, shared=shared)
+    writer, running = Writer(sqlite), Running.from_text(text)
+    launch(writer, text)
+    found = expected.simulated(running)
+    assert found is not None
+    assert found.by(200)[0] <= 20.0 + 1e-9
+    assert found.by(20)[0] > 1.5 * 2.0, "the control: an even pace would be a tenth"
+    expected.keep(sqlite, running, found)
+    expected.keep(sqlite, running, found)  # another process may have
+    names = [f"P{i}" for i in range(4)]
+    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
+    away = {"sensed": SENSED, "available": False, "reason": "driving"}
+    for _ in range(20):
+        writer.write([Propose(who="app", received=BEGIN, participant=name, given=away) for name in names])
+    alerts = Alerts(sqlite)
+    table = tables.study if shared else tables.participants
+    mean = found.by(20)[0]
+    for number, (each, said) in enumerate([(mean, []), (2.2 * mean, ["faster"]), (0.2 * mean, ["slower"])]):
+        with sqlite.writing.begin() as connection:
+            connection.execute(update(table).values(spent=each * (4 if shared else 1)))
+        alerts.look(BEGIN + (number + 1) * clock.HOUR)
+        words = [alert["text"].split()[3] for alert in alert_rows(sqlite) if alert["code"] == "pacing"]
+        assert words == said
+        alerts.clear("pacing")
+
+
+def test_what_to_expect_is_worked_out_beside(sqlite: Database) -> None:
+    """In a process of its own, once for each study file; a file without truth has nothing to expect."""
+    from opportune.service import expected
+    from opportune.service.running import Running
+
+    text = study_text(budget=5, planned=4, horizon=20)
+    launch(Writer(sqlite), text)
+    running = Running.from_text(text)
+    expected.work_out_beside(sqlite.url, running).join(timeout=120)
+    with sqlite.reading.connect() as connection:
+        found = expected.stored(connection, running)
+    assert found == expected.simulated(running)
+    bound = text.replace("noise_sd = 0.5\n", "noise_sd = 0.5\ntheta_bound = 5\n")
+    served = bound[: bound.index("\n[effects]")] + bound[bound.index("\n[world]") :]
+    assert expected.simulated(Running.from_text(served)) is None

@@ -12,6 +12,8 @@ from opportune.service import clock
 from opportune.service.administration import Launch
 from opportune.service.api.app import create_app
 from opportune.service.database import Database
+from opportune.service.expected import work_out_beside
+from opportune.service.exports import running_of
 from opportune.service.logs import log_as_json
 from opportune.service.running import Running
 from opportune.service.service import Service
@@ -46,7 +48,9 @@ def serve(url: str, *, host: str, port: int, workers: int = 1, rehearsal: bool =
         "timeout_graceful_shutdown": 10, "http": "httptools", "loop": "auto", "date_header": True,
     }  # fmt: skip
     with database.held():
+        running = running_of(database)
         database.close()
+        work_out_beside(url, running)
         if workers == 1:
             uvicorn.run(app_from_environment(), **settings)
         else:

@@ -235,3 +235,10 @@ shown = Table(  # nudges that somebody who can act on them has looked at, beside
     Column("decision", Text, primary_key=True),
     Column("shown", BigInteger, nullable=False),
 )
+
+expected = Table(  # what a study is expected to spend, worked out once for each study file
+    "expected",
+    metadata,
+    Column("hash", Text, primary_key=True),  # of the study file
+    Column("body", Text, nullable=False),
+)

@@ -1,7 +1,9 @@
 """What should raise an alert as of now: each look says for whom, and with which words.
 
-Pacing is judged against a plan in which nudges fall on moments at random, B of them on T decision points: by point n
-they number B n / T, give or take three standard deviations of that (hypergeometric), and one nudge.
+Pacing is judged by what simulating the study gives (`expected`), give or take three standard deviations of what all
+participants spend together, and one nudge. Where that is not known, the plan is that nudges fall on moments at random,
+B of them on T decision points: by point n they number B n / T, give or take as much (hypergeometric); rules that spend
+more in the beginning are then judged only if they spend less.
 """
 
 import math
@@ -9,11 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from opportune.service import clock, events, tables
+from opportune.service import clock, events, expected, tables
 from opportune.service.running import Running
 
 DAY = 24 * clock.HOUR
 DEVIATIONS = 3.0
+EVEN = ("naive", "periodic")
+"""Rules that spend evenly."""
 LEAST_PLANNED = 5.0
 """Nudges that must have been planned by now before pacing can be judged."""
 Wanted = dict[str | None, str]
@@ -64,7 +68,7 @@ def pacing(connection: Connection, running: Running, now: int) -> Wanted:
     """The study's nudges against its plan."""
     if running.amount is None:
         return {}
-    shared = running.policy.shared
+    shared, known = running.policy.shared, expected.stored(connection, running)
     rows = connection.execute(select(tables.participants)).mappings().all()
     if shared:
         points = sum(row["step"] for row in rows)
@@ -74,22 +78,33 @@ def pacing(connection: Connection, running: Running, now: int) -> Wanted:
     else:
         plans = [(row["step"], running.horizon) for row in rows]
         spent = sum(row["spent"] for row in rows)
-    return judged_pacing(running.amount, plans, spent)
+    if known is not None:
+        by_now = [known.by(row["step"]) for row in rows]
+        return judged(sum(mean for mean, _ in by_now), sum(sd**2 for _, sd in by_now), spent)
+    planned, variance = even_plan(running.amount, plans)
+    if spent > planned and running.policy.revealer.kind not in EVEN:
+        return {}
+    return judged(planned, variance, spent)
 
 
-def judged_pacing(amount: float, plans: list[tuple[int, int]], spent: float) -> Wanted:
-    """What was spent against budgets of `amount` each, by (decision points that are over, decision points in all)."""
-    expected, variance = 0.0, 0.0
+def even_plan(amount: float, plans: list[tuple[int, int]]) -> tuple[float, float]:
+    """Mean and variance of nudges at random moments, by (decision points that are over, decision points in all)."""
+    planned, variance = 0.0, 0.0
     for points, total in plans:
         budget = min(amount, float(total))
         share = points / total if total > 0 else 0.0
-        expected += budget * share
+        planned += budget * share
         variance += budget * share * (1.0 - share) * max(0.0, total - budget) / max(1, total - 1)
+    return planned, variance
+
+
+def judged(planned: float, variance: float, spent: float) -> Wanted:
+    """What was spent against what was planned."""
     slack = DEVIATIONS * math.sqrt(variance) + 1.0
-    if expected < LEAST_PLANNED or abs(spent - expected) <= slack:
+    if planned < LEAST_PLANNED or abs(spent - planned) <= slack:
         return {}
-    least, most = max(0.0, expected - slack), expected + slack
-    which = "faster" if spent > expected else "slower"
+    least, most = max(0.0, planned - slack), planned + slack
+    which = "faster" if spent > planned else "slower"
     advice = "Look at who gets nudges and when, and whether staff and budget still fit."
     text = f"Nudges are spent {which} than planned: {spent:.1f}, where {least:.1f} to {most:.1f} would be as planned."
     return {None: f"{text} {advice}"}

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Integer, case, cast, func, select
 
-from opportune.service import clock, tables
+from opportune.service import clock, expected, tables
+from opportune.service.expected import Expected
 from opportune.service.pages.shared import View
+from opportune.service.running import Running
 
 DAY = 24 * clock.HOUR
 LEAST_DAYS = 3
 """Fewer days than this tell nothing about those to come."""
+MOST_DAYS = 3650
+POINTS = 40
 _D, _P = tables.decisions, tables.participants
+_LEFT = ("withdrawn", "completed")
 
 
 @dataclass(frozen=True)
 class Course:
-    """What happened each day, and what may be expected."""
+    """What happened each day, and what was and is to be expected."""
 
     dates: list[dt.date]
     nudges: list[int]
@@ -27,18 +32,19 @@ class Course:
     answered: list[int]
     settled: list[int]
     rewards: list[float | None]
-    decisions: list[int]
+    decisions: int
     budget: float | None
     """Of all participants who are enrolled, together."""
-    even: list[float]
-    """What an even pace would have spent by each day: the budget in the share of decision points that have come."""
-    per_day: float
-    """Calls a day at an even pace."""
+    planned_spent: list[float]
+    """What was to be expected by each day."""
+    planned_nudges: list[float]
+    """And on each day."""
+    simulated: bool
+    """Whether expectations come from simulating the study; else from an even pace."""
     forecast: list[tuple[int, float, float]]
-    """Days from the first, and the range that spending may lie in then, going on as in the days before."""
+    """Days from the first, and the range in which spending may lie then."""
     enrolled: int
     planned: int
-    total_decisions: int
 
 
 def _offset(view: View) -> int:
@@ -49,11 +55,11 @@ def _offset(view: View) -> int:
 
 def course(view: View) -> Course:
     """The course so far."""
-    offset = _offset(view)
+    offset, running = _offset(view), view.running
     day = cast((_D.c.happened + offset - (_D.c.happened + offset) % DAY) / DAY, Integer)
     query = (
         select(
-            day.label("day"), func.count().label("decisions"), func.sum(cast(_D.c.nudge, Integer)).label("nudges"),
+            day.label("day"), func.sum(cast(_D.c.nudge, Integer)).label("nudges"),
             func.sum(_D.c.probability).label("spent"),
             func.sum(case((_D.c.outcome == "answered", 1), else_=0)).label("answered"),
             func.sum(case((_D.c.nudge & (_D.c.status == "settled"), 1), else_=0)).label("settled"),
@@ -64,17 +70,10 @@ def course(view: View) -> Course:
     )  # fmt: skip
     with view.service.database.reading.connect() as connection:
         found = {int(row["day"]): dict(row) for row in connection.execute(query).mappings()}
-        enrolled = int(connection.execute(select(func.count()).select_from(_P)).scalar_one())
-        ended = int(
-            connection.execute(
-                select(func.coalesce(func.sum(_P.c.step), 0)).where(_P.c.status.in_(["withdrawn", "completed"]))
-            ).scalar_one()
-        )
-        left = int(
-            connection.execute(
-                select(func.count()).select_from(_P).where(_P.c.status.in_(["withdrawn", "completed"]))
-            ).scalar_one()
-        )
+        by_step = select(day, _D.c.step, func.count()).group_by(day, _D.c.step)
+        steps = [tuple(row) for row in connection.execute(by_step)]
+        people = [tuple(row) for row in connection.execute(select(_P.c.step, _P.c.status))]
+        known = expected.stored(connection, running)
     first = min(found, default=0)
     last = max([*found, (view.now + offset) // DAY]) if found else -1
     days = range(first, last + 1) if found else range(0)
@@ -82,42 +81,61 @@ def course(view: View) -> Course:
     def of(name: str, otherwise: Any) -> list[Any]:
         return [found[d][name] if d in found and found[d][name] is not None else otherwise for d in days]
 
-    running = view.running
     amount = running.amount
-    budget = None if amount is None else amount if running.policy.shared else amount * enrolled
-    total = running.horizon * (running.participants if running.policy.shared else enrolled)
-    total -= left * running.horizon - ended if not running.policy.shared else 0
-    decisions = of("decisions", 0)
+    budget = None if amount is None else amount if running.policy.shared else amount * len(people)
     spent = np.cumsum(of("spent", 0.0), dtype=float).tolist()
-    even = []
-    if budget is not None and total:
-        even = (np.cumsum(decisions, dtype=float) * (budget / total)).tolist()
-    usual = float(np.mean(decisions[-7:])) if decisions else 0.0
+    each = _planned(running, known, budget, people, steps, days)
     return Course(
         dates=[dt.date(1970, 1, 1) + dt.timedelta(days=d) for d in days], nudges=[int(n) for n in of("nudges", 0)],
         spent=spent, answered=[int(n) for n in of("answered", 0)], settled=[int(n) for n in of("settled", 0)],
-        rewards=of("reward", None), decisions=decisions, budget=budget, even=even,
-        per_day=0.0 if budget is None or not total else usual * budget / total,
-        forecast=_forecast(spent, decisions, budget, total), enrolled=enrolled, planned=running.participants,
-        total_decisions=int(np.sum(decisions)) if decisions else 0,
+        rewards=of("reward", None), decisions=sum(row[2] for row in steps), budget=budget,
+        planned_spent=np.cumsum(each).tolist(), planned_nudges=each, simulated=known is not None,
+        forecast=_forecast(running, known, budget, people, spent, [row[2] for row in steps]), enrolled=len(people),
+        planned=running.participants,
     )  # fmt: skip
 
 
-def _forecast(
-    spent: list[float], decisions: list[int], budget: float | None, total: int
-) -> list[tuple[int, float, float]]:
-    """Where spending may lie: going on as before, give or take what days differ by; never beyond the budget."""
-    days = len(spent) - 1  # today is not over
-    if budget is None or days < LEAST_DAYS or not total:
+def _total(running: Running, people: list[tuple[Any, ...]]) -> int:
+    """Decision points in all, without those that are lost as someone has left."""
+    lost = sum(running.horizon - step for step, status in people if status in _LEFT)
+    return running.horizon * (running.participants if running.policy.shared else len(people)) - lost
+
+
+def _planned(
+    running: Running, known: Expected | None, budget: float | None, people: list[tuple[Any, ...]], steps: list[tuple[Any, ...]],
+    days: range,
+) -> list[float]:  # fmt: skip
+    """What was to be expected on each day, for the decision points that have come."""
+    if budget is None or not days:
         return []
-    steps = np.diff([0.0, *spent[:days]])[-14:]
-    per_day = max(1.0, float(np.mean(decisions[:days][-7:])))
-    remaining = max(0, math.ceil((total - sum(decisions[:days])) / per_day))
-    mean, spread = float(np.mean(steps)), float(np.std(steps, ddof=1)) if len(steps) > 1 else 0.0
+    rate = budget / max(1, _total(running, people))
+    each = [0.0] * len(days)
+    for day, step, number in steps:
+        one = rate if known is None else known.by(step)[0] - known.by(step - 1)[0]
+        each[int(day) - days.start] += one * number
+    return each
+
+
+def _forecast(
+    running: Running, known: Expected | None, budget: float | None, people: list[tuple[Any, ...]], spent: list[float],
+    counts: list[int],
+) -> list[tuple[int, float, float]]:  # fmt: skip
+    """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
+    days = len(spent)
+    active = [step for step, status in people if status not in _LEFT]
+    if budget is None or days < LEAST_DAYS or not active or not counts:
+        return []
+    pace = running.per_day or max(1.0, sum(counts) / days / len(people))
+    remaining = min(MOST_DAYS, math.ceil((running.horizon - min(active)) / pace))
+    now, before = spent[-1], np.diff([0.0, *spent[:-1]])[-14:]  # today is not over
     found = []
-    for ahead in range(0, min(remaining, 3650) + 1, max(1, remaining // 40)):
-        # the mean of the days before is itself uncertain, and each day differs from it
-        band = 1.96 * spread * math.sqrt(ahead + ahead**2 / len(steps))
-        now = spent[days - 1] + mean * ahead
-        found.append((days - 1 + ahead, max(spent[days - 1], min(now - band, budget)), min(now + band, budget)))
+    for ahead in np.unique(np.linspace(0, remaining, POINTS).round().astype(int)).tolist():
+        if known is not None:
+            steps = [known.between(step, min(running.horizon, step + round(ahead * pace))) for step in active]
+            mean, sd = sum(m for m, _ in steps), math.sqrt(sum(s**2 for _, s in steps))
+        else:  # going on as in the days before: their mean is itself uncertain, and each day differs from it
+            mean = float(np.mean(before)) * ahead
+            sd = float(np.std(before, ddof=1)) * math.sqrt(ahead + ahead**2 / len(before)) if len(before) > 1 else 0.0
+        low, high = now + mean - 1.96 * sd, now + mean + 1.96 * sd
+        found.append((days - 1 + ahead, max(now, min(low, budget)), max(now, min(high, budget))))
     return found

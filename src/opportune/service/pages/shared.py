@@ -142,10 +142,12 @@ class View:
 
     def both(self, moment: int, timezone: str) -> str:
         """A time by the participant's clock, and by that of whoever looks; both named."""
-        there = f"{self.t.moment(moment, timezone)} ({self.t.zone(timezone)})"
-        if self.t.moment(moment, timezone) == self.t.moment(moment, self.timezone):
+        t, here = self.t, self.timezone
+        there = f"{t.moment(moment, timezone)} ({t.zone(timezone)})"
+        if t.moment(moment, timezone) == t.moment(moment, here):
             return there
-        return f"{there}, {self.t.moment(moment, self.timezone)} ({self.t.zone(self.timezone)})"
+        same_day = t.date(moment, timezone) == t.date(moment, here)
+        return f"{there}, {t.time(moment, here) if same_day else t.moment(moment, here)} ({t.zone(here)})"
 
     def show(self, template: str, code: int = 200, /, **content: Any) -> Page:
         """A page."""

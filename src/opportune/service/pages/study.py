@@ -7,6 +7,7 @@ from litestar import get
 from sqlalchemy import func, select
 
 from opportune.service import clock, reading, tables
+from opportune.service.alerts import CODES
 from opportune.service.api.shared import PAGE, roles
 from opportune.service.auth import ADMIN, ANALYST, STAFF
 from opportune.service.pages.charts import Chart, Figure, around, room
@@ -46,24 +47,31 @@ def _budget(view: View, found: Course) -> Figure | None:
     if found.budget is None or not found.dates:
         return None
     last = found.forecast[-1][0] if found.forecast else len(found.dates) - 1
-    values = [found.budget, *found.spent, *found.even, *(high for _, _, high in found.forecast)]
-    now, expected = found.spent[-1], found.even[-1] if found.even else 0.0
-    described = _(
-        "%(spent)s of %(budget)s are used; an even pace would have used %(even)s.", spent=view.t.number(now),
-        budget=view.t.number(found.budget), even=view.t.number(expected),
-    )  # fmt: skip
+    values = [found.budget, *found.spent, *found.planned_spent, *(high for _, _, high in found.forecast)]
+    numbers = {
+        "spent": view.t.number(found.spent[-1]), "budget": view.t.number(found.budget),
+        "planned": view.t.number(found.planned_spent[-1]),
+    }  # fmt: skip
+    if found.simulated:
+        described = _("%(spent)s of %(budget)s are used; %(planned)s were to be expected by now.", **numbers)
+    else:
+        described = _("%(spent)s of %(budget)s are used; an even pace would have used %(planned)s.", **numbers)
     if found.forecast:
-        described += " " + _(
-            "Going on as in the days before, %(low)s to %(high)s will be used at the end.",
-            low=view.t.number(found.forecast[-1][1]), high=view.t.number(found.forecast[-1][2]),
-        )  # fmt: skip
+        _day, low, high = found.forecast[-1]
+        if low >= 0.995 * found.budget:
+            described += " " + _("All of it will probably be used.")
+        else:
+            described += " " + _(
+                "At the end, %(low)s to %(high)s will probably be used.", low=view.t.number(low),
+                high=view.t.number(high),
+            )  # fmt: skip
     chart = Chart(
-        title=_("Budget used"), description=described, x_range=(0.0, max(1.0, last)), y_range=room([*values, 1.0]),
+        title=_("Budget used"), description=described, x_range=(0.0, max(1.0, last)), y_range=room(values),
         x_label=_("date"), y_label=_("calls"), x_ticks=_ticks(found, view.t, last),
     )  # fmt: skip
     chart.line([(0.0, found.budget), (max(1.0, last), found.budget)], "limit")
     chart.band([(float(day), low, high) for day, low, high in found.forecast], "band")
-    chart.line([(float(i), value) for i, value in enumerate(found.even)], "expected")
+    chart.line([(float(i), value) for i, value in enumerate(found.planned_spent)], "expected")
     chart.line([(float(i), value) for i, value in enumerate(found.spent)], "actual")
     return chart.figure("budget")
 
@@ -76,17 +84,17 @@ def _calls(view: View, found: Course) -> Figure | None:
         "%(total)s calls in %(days)s days; on the busiest day %(most)s.", total=sum(found.nudges),
         days=len(found.nudges), most=max(found.nudges),
     )  # fmt: skip
-    if found.per_day:
-        described += " " + _("At an even pace there would be %(even)s a day.", even=view.t.number(found.per_day))
+    if found.planned_nudges:
+        expected = sum(found.planned_nudges) / len(found.planned_nudges)
+        described += " " + _("%(planned)s a day were to be expected.", planned=view.t.number(expected))
     chart = Chart(
         title=_("Calls each day"), description=described, x_range=(-0.5, max(1.0, len(found.dates) - 0.5)),
-        y_range=room([float(n) for n in found.nudges]), x_label=_("date"), y_label=_("calls"),
+        y_range=room([float(n) for n in found.nudges] + found.planned_nudges), x_label=_("date"), y_label=_("calls"),
         x_ticks=_ticks(found, view.t, len(found.dates) - 1),
     )  # fmt: skip
     chart.bars([(float(i), float(n)) for i, n in enumerate(found.nudges)], "bar", 0.7)
     chart.bars([(float(i), float(n)) for i, n in enumerate(found.answered)], "bar-answered", 0.7)
-    if found.per_day:
-        chart.line([(-0.5, found.per_day), (len(found.dates) - 0.5, found.per_day)], "expected")
+    chart.line([(float(i), value) for i, value in enumerate(found.planned_nudges)], "expected")
     return chart.figure("calls")
 
 
@@ -135,9 +143,14 @@ def show_study(request: Asked) -> Page:
     """How the study goes."""
     view = view_of(request)
     found, t = course(view), view.t
-    said = advice(t)
+    said, translated = advice(t), t.gettext
     alerts = [
-        {**alert, "at": t.moment(alert["raised"], view.timezone), "todo": said.get(alert["code"], "")}
+        {
+            **alert,
+            "at": t.moment(alert["raised"], view.timezone),
+            "todo": said.get(alert["code"], ""),
+            "said": translated(CODES[alert["code"]][1]) if alert["code"] in CODES else alert["text"],
+        }
         for alert in reading.alert_rows(view.service.database)
     ]
     alerts.sort(key=lambda alert: (LEVELS.index(alert["level"]), -alert["raised"]))
