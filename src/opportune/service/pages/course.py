@@ -19,6 +19,7 @@ LEAST_DAYS = 3
 MOST_DAYS = 3650
 POINTS = 40
 _D, _P = tables.decisions, tables.participants
+Rows = list[tuple[Any, ...]]
 _LEFT = ("withdrawn", "completed")
 
 
@@ -95,15 +96,14 @@ def course(view: View) -> Course:
     )  # fmt: skip
 
 
-def _total(running: Running, people: list[tuple[Any, ...]]) -> int:
+def _total(running: Running, people: Rows) -> int:
     """Decision points in all, without those that are lost as someone has left."""
-    lost = sum(running.horizon - step for step, status in people if status in _LEFT)
+    lost: int = sum(running.horizon - step for step, status in people if status in _LEFT)
     return running.horizon * (running.participants if running.policy.shared else len(people)) - lost
 
 
 def _planned(
-    running: Running, known: Expected | None, budget: float | None, people: list[tuple[Any, ...]], steps: list[tuple[Any, ...]],
-    days: range,
+    running: Running, known: Expected | None, budget: float | None, people: Rows, steps: Rows, days: range
 ) -> list[float]:  # fmt: skip
     """What was to be expected on each day, for the decision points that have come."""
     if budget is None or not days:
@@ -117,7 +117,7 @@ def _planned(
 
 
 def _forecast(
-    running: Running, known: Expected | None, budget: float | None, people: list[tuple[Any, ...]], spent: list[float],
+    running: Running, known: Expected | None, budget: float | None, people: Rows, spent: list[float],
     counts: list[int],
 ) -> list[tuple[int, float, float]]:  # fmt: skip
     """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
