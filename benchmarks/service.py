@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 CLIENTS, PEOPLE = 64, 256
+ROUNDS = 400
+"""Decisions of everyone in the records that are replayed."""
 GOALS = {
     "sqlite / single-row commits": 0.8,
     "sqlite / without storage": 0.5,
@@ -233,15 +235,46 @@ def pgbench(url: str, folder: Path, seconds: float) -> float | None:
     return None if found is None else float(found.group(1))
 
 
+def record(url: str, *, rounds: int, rewards: bool) -> None:
+    """A record to replay: everyone decides once per round; with `rewards` staff answer and rewards come."""
+    from opportune.service import clock
+    from opportune.service.commands import Answer, Command, Propose, Reward
+    from opportune.service.database import Database
+    from opportune.service.problems import Refused
+    from opportune.service.writer import Writer
+
+    prepare(url, shared=False)
+    database = Database(url)
+    writer = Writer(database)
+
+    def write(commands: list[Command]) -> list[dict[str, Any]]:
+        found = writer.write(commands)
+        assert not any(isinstance(reply, Refused) for reply in found)
+        return [json.loads(reply.body) for reply in found]  # type: ignore[union-attr]
+
+    for count in range(rounds):
+        now = clock.now()
+        sensed = {"time_of_day": "morning", "stress": count % 4, "sleep": "poor"}
+        made = write([
+            Propose(who="bench", received=now, participant=f"P{i:04d}", given={"sensed": sensed}) for i in range(PEOPLE)
+        ])  # fmt: skip
+        if rewards:
+            told = {"mood": "low"}
+            nudged = [row["decision"] for row in made if row["status"] == "nudge"]
+            write([Answer(who="bench", received=now, decision=d, answered=True, reported=told) for d in nudged])
+            write([Reward(who="bench", received=now, decision=row["decision"], reward=0.5) for row in made])
+    database.close()
+
+
 def replay(url: str) -> dict[str, float]:
-    """How fast verify goes through a record."""
+    """How fast verify goes through a record, everything loaded and compiled."""
     from opportune.service.database import Database
     from opportune.service.verify import verify
 
     database = Database(url)
-    verify_once = time.perf_counter()
+    began = time.perf_counter()
     verdict = verify(database)
-    took = time.perf_counter() - verify_once
+    took = time.perf_counter() - began
     database.close()
     assert verdict.holds, verdict.findings[:3]
     return {"decisions": float(verdict.decisions), "decisions per second": verdict.decisions / took}
@@ -283,7 +316,11 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
     key = prepare(url, shared=False)
     with served(url) as ports:
         found["sqlite"] = load(ports, key, seconds)
-    found["replay"] = replay(url)
+    replay(url)
+    for name, rewards in (("replay", False), ("replay, with answers and rewards", True)):
+        kept = f"sqlite:///{folder / f'{name[-7:]}.db'}"
+        record(kept, rounds=ROUNDS, rewards=rewards)
+        found[name] = replay(kept)
     bare = f"sqlite:///{folder / 'bare.db'}"
     key = prepare(bare, shared=False)
     with served(bare, stored=False) as ports:

@@ -11,6 +11,7 @@ import weakref
 import zlib
 from array import array
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 
@@ -69,10 +70,17 @@ def healthy(agent: Agent) -> bool:
         sizes = agent._at.sizes
         covs = [agent._at.views(GROUPS[name], agent._groups[name]).cov for name in ("model", "snapshot")]
         diagonals = _DIAGONALS[agent] = [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
-    for name in ("model", "snapshot", "budget", "trail"):
-        if not np.isfinite(agent._groups[name]).all():
-            return False
+    with np.errstate(invalid="ignore"):
+        for name in ("model", "snapshot", "budget", "trail"):
+            group = agent._groups[name]
+            if group.dot(_zeros(group.size)) != 0.0:  # NaN, if anything in it is not finite
+                return False
     return all(diagonal.min() > 0.0 for diagonal in diagonals)
+
+
+@cache
+def _zeros(size: int) -> "np.ndarray":
+    return np.zeros(size)
 
 
 _DIAGONALS: "weakref.WeakKeyDictionary[Agent, list[np.ndarray]]" = weakref.WeakKeyDictionary()

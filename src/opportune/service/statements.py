@@ -1,24 +1,27 @@
 """Statements over many rows in the driver's own SQL: what a batch writes is most of what a decision costs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Table
 
 Rows = Sequence[dict[str, Any]]
+Values = Callable[[dict[str, Any]], tuple[Any, ...]]
+"""What takes a row's values in the order of a statement."""
 
 
 def insert_all(connection: Connection, table: Table, rows: Rows) -> None:
     """Insert rows that have every column."""
-    statement, columns = _insert(table, connection.dialect.paramstyle)
-    connection.exec_driver_sql(statement, [tuple(row[name] for name in columns) for row in rows])
+    statement, values = _insert(table, connection.dialect.paramstyle)
+    connection.exec_driver_sql(statement, list(map(values, rows)))
 
 
 def update_all(connection: Connection, table: Table, key: Sequence[str], columns: Sequence[str], rows: Rows) -> None:
     """Set some columns of rows that are found by their key."""
-    statement, names = _update(table, tuple(key), tuple(columns), connection.dialect.paramstyle)
-    connection.exec_driver_sql(statement, [tuple(row[name] for name in names) for row in rows])
+    statement, values = _update(table, tuple(key), tuple(columns), connection.dialect.paramstyle)
+    connection.exec_driver_sql(statement, list(map(values, rows)))
 
 
 def find_all(connection: Connection, table: Table, key: str, values: Iterable[str]) -> list[dict[str, Any]]:
@@ -35,18 +38,18 @@ def find_all(connection: Connection, table: Table, key: str, values: Iterable[st
 
 
 @cache
-def _insert(table: Table, style: str) -> tuple[str, tuple[str, ...]]:
+def _insert(table: Table, style: str) -> tuple[str, Values]:
     columns = tuple(column.name for column in table.columns)
     marks = ", ".join([_mark(style)] * len(columns))
-    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})", columns
+    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})", itemgetter(*columns)
 
 
 @cache
-def _update(table: Table, key: tuple[str, ...], columns: tuple[str, ...], style: str) -> tuple[str, tuple[str, ...]]:
+def _update(table: Table, key: tuple[str, ...], columns: tuple[str, ...], style: str) -> tuple[str, Values]:
     mark = _mark(style)
     changes = ", ".join(f"{name} = {mark}" for name in columns)
     found = " AND ".join(f"{name} = {mark}" for name in key)
-    return f"UPDATE {table.name} SET {changes} WHERE {found}", (*columns, *key)
+    return f"UPDATE {table.name} SET {changes} WHERE {found}", itemgetter(*columns, *key)
 
 
 def _mark(style: str) -> str:
