@@ -175,3 +175,12 @@ def test_the_browser_opens_once_the_page_is_there(monkeypatch: pytest.MonkeyPatc
     command._open("http://127.0.0.1:1", "http://127.0.0.1:1/signin?link=x")
     assert opened == ["http://127.0.0.1:1/signin?link=x"]
     assert next(answers, None) is None
+
+
+@pytest.mark.parametrize(("display", "wanted"), [(":0", True), ("", False)])
+def test_no_browser_in_the_terminal(monkeypatch: pytest.MonkeyPatch, display: str, wanted: bool) -> None:
+    """On a machine without a screen only the address is printed."""
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", display)
+    assert command._has_display() == wanted

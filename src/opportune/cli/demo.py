@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -68,7 +69,7 @@ def demo(
         database.close()
         say(f"or by this address, once, within ten minutes: {link}", DONE)
         say(f"{address} (Ctrl-C ends it)", DONE)
-        if browser:
+        if browser and _has_display():
             threading.Thread(target=_open, args=(address, link), daemon=True).start()
         serve(url, host=HOST, port=free)
     say("the demonstration is over" + (f"; opportune serve {keep / 'study.toml'} goes on" if keep else ""), DONE)
@@ -102,6 +103,11 @@ def _free_port(port: int) -> int:
             text = f"--port is {port}, which cannot be used ({os.strerror(error.errno or 0)})"
             raise InputError(f"{text}; expected one that is free, or 0 for any") from None
         return int(found.getsockname()[1])
+
+
+def _has_display() -> bool:
+    """Whether a browser would open in a window of its own; one in the terminal would be in the way."""
+    return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _open(address: str, link: str) -> None:
