@@ -5,6 +5,7 @@ import pytest
 from course import BEGIN, answer_of, launch
 from site_over_http import SENSED, site_on
 from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
 from opportune.service import clock, tables
@@ -202,3 +203,29 @@ def test_what_to_expect_is_worked_out_beside(sqlite: Database) -> None:
     bound = text.replace("noise_sd = 0.5\n", "noise_sd = 0.5\ntheta_bound = 5\n")
     served = bound[: bound.index("\n[effects]")] + bound[bound.index("\n[world]") :]
     assert expected.simulated(Running.from_text(served)) is None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("hard", [False, True])
+def test_an_overspent_budget_is_red(sqlite: Database, shared: bool, hard: bool) -> None:
+    """The database refuses it; where someone has made it not, there is an alert."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(budget=10, planned=2, horizon=40, shared=shared, hard=hard))
+    for name in ("P1", "P2"):
+        writer.do(Enrol(who="staff", received=BEGIN, participant=name))
+    alerts = Alerts(sqlite)
+    alerts.look(BEGIN + clock.HOUR)
+    assert alerts_of(sqlite, "overspent") == [], "the control"
+    table, amount = ("study", 20) if shared else ("participants", 10)
+    who = "" if shared else " WHERE name = 'P2'"
+    column = "nudges" if hard else "spent"
+    change = f"UPDATE {table} SET {column} = {amount + 1}{who}"
+    with pytest.raises(IntegrityError), sqlite.writing.begin() as connection:
+        connection.exec_driver_sql(change)
+    with sqlite.writing.begin() as connection:
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        connection.exec_driver_sql(change)
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
+    alerts.look(BEGIN + 2 * clock.HOUR)
+    assert alerts_of(sqlite, "overspent") == [None if shared else "P2"]
+    assert [alert["level"] for alert in alert_rows(sqlite) if alert["code"] == "overspent"] == ["red"]

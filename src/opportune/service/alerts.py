@@ -19,6 +19,7 @@ CODES = {
     "verify": (RED, "The record does not verify."),
     "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
     "rewards": (YELLOW, "Rewards are overdue and were given up."),
+    "overspent": (RED, "More of a budget is spent than there is."),
     "unshown": (RED, "A nudge was decided and nobody has looked at it."),
     "pacing": (YELLOW, "Nudges are spent faster or slower than planned."),
 }

@@ -9,7 +9,7 @@ more in the beginning are then judged only if they spend less.
 import math
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, false, func, select
 
 from opportune.service import clock, events, expected, tables
 from opportune.service.running import Running
@@ -64,6 +64,18 @@ def unshown(connection: Connection, running: Running, now: int) -> Wanted:
     return found
 
 
+def overspent(connection: Connection, running: Running, now: int) -> Wanted:
+    """Budgets of which more is stored as spent than there is; the database refuses that, unless someone made it not."""
+    if running.amount is None:
+        return {}
+    table = tables.study if running.policy.shared else tables.participants
+    counted = (table.c.nudges > running.amount) if running.hard else false()
+    query = select(table.c.name).where((table.c.spent > running.amount + tables.SPARE) | counted)
+    text = "More is spent than there is: stop the service, run opportune verify, compare with the last backup."
+    names = list(connection.execute(query).scalars())
+    return dict.fromkeys([None] if running.policy.shared and names else names, text)
+
+
 def pacing(connection: Connection, running: Running, now: int) -> Wanted:
     """The study's nudges against its plan."""
     if running.amount is None:
@@ -110,4 +122,6 @@ def judged(planned: float, variance: float, spent: float) -> Wanted:
     return {None: f"{text} {advice}"}
 
 
-CHECKS: dict[str, Any] = {"silent": silent, "rewards": rewards, "unshown": unshown, "pacing": pacing}
+CHECKS: dict[str, Any] = {
+    "silent": silent, "rewards": rewards, "unshown": unshown, "overspent": overspent, "pacing": pacing,
+}  # fmt: skip
