@@ -147,7 +147,7 @@ def test_a_days_work(opened: Open, trial: Trial) -> None:
     """Sign in, call, report, not reached, undo, enrol, correct, withdraw; all of it on record, and it verifies."""
     page = opened("anna")
     expect(page.get_by_role("heading", name="To call: 6")).to_be_visible()
-    expect(card(page, "P001")).to_contain_text("Stress is 3 now (usually 0.5), and the advice is from today.")
+    expect(card(page, "P001")).to_contain_text("Stress is 3 now (usually 0), and the advice is from today.")
     card(page, "P001").get_by_role("button", name="I will call").click()
     card(page, "P001").get_by_label("Rather low").check()
     card(page, "P001").get_by_label("Note").fill("Sleeps badly. <script>alert(1)</script>")

@@ -48,6 +48,7 @@ def demo(
     """Fill a study, serve it, and open it."""
     require_extra()
     from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
+    from opportune.service import expected, exports  # noqa: PLC0415
     from opportune.service.logs import log_as_json  # noqa: PLC0415
     from opportune.service.pages.texts import languages  # noqa: PLC0415
     from opportune.service.people import add_person  # noqa: PLC0415
@@ -61,6 +62,10 @@ def demo(
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:
             database = fill(folder, timezone=timezone, language=language, told=bar.show)
+        running = exports.running_of(database)
+        planned = expected.simulated(running)
+        if planned is not None:
+            expected.keep(database, running, planned)
         address = f"http://{HOST}:{free}"
         for name, role in zip(STAFF, ("staff", "admin"), strict=True):
             say(f"sign in as {name} ({role}) with the password {add_person(database, name, role)}", DONE)

@@ -32,8 +32,8 @@ def picture(
     answered = sum(row["outcome"] == "answered" for row in nudges)
     opened = sum(row["outcome"] == "opened" for row in decisions)
     description = _(
-        "%(decisions)s decisions, %(nudges)s calls of which %(answered)s were answered, %(opened)s times the app was "
-        "opened unasked, %(rewards)s results, %(notes)s notes. The table below has them one by one.",
+        "Decisions: %(decisions)s. Calls: %(nudges)s, answered: %(answered)s. App opened unasked: %(opened)s. "
+        "Results: %(rewards)s. Notes: %(notes)s. The list below has them one by one.",
         decisions=len(decisions), nudges=len(nudges), answered=answered, opened=opened, rewards=len(rewards),
         notes=len(noted),
     )  # fmt: skip

@@ -7,7 +7,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 from opportune.service import clock
@@ -75,7 +75,7 @@ def unusual(running: Running, sensed: dict[str, Any], earlier: Sequence[tuple[in
             alike = [other == value for other in values]
         else:
             above, below = sum(v >= value for v in values), sum(v <= value for v in values)
-            share, usual = min(above, below) / len(values), median(values)
+            share, usual = min(above, below) / len(values), median_low(values)
             alike = [v >= value if above <= below else v <= value for v in values]
         if share < RARE and usual != value:
             streak = next((i for i, same in enumerate(alike) if not same), len(alike))
