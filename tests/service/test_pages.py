@@ -411,6 +411,15 @@ def test_no_name_stands_in_an_address(site: Site) -> None:
     assert decision in anna["anna"].page("/today")
 
 
+def test_an_address_that_is_not_there(site: Site) -> None:
+    """People get a page that says so; programs a problem."""
+    found = Desk(site, "nobody").request("GET", "/nowhere")
+    assert found.status_code == 404
+    assert "There is no such page." in found.text
+    assert site.client.get("/nowhere").json()["code"] == "not_found"
+    assert Desk(site, "nobody").request("GET", "/api/v1/nowhere").json()["code"] == "not_found"
+
+
 def test_plain_words(site: Site) -> None:
     """Numbers of the algorithm stand only where statisticians look."""
     call(site)

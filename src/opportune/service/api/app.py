@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from litestar import Litestar, Router
+from litestar import Litestar, Request, Response, Router
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
@@ -15,6 +15,7 @@ from opportune.service.api.exported import EXPORTS
 from opportune.service.api.reads import READS
 from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
+from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
 from opportune.service.pages.shared import Sealed
 from opportune.service.problems import Refused
@@ -55,10 +56,16 @@ def create_app(service: Service) -> Litestar:
     return app
 
 
+def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[Any]":
+    """An address that is not there: programs get a problem, people a page."""
+    for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
+    return errors.on_http(request, error) if for_people else shared.on_http(request, error)
+
+
 def _handlers() -> dict[Any, Any]:
     return {
         Refused: shared.on_refused,
         OpportuneError: shared.on_bad_input,
-        HTTPException: shared.on_http,
+        HTTPException: _on_http,
         Exception: shared.on_fault,
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 720.0, 260.0
+WIDTH, HEIGHT = 540.0, 240.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 40.0
 MOST_TICKS = 6
 

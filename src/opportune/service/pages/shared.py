@@ -39,6 +39,8 @@ Found = TypeVar("Found")
 STATIC = Path(__file__).parent / "static"
 FORM_COOKIE = "opportune_form"
 MOST_TEXT = 2000
+MOST_SECRET = 257
+"""One more than a password may have, so that a longer one is not taken for it."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
@@ -239,6 +241,10 @@ class Form:
             return float(value.replace(",", "."))
         except ValueError:
             raise Refused("invalid", f"{name} is {value!r}; expected a number") from None
+
+    def secret(self, name: str) -> str:
+        """A password as it was typed."""
+        return str(self._fields.get(name, ""))[:MOST_SECRET]
 
     @property
     def fingerprint(self) -> str:

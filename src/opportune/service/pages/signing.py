@@ -85,7 +85,7 @@ async def sign_in(request: Asked) -> Response[Any]:
     if not mine or not hmac.compare_digest(form.text("token", most=100).encode(), mine.encode()):
         raise Refused("forbidden", "the form does not belong to this browser")
     name, going = form.text("name", most=64), form.text("next", most=200)
-    password = str(form._fields.get("password", ""))[:256]
+    password = form.secret("password")
     database, limits = service_of(request).database, service_of(request).limits
     limits.sign_in.check(address_of(request))
     caller = await in_thread(people.sign_in, database, name, password)
@@ -141,8 +141,8 @@ async def save_password(request: Asked) -> Response[Any]:
     form = await form_of(request)
     view = await in_thread(view_of, request)
     database = view.service.database
-    known = await in_thread(people.sign_in, database, view.who, str(form._fields.get("old", ""))[:256])
-    new = str(form._fields.get("new", ""))
+    known = await in_thread(people.sign_in, database, view.who, form.secret("old"))
+    new = form.secret("new")
     if known is None:
         return await in_thread(lambda: view.show("settings.html", 422, done="", failed="old"))
     if not people.LEAST_LENGTH <= len(new) <= 256:

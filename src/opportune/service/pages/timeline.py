@@ -39,7 +39,7 @@ def picture(
     )  # fmt: skip
     chart = Chart(
         title=_("Course of the study"), description=description, x_range=(1.0, max(2.0, *days)),
-        y_range=(-0.5, 4.6), x_label=_("day of the study"), y_label="", height=250.0,
+        y_range=(-0.5, 4.6), x_label=_("day of the study"), y_label="", width=760.0, height=250.0,
     )  # fmt: skip
     low, high = around(rewards)
     scale = 1.6 / (high - low)
