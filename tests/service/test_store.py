@@ -2,7 +2,7 @@
 
 import multiprocessing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -109,18 +109,13 @@ def test_a_chain_that_was_hashed_again_still_has_wrong_decisions(sqlite: Databas
     writer = Writer(sqlite)
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=8)
-    head = events.START
-    with sqlite.writing.begin() as connection:
-        for row in event_rows(sqlite, limit=1000):
-            event = events.decode(row["body"])
-            answer = event.answer
-            if event.kind == events.PROPOSED and answer["available"]:
-                answer = {**answer, "probability": min(1.0, answer["probability"] + 0.01)}
-            body = events.encode(type(event)(**{**_fields(event), "before": head, "answer": answer}))
-            head = events.hash_of(body)
-            change = update(tables.events).where(tables.events.c.seq == row["seq"])
-            connection.execute(change.values(body=body.decode(), hash=head))
-        connection.execute(update(tables.study).values(head=head))
+
+    def raise_probability(event: Any) -> dict[str, Any]:
+        if event.kind != events.PROPOSED or not event.answer["available"]:
+            return {}
+        return {"answer": {**event.answer, "probability": min(1.0, event.answer["probability"] + 0.01)}}
+
+    rehash(sqlite, raise_probability)
     findings = verify(sqlite).findings
     assert findings
     assert not any("hash" in finding for finding in findings)
@@ -326,9 +321,33 @@ def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str)
         spoken = rebuilt(connection)
         silent = Refold(Verdict())
         for row in event_rows(sqlite, limit=10_000):
-            silent.take(events.decode(row["body"]))
+            silent.take(events.decode(row["body"]), row["received"])
     assert silent.verdict.findings == []
     assert silent.decisions == spoken.decisions
     assert silent.fold is not None
     own = silent.fold.own
     assert {n: p.pack(own) for n, p in silent.persons.items()} == {n: p.pack(own) for n, p in spoken.persons.items()}
+
+
+def test_an_event_whose_time_is_none_is_found(sqlite: Database) -> None:
+    """Whatever stands where a time should be, with hashes that fit: verify says so, and goes on."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=8)
+    rehash(sqlite, lambda event: {"received": "soon"} if event.seq == 20 else {})
+    assert any(finding.startswith("event 20: ") for finding in verify(sqlite).findings)
+    rehash(sqlite, lambda event: {"happened": "late"} if event.seq == 21 else {})
+    assert any(finding.startswith("event 21 ") for finding in verify(sqlite).findings)
+
+
+def rehash(database: Database, change: Callable[[Any], dict[str, Any]]) -> None:
+    """Change events, and mend every hash after them."""
+    head = events.START
+    with database.writing.begin() as connection:
+        for row in event_rows(database, limit=1000):
+            event = events.decode(row["body"])
+            body = events.encode(type(event)(**{**_fields(event), **change(event), "before": head}))
+            head = events.hash_of(body)
+            where = update(tables.events).where(tables.events.c.seq == row["seq"])
+            connection.execute(where.values(body=body.decode(), hash=head))
+        connection.execute(update(tables.study).values(head=head))

@@ -58,7 +58,7 @@ class Refold:
         self._words = words
         self._ids: dict[tuple[str, int], str] = {}
 
-    def take(self, event: Event, *, mine: bool = True) -> None:
+    def take(self, event: Event, received: int, *, mine: bool = True) -> None:
         """One event: let it happen again, and compare what is answered; of others' participants only the number."""
         kind = event.kind
         if kind == events.LAUNCHED:
@@ -74,26 +74,26 @@ class Refold:
         if kind == events.ENROLLED:
             self.enrolled += 1
             if mine:
-                self._enrol(event, fold)
+                self._enrol(event, fold, received)
         elif kind == events.AMENDED:
             fold.amend(Running.from_text(event.given["file"], event.given["source"]))
         elif kind == events.CLOSED:
             self.closed = True
         else:
-            self._happen(event, fold)
+            self._happen(event, fold, received)
 
-    def _enrol(self, event: Event, fold: Fold) -> None:
+    def _enrol(self, event: Event, fold: Fold, received: int) -> None:
         assert event.participant is not None
         number = self.enrolled - 1
         answer = {"number": number, "stream": number << 32}
         self._compare(event, answer)
         self.persons[event.participant] = Person(
             name=event.participant, number=number, stream=answer["stream"], timezone=event.given["timezone"],
-            status="active", reason=None, enrolled=clock.from_iso(event.received), seq=event.seq,
+            status="active", reason=None, enrolled=received, seq=event.seq,
             agent=fold.agent(number, answer["stream"]),
         )  # fmt: skip
 
-    def _happen(self, event: Event, fold: Fold) -> None:
+    def _happen(self, event: Event, fold: Fold, received: int) -> None:
         person = self.persons.get(event.participant or "")
         if person is None:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
@@ -106,7 +106,7 @@ class Refold:
             self._compare(event, answer)
         if kind == events.PROPOSED:
             self._check_coin(event, person, answer["coin"])
-        self._follow(event, person, fold.running)
+        self._follow(event, person, fold.running, received)
         for number in sealed:
             if person.agent._steps[number].seen:
                 self._change(self._ids[person.name, number], projection.seen(number, person, event.seq))
@@ -134,9 +134,8 @@ class Refold:
                     text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
                     self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
-    def _follow(self, event: Event, person: Person, running: Running) -> None:
+    def _follow(self, event: Event, person: Person, running: Running, received: int) -> None:
         """The rows that follow, as the writer makes them."""
-        received = clock.from_iso(event.received)
         happened = received if event.happened == event.received else clock.from_iso(event.happened)
         for new, values in projection.changes(event, person, running, received, happened):
             name = values["id"]

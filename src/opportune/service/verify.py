@@ -91,10 +91,10 @@ def check_part(connection: Connection, part: Part, progress: Progress | None) ->
     verdict = Verdict()
     refold = Refold(verdict)
     total = connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
-    for event, mine in _events(connection, part, verdict):
+    for event, received, mine in _events(connection, part, verdict):
         try:
-            refold.take(event, mine=mine)
-        except (OpportuneError, KeyError, TypeError, AttributeError, AssertionError) as error:
+            refold.take(event, received, mine=mine)
+        except (OpportuneError, LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
             verdict.add(f"event {event.seq} ({event.kind}) cannot be folded: {error}")
         if progress is not None and event.seq % 1000 < part.of:
             progress(event.seq, total)
@@ -106,17 +106,17 @@ def check_part(connection: Connection, part: Part, progress: Progress | None) ->
 def rebuilt(connection: Connection) -> Refold:
     """The whole state of a study from its record alone; raises `DataError` if the record itself is not whole."""
     refold = Refold(Verdict(), words=True)
-    for event, _mine in _events(connection, Part(), refold.verdict):
+    for event, received, _mine in _events(connection, Part(), refold.verdict):
         if not refold.verdict.holds:
             break
-        refold.take(event)
+        refold.take(event, received)
     if not refold.verdict.holds or refold.fold is None:
         raise DataError(f"the state cannot be made from the record: {'; '.join(refold.verdict.findings[:3])}")
     return refold
 
 
-def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tuple[Event, bool]]:
-    """A part's events in order, each whole and linked to the one before; whether it is about the part's own."""
+def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tuple[Event, int, bool]]:
+    """A part's events in order, each whole and linked to the one before; when received; whether they are its own."""
     common = ", ".join(f"'{kind}'" for kind in _COMMON)
     join, mine = part.mine("events.participant")
     columns = "events.seq, kind, participant, decision, events.who, received, hash"
@@ -139,15 +139,16 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
             data = body.encode()
             try:
                 event = decode(data)
-            except OpportuneError as error:
+                at = clock.from_iso(event.received)
+            except (OpportuneError, ValueError) as error:
                 verdict.add(f"event {seq}: {error}")
                 continue
             if own and (events.hash_of(data) != found or event.before != before):
                 verdict.add(f"event {seq} is not what was written: its hash does not fit it, or the one before")
-            if (
+            if own and (
                 event.seq != seq or event.kind != kind or event.participant != participant
-                or event.decision != decision or event.who != who or clock.from_iso(event.received) != received
+                or event.decision != decision or event.who != who or at != received
             ):  # fmt: skip
                 verdict.add(f"event {seq}: its columns are not what its body says")
-            yield event, bool(own)
+            yield event, at, bool(own)
     verdict.count, verdict.head = expected, head
