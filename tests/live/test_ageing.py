@@ -1,5 +1,6 @@
 """A decision costs the same at any age: nothing goes through all steps that a participant ever had."""
 
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,6 +72,11 @@ def test_a_reveal_takes_sealed_steps_in_order_and_rewards_as_they_came() -> None
         agent.learn(0.5, number)
     pending: Pending = agent._pending
     assert (sorted(pending.sealed), pending.order()) == ([2, 3, 5], [5, 4, 1, 2])
+    assert array("q", pending.order_bytes()).tolist() == [5, 4, 1, 2]
     uncovered, with_rewards = pending.open(agent._steps)
     assert ([s.step for s in uncovered], [s.step for s in with_rewards]) == ([2, 3, 5], [5, 2])
     assert (pending.sealed, pending.order()) == (set(), [4, 1])
+    pending.rewarded(6)
+    assert array("q", pending.order_bytes()).tolist() == [4, 1, 6]
+    pending.set_order([6, 1])
+    assert array("q", pending.order_bytes()).tolist() == pending.order() == [6, 1]

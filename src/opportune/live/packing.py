@@ -33,10 +33,9 @@ def own_groups(cohort: Cohort) -> tuple[str, ...]:
 def pack(agent: Agent, own: Iterable[str]) -> bytes:
     """What is an agent's own, but for its steps."""
     proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
-    order = agent._pending.order()  # may be long: rewards that wait for a reveal
-    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(order), proposal])
-    groups = (agent._groups[name].tobytes() for name in own)
-    return _sealed(text.encode(), b"".join((array("q", order).tobytes(), *groups)))
+    order = agent._pending.order_bytes()  # rewards that wait for a reveal
+    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(order) // 8, proposal])
+    return _sealed(text.encode(), b"".join((order, *(agent._groups[name].tobytes() for name in own))))
 
 
 def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:
