@@ -232,6 +232,15 @@ def test_more_participants_than_were_thought_of(sqlite: Database, serve: Callabl
     assert "All 24 decisions are those of simulate" in out
 
 
+def test_more_participants_the_next_time(sqlite: Database, serve: Callable[..., Place], rehearse: Run) -> None:
+    """Those who come later begin on the next day of the study, and make simulate's decisions as well."""
+    place = serve(sqlite, text_of(planned=6))
+    assert rehearse(place, "--staff", "--days", "3")[0] == 0
+    code, out, err = rehearse(place, "--staff", "--days", "5", "--participants", "5")
+    assert code == 0, err
+    assert "All 28 decisions are those of simulate" in out, "5, 4 and 3 days of three; the last day of two"
+
+
 def test_study_time_goes_as_fast_as_was_said(sqlite: Database, serve: Callable[..., Place]) -> None:
     """At a factor the service is told what time it is, again and again, and nothing happens too early."""
     place = serve(sqlite, text_of())
@@ -249,6 +258,27 @@ def test_study_time_goes_as_fast_as_was_said(sqlite: Database, serve: Callable[.
         assert 3.0 <= time.monotonic() - begin < 6.0
     assert told == sorted(told)
     assert at - dt.timedelta(hours=2) <= told[0] < at < told[-1] <= at + dt.timedelta(hours=1)
+
+
+def test_at_a_speed_nothing_is_compared(sqlite: Database, serve: Callable[..., Place], rehearse: Run) -> None:
+    """Two days at a hundred thousand times the clock's pace take two seconds, and the same decisions are made."""
+    place, begin = serve(sqlite, text_of()), time.monotonic()
+    code, out, err = rehearse(place, "--staff", "--days", "2", "--speed", "100000x")
+    assert code == 0, err
+    assert "Not compared with simulate: at this speed" in out
+    assert time.monotonic() - begin > 1.0
+    people = People(place.running, count=3, steps=4)
+    with place.client() as client, OverHttp(client, in_order=True) as door:
+        made = {number: list(door.decisions(f"P00{number + 1}")) for number in range(2)}
+    assert compare(people, made) == (6, [])
+
+
+def test_in_a_rehearsal_only_admins_may_do_everything(place: Place) -> None:
+    """Other roles may do what they always may: what staff and apps practise is what they will have."""
+    for role, status in (("admin", 404), ("app", 404), ("staff", 403), ("analyst", 403)):
+        with place.client(role) as client, pytest.raises(ServiceError) as refused:
+            client.decide("nobody", {})
+        assert refused.value.status == status, role
 
 
 def test_when_decisions_cannot_be_compared(tmp_path: Path) -> None:

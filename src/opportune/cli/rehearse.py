@@ -1,5 +1,6 @@
 """`opportune rehearse`: simulated participants drive a running service."""
 
+import datetime as dt
 import os
 import time
 from pathlib import Path
@@ -66,13 +67,13 @@ def rehearse(
     factor, address = entry.speed_of(speed), entry.address_of(url)
     entry.check_size(running, people=participants, days=days)
     with Client(address, _key(key)) as client, OverHttp(client, in_order=running.policy.together) as door:
-        found = entry.enter(client, address, running)
+        now = dt.datetime.fromisoformat(entry.enter(client, address, running)["now"])
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)
         with kept("what was decided is on record; the same command goes on from there"), Bar("rehearsal") as bar:
             rehearsal = Rehearsal(
-                running, door, people, count=participants, days=days, first=entry.first_day(found, running),
-                staff=staff, factor=factor, told=bar.show,
+                running, door, people, count=participants, days=days, first=entry.first_day(now, running),
+                now=now, staff=staff, factor=factor, told=bar.show,
             )  # fmt: skip
             begin = time.perf_counter()
             rehearsal.run()

@@ -51,9 +51,9 @@ class Calendar:
         there = dt.datetime(date.year, date.month, date.day, minutes // 60, minutes % 60, tzinfo=self._zone)
         return there.astimezone(dt.UTC)
 
-    def date_of(self, moment: str) -> dt.date:
-        """The day that a time lies in, as the service writes it."""
-        return dt.datetime.fromisoformat(moment).astimezone(self._zone).date()
+    def date_of(self, moment: dt.datetime) -> dt.date:
+        """The day that a time lies in."""
+        return moment.astimezone(self._zone).date()
 
     def last_step(self, person: int, days: int) -> int:
         """The last step of a participant within so many days."""

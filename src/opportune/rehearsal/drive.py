@@ -84,6 +84,7 @@ class Rehearsal:
         count: how many of them there are.
         days: how many days of the study are rehearsed.
         first: the first day of a rehearsal that begins now; one that has begun keeps its own.
+        now: what time it is; participants who should have begun before begin on the next day.
         staff: whether calls are answered.
         factor: seconds of study time per second; None: as fast as can be.
         told: is told how many decisions were made, and how many there will be.
@@ -92,7 +93,8 @@ class Rehearsal:
 
     def __init__(
         self, running: Running, door: Door, people: People, *, count: int, days: int, first: dt.date, staff: bool,
-        factor: float | None = None, told: Callable[[int, int], None] = lambda _done, _all: None,
+        now: dt.datetime | None = None, factor: float | None = None,
+        told: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> None:  # fmt: skip
         self.running, self.door, self.people, self.staff, self.days = running, door, people, staff, days
         self.members: dict[int, Member] = {}
@@ -102,6 +104,9 @@ class Rehearsal:
         self._pace = Pace(factor, door.tell)
         self.calendar = Calendar(running, first, first_days(count, running))
         self._find(count)
+        for place in set(range(count)) - set(self.members):
+            if now is not None and self.calendar.at(self.calendar.begins[place], 0) < now:
+                self.calendar.begins[place] = (self.calendar.date_of(now) - self.calendar.first).days + 1
         self._before, self._total = self._progress()
         told(self._before, self._total)
 
@@ -111,7 +116,9 @@ class Rehearsal:
         found = {names[row["participant"]]: row for row in self.door.participants() if row["participant"] in names}
         if not found:
             return
-        dates = {place: self.calendar.date_of(row["enrolled"]) for place, row in found.items()}
+        dates = {
+            place: self.calendar.date_of(dt.datetime.fromisoformat(row["enrolled"])) for place, row in found.items()
+        }
         begun = min(found)
         self.calendar.first = dates[begun] - dt.timedelta(days=self.calendar.begins[begun])
         for place, row in sorted(found.items()):

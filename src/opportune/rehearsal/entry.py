@@ -77,7 +77,6 @@ def enter(client: Client, address: str, running: Running) -> dict[str, Any]:
     return found
 
 
-def first_day(found: dict[str, Any], running: Running) -> dt.date:
+def first_day(now: dt.datetime, running: Running) -> dt.date:
     """The first day of a rehearsal that begins now: the one after the service's today."""
-    now = dt.datetime.fromisoformat(found["now"])
     return now.astimezone(ZoneInfo(running.timezone)).date() + dt.timedelta(days=1)
