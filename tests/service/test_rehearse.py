@@ -305,7 +305,8 @@ def test_when_decisions_cannot_be_compared(tmp_path: Path) -> None:
         (["--seed", "-1"], "'--seed'"),
         (["--url", "localhost"], "--url is 'localhost'; expected the address of a service"),
         (["--url", "http://127.0.0.1:1"], "no service answers at http://127.0.0.1:1; expected one that was started"),
-        (["--key", ""], "no key is given; expected --key, or OPPORTUNE_KEY"),
+        (["--key", ""], "--key is empty"),
+        (["--key", "clé"], "the key has signs that no key has; expected --key, or OPPORTUNE_KEY"),
         (["--key", "opp_wrong"], "the service does not know this key; expected one of role admin"),
         (["--key", "STAFF"], "the key's role is 'staff'; expected admin"),
     ],
@@ -337,6 +338,21 @@ def place(servers: Parent, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     yield Place(database, f"http://127.0.0.1:{port}", file, keys)
     servers.kill(pid, signal.SIGTERM)
     database.close()
+
+
+def test_a_key_is_needed(place: Place, rehearse: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the option or the environment; without one nothing is asked."""
+    monkeypatch.delenv("OPPORTUNE_KEY", raising=False)
+    options = ["rehearse", str(place.file), "--url", place.address, "--participants", "3"]
+    assert cli.run(options) == 2
+    monkeypatch.setenv("OPPORTUNE_KEY", "opp_wrong")
+    assert cli.run(options) == 2
+    _, _, err = rehearse(place, "--days", "0")
+    assert [line.split(";")[0] for line in err.splitlines()] == [
+        "opportune: error: no key is given",
+        "opportune: error: the service does not know this key",
+        "opportune: error: --days is 0",
+    ]
 
 
 def test_another_study_file_is_refused(place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
