@@ -157,3 +157,24 @@ def test_a_file_that_cannot_be_written_is_named_in_one_line(
     assert list(tmp_path.iterdir()) == []
     assert cli.run(["new", str(target), "--yes"]) == 0
     assert target.read_text(encoding="utf-8").endswith("\n")
+
+
+@pytest.mark.cluster
+def test_workers_elsewhere_give_the_same_plan(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command with the worker processes of a Dask cluster gives the same tables, byte for byte."""
+    distributed = pytest.importorskip("distributed")
+    write_study(in_folder)
+    command = ["plan", "my.toml", "--budgets", "0,3,6", "--target", "0.5", *QUICK]
+    assert cli.run([*command, "--out", "here"]) == 0
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0", silence_logs=50
+    ) as servers:
+        address = servers.scheduler_address.replace("tcp://", "dask://")
+        assert cli.run([*command, "--out", "there", "--cluster", address]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "call" in line and ".html" not in line]
+    assert len(said) == 2
+    assert len(set(said)) == 1
+    tables = sorted((in_folder / "here").glob("*.csv"))
+    assert len(tables) > 10
+    for table in tables:
+        assert (in_folder / "there" / table.name).read_bytes() == table.read_bytes(), table.name

@@ -60,6 +60,17 @@ def test_the_recommendation_says_what_half_would_bring(made: Plan) -> None:
     assert f"the plan’s {budget} bring {value[float(budget)]:.0%}." in half
 
 
+def test_the_recommendation_says_where_the_curve_is_flat(made: Plan) -> None:
+    """Where half the budget brings nearly as much, the smaller number is offered; not where it brings much less."""
+    flat = "The curve is nearly flat in between"
+    assert not any(flat in text for text in recommendation(made))
+    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    level = {b: made.values.always * 0.5 + made.values.never * 0.5 for b in made.values.outcome["PACE"] if b > 0}
+    outcome = {**made.values.outcome, "PACE": {0.0: made.values.never, 1.0: level[24.0], **level}}
+    late = Plan(**{**fields, "values": made.values._replace(outcome=outcome)})
+    assert any(flat in text for text in recommendation(late))
+
+
 def test_the_recommendation_names_the_best_policy(made: Plan) -> None:
     """Which of the file's policies does best with the same budget, by how much; another than the plan's is offered."""
     said = next(text for text in recommendation(made) if text.startswith("Of the file’s policies"))

@@ -101,6 +101,16 @@ def test_every_table_lies_beside_the_page(report: Path, made: Plan) -> None:
     assert report.with_name("short-plan-plan-value.svg").is_file()
 
 
+def test_words_among_numbers_keep_their_column(report: Path) -> None:
+    """A column of numbers stays one where a few words stand in their place; columns of words are words."""
+    text = report.read_text(encoding="utf-8")
+    assert re.search(r'<th scope="col" class="figures">calls each</th>', text)  # "every decision" is among them
+    assert re.search(r'<td class="figures">every decision</td>', text)
+    assert re.search(r'<th scope="col">what changes</th>', text)
+    assert re.search(r'<td class="prose">contexts arrive otherwise', text)
+    assert re.search(r'<td class="short">own</td>', text)
+
+
 @pytest.mark.browser
 def test_the_page_loads_alone(chromium: Browser, report: Path) -> None:
     """Nothing but the file itself is asked for, and the console stays empty."""

@@ -89,7 +89,7 @@ def _value(plan: Plan, table: pd.DataFrame) -> Shown:
         )
         share = None if math.isnan(r.share_low) or r.share == 0.0 else _percent(r.share, r.share_low, r.share_high)
         more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
-        rows.append([r.policy, budget, number(r.nudges, 3), _between(r.outcome, r.low, r.high), share, more])
+        rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), share, more])
     return Shown(
         "value",
         f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "

@@ -13,6 +13,9 @@ from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
 from opportune.revealers import Pace
 
+FLAT = 0.02
+"""Shares that differ by less are nearly the same."""
+
 
 def number(value: float, digits: int = 2) -> str:
     """A number for people: so many digits that count, no more."""
@@ -95,9 +98,12 @@ def _half(plan: Plan) -> str:
     reached = [float(shares(curve[b].mean(), never, always)) for b in budgets]
     half = max(1, round(plan.least.budget / 2))
     whole = float(np.interp(plan.least.budget, budgets, reached))
+    near = float(np.interp(half, budgets, reached)) >= whole - FLAT
+    flat = " The curve is nearly flat in between: the smaller number may be the better one." if near else ""
     return (
         f"Half as many, {count(plan, half)}, would bring {float(np.interp(half, budgets, reached)):.0%} of what a "
         f"{plan.settings.nudge} at every decision would, where the plan’s {plan.least.budget:,} bring {whole:.0%}."
+        f"{flat}"
     )
 
 
@@ -216,10 +222,11 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
     drawn = sum(effect.drawn for effect in effects.values())
     noise = study.reward.noise_sd if world.noise_sd is None else world.noise_sd
     whose = "shared by all" if settings.shared else "one each"
+    late = f"by up to {world.reward_delay:,} decisions" if world.reward_delay else "never"
     minutes = "not given" if study.nudge.minutes is None else f"{study.nudge.minutes:g}"
     rows = [
         ("participants", f"{settings.participants:,}", "[participants] planned"),
-        ("begin", f"evenly over {study.participants.enrolment_days:,} day(s)", "[participants] enrolment_days"),
+        ("begin", _beginning(study.participants.enrolment_days), "[participants] enrolment_days"),
         ("leave before the end", f"{study.participants.dropout:.0%}", "[participants] dropout"),
         ("decisions", f"{settings.horizon:,} each, {settings.per_day} per day", "[study] horizon, decisions_per_day"),
         ("effects", f"{len(effects)} terms, {drawn} of them drawn for each participant", "[effects]"),
@@ -230,12 +237,16 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
         ("the app is opened unasked", f"{world.open_rate:.1%} of decisions", "[world] open_rate"),
         ("available", f"{world.available_rate:.0%} of decisions", "[world] available_rate"),
         ("rewards arrive", f"{world.reward_rate:.0%}", "[world] reward_rate"),
-        ("rewards are late", f"by up to {world.reward_delay} steps", "[world] reward_delay"),
+        ("rewards are late", late, "[world] reward_delay"),
         ("budget", f"{whose}, {study.study.budget_kind}", "[study] budget_kind, budget_shared"),
         ("policy", plan.values.main, "[serve] policy, [[policies]]"),
         ("minutes of staff", minutes, "[nudge] minutes"),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["assumption", "value", "in the file"])
+
+
+def _beginning(days: int) -> str:
+    return "all on the same day" if days == 1 else f"evenly over {days:,} days"
 
 
 def methods(plan: Plan) -> list[str]:
@@ -249,10 +260,10 @@ def methods(plan: Plan) -> list[str]:
         "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights.",
         f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
         "decisions from then on. " + _day_by_day(settings),
-        f"Caps: the same cohorts with staff who can make no more {settings.nudges} in a day. A {settings.nudge} is "
-        "charged to the budget when it is proposed, as in the live study; staff make them in the order of proposals, "
-        "those of one moment in an order that is drawn. One that is not made on its day counts as unanswered; it is "
-        "not made up for later.",
+        f"Caps: the same cohorts with staff who can make so many {settings.nudges} in a day at most. A "
+        f"{settings.nudge} is charged to the budget when it is proposed, as in the live study; staff make them in the "
+        "order of proposals, those of one moment in an order that is drawn. One that is not made on its day counts as "
+        "unanswered; it is not made up for later.",
         f"What if: {settings.fewest:,} replications for each{_fewer_traced(settings)}. "
         "Agents believe what the file says; only the world changes.",
         "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "

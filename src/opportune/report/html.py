@@ -27,6 +27,10 @@ MONTHS = (
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTHING = "–"
+SHORT, PROSE = 20, 40
+"""Letters of a cell that stays on one line, and beyond which one needs room."""
+MOST_WORDS = 0.4
+"""The share of a column of numbers that may be words in their place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +52,7 @@ def render(template: str, **content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(number=_number, duration=_duration, day=_day, moment=_moment, setting=_setting)
-    environment.globals.update(Verdict=Verdict, is_numeric=_is_numeric)
+    environment.globals.update(Verdict=Verdict, is_numeric=_is_numeric, text_kind=_text_kind)
     return environment.get_template(template).render(**content)
 
 
@@ -103,10 +107,22 @@ def _picture(kind: str, content: bytes, width: float, height: float) -> Image:
     return Image(uri=uri, width=round(width), height=round(height))
 
 
+def _text_kind(cell: Cell) -> str:
+    """How a cell of text is set: "short" stays on one line, "prose" gets room to be read."""
+    if not isinstance(cell, str):
+        return ""
+    return "short" if len(cell) <= SHORT else "prose" if len(cell) > PROSE else ""
+
+
 def _is_numeric(table: Table, column: int) -> bool:
-    """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05'), and nothing else."""
+    """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05').
+
+    A few words may stand in place of numbers ('cannot tell').
+    """
     cells = [row[column] for row in table.rows if row[column] is not None]
-    return bool(cells) and all(_reads_as_number(cell) for cell in cells)
+    words = [cell for cell in cells if not _reads_as_number(cell)]
+    few = len(words) < MOST_WORDS * len(cells) and all(len(str(word)) <= SHORT for word in words)
+    return bool(cells) and (not words or few)
 
 
 def _reads_as_number(cell: Cell) -> bool:
