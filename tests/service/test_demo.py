@@ -1,7 +1,9 @@
 """`opportune demo`: one command, and there is a study to look at whose course ends now."""
 
 import datetime as dt
+import os
 import re
+import signal
 import socket
 import tomllib
 from collections import Counter
@@ -134,6 +136,19 @@ def test_the_command(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{kept / 'study.db'}")
     assert verify(database).findings == []
     database.close()
+
+
+@needs_linux
+def test_nothing_is_left_of_it(tmp_path: Path) -> None:
+    """Its folder is there while it runs, and gone when its terminal is closed or it is told to end."""
+    port, temporary = free_port(), tmp_path / "temporary"
+    temporary.mkdir()
+    with Started(COMMAND, "demo", "--port", str(port), cwd=tmp_path, TMPDIR=str(temporary), DISPLAY="") as process:
+        process.until(lambda: _ready(port))
+        assert list(temporary.glob("opportune-demo-*/study.db"))
+        os.kill(process.process.pid, signal.SIGTERM)
+        assert process.ended(within=30) == 0
+    assert list(temporary.glob("opportune-demo-*")) == []
 
 
 def _ready(port: int) -> bool:

@@ -1,6 +1,7 @@
 """`opportune demo`: a study in the middle of its course, to look at."""
 
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -58,7 +60,7 @@ def demo(
     checks.choice("--language", language, list(languages()))
     free = _free_port(port)
     log_as_json()
-    with _folder(keep) as folder:
+    with _ending_in_good_order(), _folder(keep) as folder:
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:
             database = fill(folder, timezone=timezone, language=language, told=bar.show)
@@ -78,6 +80,24 @@ def demo(
             threading.Thread(target=_open, args=(address, link), daemon=True).start()
         serve(url, host=HOST, port=free)
     say("the demonstration is over" + (f"; opportune serve {keep / 'study.toml'} goes on" if keep else ""), DONE)
+
+
+@contextmanager
+def _ending_in_good_order() -> Iterator[None]:
+    """Whatever ends the process, but a kill, ends it as Ctrl-C does: the folder is removed."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
