@@ -60,12 +60,16 @@ class Refold:
 
     def take(self, event: Event, received: int, *, mine: bool = True) -> None:
         """One event: let it happen again, and compare what is answered; of others' participants only the number."""
-        kind = event.kind
+        kind, fold = event.kind, self.fold
+        if fold is not None and kind not in _COMMON:
+            if event.study != fold.running.hash:
+                self.verdict.add(f"event {event.seq} names another study file than the one in force")
+            self._happen(event, fold, received)
+            return
         if kind == events.LAUNCHED:
             running = Running.from_text(event.given["file"], event.given["source"])
             self.fold = Fold(running, words=self._words)
             return
-        fold = self.fold
         if fold is None:
             self.verdict.add(f"event {event.seq} is {kind!r}; expected the study to be launched first")
             return
@@ -77,10 +81,8 @@ class Refold:
                 self._enrol(event, fold, received)
         elif kind == events.AMENDED:
             fold.amend(Running.from_text(event.given["file"], event.given["source"]))
-        elif kind == events.CLOSED:
-            self.closed = True
         else:
-            self._happen(event, fold, received)
+            self.closed = True
 
     def _enrol(self, event: Event, fold: Fold, received: int) -> None:
         assert event.participant is not None
@@ -159,6 +161,7 @@ class Refold:
             row[place[column]] = value
 
 
+_COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
 _REVEALING = frozenset({events.PROPOSED, events.SETTLED})
 
 

@@ -119,36 +119,31 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
     """A part's events in order, each whole and linked to the one before; when received; whether they are its own."""
     common = ", ".join(f"'{kind}'" for kind in _COMMON)
     join, mine = part.mine("events.participant")
-    columns = "events.seq, kind, participant, decision, events.who, received, hash"
-    if part.of == 1:
-        query = f"SELECT {columns}, body, 1 FROM events"
-    else:
-        whole = f"CASE WHEN {mine} OR kind IN ({common}) THEN body END"
-        query = f"SELECT {columns}, {whole}, {mine} FROM events {join}"
-    head, expected, decode = events.START, 0, events.decode
-    for rows in stream(connection, f"{query} ORDER BY events.seq"):
-        for seq, kind, participant, decision, who, received, found, body, own in rows:
-            expected += 1
-            if seq != expected:
-                if part.number == 0:
-                    verdict.add(f"event {seq} is number {expected} of the record: there is a gap")
-                expected = seq
-            before, head = head, found
-            if body is None:
-                continue
+    columns = "seq, kind, participant, decision, who, received, hash, body"
+    names = ", ".join(f"events.{name}" for name in columns.split(", "))
+    query = f"SELECT {names}, before.hash, {mine} FROM events LEFT JOIN events AS before ON before.seq = events.seq - 1"
+    only = "" if part.of == 1 else f"WHERE {mine} OR events.kind IN ({common})"
+    decode, hash_of, from_iso = events.decode, events.hash_of, clock.from_iso
+    for rows in stream(connection, f"{query} {join} {only} ORDER BY events.seq"):
+        for seq, kind, participant, decision, who, received, found, body, before, own in rows:
+            if before is None and own and seq != 1:
+                verdict.add(f"event {seq} follows none that is there: there is a gap in the record")
             data = body.encode()
             try:
                 event = decode(data)
-                at = clock.from_iso(event.received)
+                at = from_iso(event.received)
             except (OpportuneError, ValueError) as error:
                 verdict.add(f"event {seq}: {error}")
                 continue
-            if own and (events.hash_of(data) != found or event.before != before):
+            if own and (hash_of(data) != found or event.before != (before or events.START)):
                 verdict.add(f"event {seq} is not what was written: its hash does not fit it, or the one before")
             if own and (
                 event.seq != seq or event.kind != kind or event.participant != participant
                 or event.decision != decision or event.who != who or at != received
             ):  # fmt: skip
                 verdict.add(f"event {seq}: its columns are not what its body says")
-            yield event, at, bool(own)
-    verdict.count, verdict.head = expected, head
+            yield event, at, own
+    table = tables.events.c
+    last = connection.execute(select(table.seq, table.hash).order_by(table.seq.desc()).limit(1)).one_or_none()
+    if last is not None:
+        verdict.count, verdict.head = last
