@@ -2,12 +2,14 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from plan_studies import small, tasks
 
 import opportune as op
+from opportune.planning import simulated
 from opportune.planning.budget import crossing, find_least, find_values, shares, value_table
 from opportune.planning.settings import Settings
 from opportune.planning.worlds import participants_of
@@ -38,6 +40,29 @@ def test_values_are_those_of_simulations_one_by_one(tmp_path: Path) -> None:
     always = op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Always())
     assert values.always.mean() == pytest.approx(brute_force(settings, always), abs=0.05)
     assert values.nudges["PACE"][4.0].mean() == pytest.approx(4.0, abs=0.1)
+
+
+def test_on_a_gpu_all_policies_are_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part with the same numbers, so that few kernels are built; what is kept step by step stays on the CPU."""
+    here = find_values(small(), tasks(tmp_path / "cpu"))
+    devices: list[tuple[str, bool]] = []
+
+    def on_cpu(*given: Any, device: str, trace: bool, **named: Any) -> Any:
+        devices.append((device, trace))
+        return op.simulate(*given, device="cpu", trace=trace, **named)
+
+    monkeypatch.setattr(simulated, "simulate", on_cpu)
+    settings = small(device="cuda")
+    there = find_values(settings, tasks(tmp_path / "gpu"))
+    assert [len(list((tmp_path / name).glob("*.nc"))) for name in ("cpu", "gpu")] == [2, 1]
+    assert list(there.outcome) == list(here.outcome)
+    for policy, curve in here.outcome.items():
+        for budget, outcome in curve.items():
+            assert np.array_equal(there.outcome[policy][budget], outcome)
+            assert np.array_equal(there.nudges[policy][budget], here.nudges[policy][budget])
+    assert np.array_equal(there.always, here.always)
+    next(simulated.steps(settings, settings.worlds, [op.pace_ucb(4)], 2))
+    assert devices == [("cuda", False), ("cpu", True)]
 
 
 def test_the_least_budget_is_that_of_trying_every_number(tmp_path: Path) -> None:

@@ -83,7 +83,13 @@ def test_values_drawn_again_are_those_of_the_run() -> None:
 def test_classes_where_many_numbers_are_equal() -> None:
     """A number that is mostly the same value makes fewer classes, none of them empty."""
     place, labels = classes(np.array([0.0] * 8 + [1.0, 2.5]))
-    assert labels == ["0", "1 to 2.5"]
+    assert labels == ["0.00", "1.00 to 2.50"]
     assert place.tolist() == [0] * 8 + [1, 1]
     assert classes(np.array([0.0, 1.0] + [5.0] * 8))[1] == ["0 to 1", "5"]
     assert classes(np.zeros(5))[1] == ["0"]
+
+
+def test_classes_of_large_numbers_are_written_out() -> None:
+    """Steps of a day in whole numbers, with commas, as many digits as tell classes apart."""
+    labels = classes(np.arange(0.0, 20_000.0, 50.0))[1]
+    assert labels == ["0 to 4,950", "5,000 to 9,950", "10,000 to 14,950", "15,000 to 19,950"]

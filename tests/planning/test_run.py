@@ -87,14 +87,15 @@ def test_the_recommendation_names_the_best_policy(made: Plan) -> None:
     )  # one policy has nothing to be compared with
 
 
-def test_the_recommendation_says_when_more_budget_would_not_help(made: Plan) -> None:
+def test_the_recommendation_says_when_more_would_not_help(made: Plan) -> None:
     """Only where no budget reaches the target: how many the policy makes when nothing limits it, and why."""
-    assert not any(text.startswith("More budget") for text in recommendation(made))
+    assert not any(text.startswith("More than about") for text in recommendation(made))
     fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
     short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
-    said = next(text for text in recommendation(short) if text.startswith("More budget would not help"))
+    said = next(text for text in recommendation(short) if text.startswith("More than about"))
+    most = number(made.values.nudges["PACE"][24.0].mean())
     assert (
-        f"PACE makes {number(made.values.nudges['PACE'][24.0].mean(), 3)} calls in 24 decisions: it makes none" in said
+        f"More than about {most} calls each would not help: where nothing limits it, PACE makes no more in 24" in said
     )
 
 

@@ -4,6 +4,7 @@ A run keeps the number of a finite context. Values that may be any number it doe
 function of (seed, stream, step), they are drawn again here, and are the same.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -98,7 +99,11 @@ def classes(values: Floats) -> tuple[NDArray[np.int64], list[str]]:
     _, of_number = np.unique((CLASSES * rank).astype(np.int64), return_inverse=True)
     place = of_number[number.reshape(values.shape)]
     ends = [(distinct[of_number == c].min(), distinct[of_number == c].max()) for c in range(of_number.max() + 1)]
-    return place, [f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}" for low, high in ends]
+    step = max(float(distinct[-1] - distinct[0]) / 100.0, 1e-12)  # what is told apart: a hundredth of all there is
+    whole = bool(np.all(distinct == np.round(distinct)))
+    places = 0 if whole else max(0, -math.floor(math.log10(step)))
+    texts = [[f"{end:,.{places}f}" for end in pair] for pair in ends]
+    return place, [low if low == high else f"{low} to {high}" for low, high in texts]
 
 
 def controls(settings: Settings, moments: Any) -> Floats:
