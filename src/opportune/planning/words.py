@@ -118,8 +118,8 @@ def _limit(plan: Plan) -> str:
             "unanswered"
         )
     return (
-        f"More than about {number(most)} {settings.nudges} each would not help: where nothing limits it, {main} makes no "
-        f"more in {settings.horizon:,} decisions{why}. What is missing then is not a matter of the budget."
+        f"More than about {number(most)} {settings.nudges} each would not help: where nothing limits it, {main} makes "
+        f"no more in {settings.horizon:,} decisions{why}. What is missing then is not a matter of the budget."
     )
 
 
