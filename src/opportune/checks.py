@@ -241,6 +241,9 @@ def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.flo
 
 def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
     """A probability vector."""
+    plain = type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (size,)
+    if plain and value.min() >= 0.0 and abs(float(value.sum()) - 1.0) <= 1e-9:  # as most are: said at once
+        return np.array(value)
     p = numbers(name, value, f"{size} probabilities")
     if p.shape != (size,):
         raise InputError(f"{name} has shape {list(p.shape)}; expected one probability for each of {size} contexts")

@@ -26,6 +26,10 @@ TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 PAPER = ("naive", "PD1", "PD2")
 """The paper's three policies."""
 
+MOST_RECENT = 32
+_recent: dict[Any, tuple[Any, xr.Dataset]] = {}
+"""What was run of late: of each policy by itself, with its worlds, which must not make room for others meanwhile."""
+
 DrawnPanels = tuple[Figure, list[Axes]]
 
 
@@ -39,7 +43,7 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
     return policies
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
     """The paper's synthetic instances, made once: all tasks of an experiment, and most experiments, share them."""
     return tuple(synthetic_worlds(instances, seed, known=known))
@@ -53,21 +57,29 @@ def run_study(
     replicates: int,
     seed: int,
     reduce: Callable[[xr.Dataset], xr.Dataset] | None = None,
+    trace: bool = True,
 ) -> xr.Dataset:
-    """Simulate and reduce, by `reduce_trace` unless told otherwise.
+    """Simulate and reduce, by `reduce_trace` unless told otherwise; without a trace, only totals are there to reduce.
 
-    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time.
+    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time. What
+    another experiment has just run in the paper's instances, and reduced in the same way, is not run again.
     """
-    together = max(1, TRACED // (len(worlds) * replicates * horizon))
-    return xr.concat(
-        [
-            (reduce or reduce_trace)(
-                simulate(worlds, some, horizon=horizon, replicates=replicates, seed=seed, progress=False)
-            )
-            for some in (policies[i : i + together] for i in range(0, len(policies), together))
-        ],
-        dim="policy", coords="different", compat="equals",
-    )  # fmt: skip
+    together = max(1, TRACED // (len(worlds) * replicates * horizon)) if trace else len(policies)
+    keys = [(id(worlds), policy, horizon, replicates, seed, reduce) for policy in policies]
+    found = {key: _recent[key][1] for key in keys if key in _recent}
+    todo = [(key, policy) for key, policy in zip(keys, policies, strict=True) if key not in found]
+    for some in (todo[i : i + together] for i in range(0, len(todo), together)):
+        data = simulate(
+            worlds, [policy for _, policy in some], horizon=horizon, replicates=replicates, seed=seed, trace=trace,
+            progress=False,
+        )  # fmt: skip
+        reduced = (reduce or reduce_trace)(data)
+        found.update((key, reduced.isel(policy=[i])) for i, (key, _) in enumerate(some))
+    if isinstance(worlds, tuple) and reduce is None:  # those of `study_worlds`
+        if len(_recent) >= MOST_RECENT:
+            _recent.clear()
+        _recent.update((key, (worlds, found[key])) for key in keys)
+    return xr.concat([found[key] for key in keys], dim="policy", coords="different", compat="equals")
 
 
 def reduce_trace(data: xr.Dataset) -> xr.Dataset:
@@ -96,12 +108,16 @@ def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
     """Totals of every run."""
     return xr.Dataset(
         {
-            "final_regret": regret(data).isel(step=-1, drop=True),
-            "final_realised": realised_regret(data).isel(step=-1, drop=True),
+            "final_regret": _last(regret(data)),
+            "final_realised": _last(realised_regret(data)),
             "spent": data["spent"],
             "reveals": data["reveals"],
         }
     ).drop_vars(["budget", "world_name"], errors="ignore")
+
+
+def _last(values: xr.DataArray) -> xr.DataArray:
+    return values.isel(step=-1, drop=True) if "step" in values.dims else values
 
 
 def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray:

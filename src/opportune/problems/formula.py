@@ -35,6 +35,11 @@ CALLABLES: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "s
 """What a formula may apply to a number."""
 
 
+MOST_KEPT = 64
+_PROGRAMS: dict[str, Program] = {}
+"""Programs that were made: the participants of a study have the same one."""
+
+
 def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> Floats:
     """phi[K, A, d]: one row of the formula's model matrix for every context and action.
 
@@ -62,6 +67,15 @@ def program(
 
     """
     checks.choice("order", order, ORDERS)
+    key = repr((formula, order, tuple(actions), tuple(variables.items())))  # by which 1, 1.0 and True differ
+    if key not in _PROGRAMS:
+        if len(_PROGRAMS) >= MOST_KEPT:
+            _PROGRAMS.clear()
+        _PROGRAMS[key] = _new_program(formula, variables, actions, order)
+    return _PROGRAMS[key]
+
+
+def _new_program(formula: str, variables: Mapping[str, Variable], actions: Sequence[str], order: Order) -> Program:
     checked = CheckedFormula(formula, variables, actions)
     matrix = _ModelMatrix(checked, _covering(checked))
     columns = matrix.columns()

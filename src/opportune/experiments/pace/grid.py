@@ -76,12 +76,13 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
         return run_study(
             study_worlds(config["floor_instances"], seed), [make(name, int(budget)) for name in (PACE, REVEALED)],
             horizon=config["horizon"], replicates=config["floor_replications"], seed=seed, reduce=reduce_to_totals,
+            trace=False,
         )  # fmt: skip
     names = STUDY if kind == "known" else UNKNOWN
     return run_study(
         study_worlds(config["instances"], seed, known=kind == "known"), [make(name, int(budget)) for name in names],
         horizon=config["horizon"], replicates=config["replications"], seed=seed,
-        reduce=_reduce if kind == "known" else reduce_to_totals,
+        reduce=_reduce if kind == "known" else reduce_to_totals, trace=kind == "known",
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import xarray as xr
 
@@ -121,16 +122,21 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
     horizon = config["horizon"] * setting.horizon
     if setting.shared or setting.pooled:
         return _run_together(config, setting, budget, seed)
-    if name.startswith("reported-"):
-        instances = {"instances": config["robust_instances"], "actions": 5}
-        worlds: Worlds = partial.worlds(instances, int(name.split("-")[1]), seed)
-    else:
-        instances_made = config["robust_instances"] if setting.horizon == 1 else config["long_instances"]
-        worlds = setting.change(study_worlds(instances_made, seed), horizon)
+    instances = config["robust_instances"] if setting.horizon == 1 else config["long_instances"]
+    policies = [make(policy, budget) for policy in ROBUST]
     return run_study(
-        worlds, [make(policy, budget) for policy in ROBUST], horizon=horizon * setting.told,
-        replicates=config["robust_replications"], seed=seed, reduce=lambda data: _first(data, horizon),
+        _worlds(name, instances, horizon, seed), policies, horizon=horizon * setting.told,
+        replicates=config["robust_replications"], seed=seed,
+        reduce=reduce_to_totals if setting.told == 1 else lambda data: _first(data, horizon), trace=setting.told > 1,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _worlds(name: str, instances: int, horizon: int, seed: int) -> Worlds:
+    """The worlds of a setting, made once for all its budgets."""
+    if name.startswith("reported-"):
+        return partial.worlds({"instances": instances, "actions": 5}, int(name.split("-")[1]), seed)
+    return SETTINGS[name].change(study_worlds(instances, seed), horizon)
 
 
 def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
