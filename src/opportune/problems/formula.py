@@ -67,7 +67,8 @@ def program(
 
     """
     checks.choice("order", order, ORDERS)
-    key = repr((formula, order, tuple(actions), tuple(variables.items())))  # by which 1, 1.0 and True differ
+    given = formula if isinstance(formula, str) else ""  # which is refused as what was given
+    key = repr((given, order, tuple(actions), tuple(variables.items())))  # by which 1, 1.0 and True differ
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= MOST_KEPT:
             _PROGRAMS.clear()
