@@ -80,6 +80,14 @@ class Keys:
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
 
+    def remembered(self, key: str) -> Caller | None:
+        """Who has this key, if that was looked up a moment ago."""
+        until, caller = self._known.get(key_hash(key), (0.0, None))
+        if caller is None or until < time.monotonic():
+            return None
+        self._used[caller.name] = clock.now()
+        return caller
+
     def find(self, key: str) -> Caller | None:
         """Who has this key; None if nobody has, or has no more."""
         hashed = key_hash(key)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 from litestar import MediaType, Request, Response
+from litestar.concurrency import sync_to_thread
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException, ValidationException
@@ -83,12 +84,15 @@ def roles(*allowed: str) -> dict[str, Any]:
     return {"roles": allowed}
 
 
-def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: BaseRouteHandler) -> None:
-    """Let in who may; an address that does not say who may is closed to all."""
+async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: BaseRouteHandler) -> None:
+    """Let in who may; an address that does not say who may is closed to all.
+
+    What must be asked of the database is asked in a thread; a key that was asked about a moment ago need not be.
+    """
     if handler.opt.get("open") or connection.scope["path"].startswith("/schema"):
         return
     page, allowed = handler.opt.get("page"), handler.opt.get("roles", ())
-    caller = _by_session(connection) if page else _by_key(connection)
+    caller = await (sync_to_thread(_by_session, connection) if page else _by_key(connection))
     service: Service = connection.app.state.service
     everything = service.rehearsal and not page and bool(allowed) and caller.role == ADMIN
     if caller.role not in allowed and not everything:
@@ -98,10 +102,13 @@ def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: BaseRoute
     connection.scope[CALLER] = caller  # type: ignore[literal-required]
 
 
-def _by_key(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
+async def _by_key(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     service: Service = connection.app.state.service
-    caller = service.keys.find(key.strip()) if scheme.lower() == "bearer" and key else None
+    caller = None
+    if scheme.lower() == "bearer" and key:
+        key = key.strip()
+        caller = service.keys.remembered(key) or await sync_to_thread(service.keys.find, key)
     if caller is None:
         if key:
             service.limits.keys.count(address_of(connection))
