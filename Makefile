@@ -10,7 +10,7 @@ SERVED := $(VENV)/.installed-serve
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
 
-.PHONY: run demo test test-bounds test-bounds-core test-lowest lint install bench bench-service torture clean
+.PHONY: run demo test test-bounds test-core test-lowest lint install bench bench-service torture clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
@@ -28,13 +28,14 @@ FAST = -m "not browser and not cluster and not slow"
 test: install
 	$(PYTEST)
 
-# The debug build: every access to an array is checked. The second is for every change: what runs compiled code itself.
+# Every test by the debug build, in which every access to an array is checked; and what runs compiled code itself by the
+# plain one. Together they are what must pass before a change lands: other tests need not run twice.
 test-bounds: install
-	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) $(FAST)
+	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST)
 
-test-bounds-core: install
-	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST) $(FAST) tests/core tests/revealers tests/recommenders tests/worlds tests/simulation \
-		tests/live tests/test_agreement.py tests/test_simulate.py tests/test_shared_budget.py tests/test_pace.py
+test-core: install
+	$(PYTEST) tests/core tests/revealers tests/recommenders tests/worlds tests/simulation tests/live \
+		tests/test_agreement.py tests/test_simulate.py tests/test_shared_budget.py tests/test_pace.py
 
 # The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,
 # live agents, metrics and the command line.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opportune as op
+from opportune.core.compiled import CHECK_BOUNDS
 
 STEPS = 200  # few, so that some of the runs are not interrupted
 MOST_MICROSECONDS = 40.0  # measured: 12 on a quiet core; machines that run tests are not quiet
@@ -25,6 +26,7 @@ def microseconds_per_step(problem: op.Problem) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(CHECK_BOUNDS, reason="the debug build is not for speed")
 def test_a_live_step_takes_microseconds() -> None:
     """Propose, settle and learn together at d = 9, A = 5, K = 10: the best of many runs."""
     problem = op.synthetic_worlds(1, seed=1)[0].problem
