@@ -76,12 +76,12 @@ class Fold:
         agent, shown = person.agent, given.get("shown")
         before = agent.budget_left
         agent._refuse_more()
-        made = agent._meet(
-            self.step(agent, agent.step + 1, given["sensed"], given.get("reported")),
-            opened=given.get("opened", False),
-            available=given.get("available", True),
-            reason=given.get("reason"),
-        )
+        entry = self.step(agent, agent.step + 1, given["sensed"], given.get("reported"))
+        if len(given) == 1:  # as most are: nothing but what was sensed
+            made = agent._meet(entry, opened=False, available=True, reason=None)
+        else:
+            opened, available = given.get("opened", False), given.get("available", True)
+            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"))
         answer = self._proposed(made, before)
         if not made.nudged or shown is not None:
             answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown)

@@ -7,7 +7,7 @@ import msgspec
 from opportune.live.point import LEARNED, NOTHING, SKIPPED
 from opportune.service import events
 from opportune.service.events import Event
-from opportune.service.fold import FALLBACK_MODE, LEARNED_MODE
+from opportune.service.fold import LEARNED_MODE
 from opportune.service.person import Person
 from opportune.service.points import day_of
 from opportune.service.running import Running
@@ -43,26 +43,26 @@ def seen(number: int, person: Person, seq: int) -> dict[str, Any]:
 def _proposed(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
     answer, given = event.answer, event.given
     done = answer.get("settled")
-    fallback = given.get("mode") == FALLBACK_MODE
     entry = person.agent._steps[_step(event)]
-    nothing = entry.status == NOTHING
+    told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
     return {
         "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
         "day": day_of(happened, person.enrolled, person.timezone), "happened": happened, "received": received,
-        "timezone": person.timezone, "sensed": _text(given["sensed"]), "reported": _text(given.get("reported")),
-        "available": answer["available"], "reason": answer["reason"], "nudge": answer["nudged"],
+        "timezone": person.timezone, "sensed": _text(given["sensed"]),
+        "reported": None if told is None else _text(told),
+        "available": answer["available"], "reason": answer["reason"], "nudge": nudged,
         "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],
         "disagreement": answer["disagreement"], "tolerance": answer["tolerance"], "fresh_action": answer["fresh"],
-        "stale_action": answer["stale"], "budget_before": answer["before"], "budget_left": answer["left"],
-        "mode": FALLBACK_MODE if fallback else LEARNED_MODE, "why": (done or answer)["why"],
-        "expires": happened + running.answer_window if answer["nudged"] and done is None else None,
+        "stale_action": stale, "budget_before": answer["before"], "budget_left": answer["left"],
+        "mode": given.get("mode", LEARNED_MODE), "why": (done or answer)["why"],
+        "expires": happened + running.answer_window if nudged and done is None else None,
         "status": "nudge" if done is None else "settled",
         "outcome": None if done is None else done["outcome"], "settled": None if done is None else received,
-        "action": answer["stale"] if done is None else done["action"], "revealed": bool(done and done["revealed"]),
+        "action": stale if done is None else done["action"], "revealed": done is not None and done["revealed"],
         "offline": given.get("shown") is not None, "answered_late": None,
         "seen": entry.seen, "unanswered": entry.unanswered,
         "reward_status": entry.status, "reward": None, "reward_received": None, "reward_first": None,
-        "reward_changes": 0, "reward_due": None if nothing else happened + running.reward_window,
+        "reward_changes": 0, "reward_due": None if entry.status == NOTHING else happened + running.reward_window,
         "features": event.study[:12], "version": event.version,
     }  # fmt: skip
 
