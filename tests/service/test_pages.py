@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from desk import PASSWORD, Desk, desks, went
-from site_over_http import Site, good, site_on
+from site_over_http import SENSED, Site, good, site_on
+from study_text import study_text
 from test_api import pages_of
 
 from opportune.service import calls, clock, people, sessions, tables
@@ -185,6 +186,38 @@ def test_sessions_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     assert went(anna.request("GET", "/settings")).startswith("/signin")
 
 
+def test_guesses_at_the_same_time_are_counted(site: Site) -> None:
+    """Twelve at once: the name is locked, as if they had come one after another."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    database = site.service.database
+    people.add_person(database, "anna", "staff", PASSWORD)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda _: people.sign_in(database, "anna", "wrong guess here"), range(12)))
+    assert people.sign_in(database, "anna", PASSWORD) is None
+
+
+def test_a_page_that_is_left_open_does_not_keep_the_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its script asks for goes on only as long as somebody is there."""
+    anna = desks(site, anna="staff")["anna"]
+    begin = clock.now()
+    for minutes in range(10, 60, 10):
+        monkeypatch.setattr(clock, "now", lambda minutes=minutes: begin + minutes * clock.MINUTE)
+        anna.page("/today/list")
+    monkeypatch.setattr(clock, "now", lambda: begin + sessions.IDLE + clock.MINUTE)
+    assert went(anna.request("GET", "/today/list")).startswith("/signin")
+
+
+def test_two_windows_to_sign_in(site: Site) -> None:
+    """The first one still works after the second was opened; a proxy that speaks HTTPS for us does not disturb."""
+    desk = Desk(site, "anna", "staff")
+    first = desk.request("GET", "/signin")
+    (token,) = re.findall(r'name="token" value="([^"]*)"', first.text)
+    desk.request("GET", "/signin")
+    fields = {"name": "anna", "password": PASSWORD, "token": token, "next": "//elsewhere.example/today"}
+    assert went(desk.request("POST", "/signin", fields, Origin="https://testserver.local")) == "/today"
+
+
 def test_a_link_signs_in_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of a password, for some minutes."""
     database = site.service.database
@@ -242,7 +275,7 @@ def test_two_people_do_not_call_the_same_person(site: Site, monkeypatch: pytest.
     assert refused.status_code == 409
     assert "Someone else has taken this call" in refused.text
     once = bert.form(bert.page("/today"), "/signout")
-    for outcome in ("reached", "again", "declined", "unreachable"):
+    for outcome in ("again", "declined", "unreachable"):
         fields = {"form": once["form"], "once": f"x{outcome}", "decision": decision, "outcome": outcome}
         assert bert.request("POST", "/today/outcome", fields).status_code == 409
     went(anna.send("/today", "/today/release", decision=decision))
@@ -285,6 +318,76 @@ def test_not_reached_and_declined(site: Site, monkeypatch: pytest.MonkeyPatch) -
     settled = [item["event"] for item in good(site.get("events"))["items"] if item["event"]["kind"] == "settled"]
     assert [(event["who"], event["given"]["cause"]) for event in settled] == [("anna", "unreachable")]
     assert verify(site.service.database).findings == []
+
+
+def test_what_was_said_on_the_telephone_is_not_lost(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that took longer than its entry was kept: a colleague has it by then, and the answers count still."""
+    decision = call(site)
+    found = desks(site, anna="staff", bert="staff")
+    anna, bert = found["anna"], found["bert"]
+    went(anna.send("/today", "/today/take", decision=decision))
+    fields = anna.form(anna.page("/today"), "/today/outcome", decision=decision, outcome="reached", **{"q.mood": "1"})
+    real = clock.now
+    monkeypatch.setattr(clock, "now", lambda: real() + calls.TAKEN)
+    went(bert.send("/today", "/today/take", decision=decision))
+    went(anna.request("POST", "/today/outcome", fields))
+    assert good(site.get(f"decisions/{decision}"))["reported"] == {"mood": "low"}
+
+
+def test_an_outcome_that_waits_is_left_alone(site: Site) -> None:
+    """Nobody takes, tries or ends a call that someone has just ended; only whoever said so takes it back."""
+    decision = call(site)
+    found = desks(site, anna="staff", bert="staff")
+    anna, bert = found["anna"], found["bert"]
+    theirs = bert.form(bert.page("/today"), "/today/take", decision=decision)
+    went(anna.send("/today", "/today/take", decision=decision))
+    went(anna.send("/today", "/today/outcome", decision=decision, outcome="declined"))
+    assert bert.request("POST", "/today/take", theirs).status_code == 409
+    for outcome in ("again", "unreachable"):
+        fields = {**theirs, "once": f"x{outcome}", "outcome": outcome}
+        assert bert.request("POST", "/today/outcome", fields).status_code == 409
+    assert bert.request("POST", "/today/undo", theirs).status_code == 409
+    good(site.request("PATCH", "/api/v1/participants/P001", "staff", {"status": "withdrawn", "reason": "declined"}))
+    settled = [item["event"] for item in good(site.get("events"))["items"] if item["event"]["kind"] == "settled"]
+    assert [(event["who"], event["given"]["cause"]) for event in settled] == [("anna", "declined")]
+    page = anna.page("/today")
+    assert "declined" in page
+    fields = {"form": anna.form(page, "/signout")["form"], "decision": decision}
+    assert anna.request("POST", "/today/undo", fields).status_code == 409
+    late = {**fields, "once": "late", "outcome": "reached", "q.mood": "0"}
+    refused = anna.request("POST", "/today/outcome", late)
+    assert refused.status_code == 409  # whoever has left tells us nothing more
+    assert verify(site.service.database).findings == []
+
+
+def test_a_try_is_undone_by_whoever_made_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a minute, and once; the time of the try before is shown again."""
+    decision = call(site)
+    found = desks(site, anna="staff", bert="staff")
+    anna, bert = found["anna"], found["bert"]
+    went(anna.send("/today", "/today/take", decision=decision))
+    went(anna.send("/today", "/today/outcome", decision=decision, outcome="again"))
+    undoing = {"decision": decision, "what": "again"}
+    form = {name: desk.form(desk.page("/today"), "/signout")["form"] for name, desk in found.items()}
+    assert bert.request("POST", "/today/undo", {**undoing, "form": form["bert"], "once": "b"}).status_code == 409
+    real = clock.now
+    monkeypatch.setattr(clock, "now", lambda: real() + 2 * calls.UNDO)
+    assert anna.request("POST", "/today/undo", {**undoing, "form": form["anna"], "once": "a"}).status_code == 409
+    monkeypatch.setattr(clock, "now", real)
+    went(anna.request("POST", "/today/undo", {**undoing, "form": form["anna"], "once": "c"}))
+    assert anna.request("POST", "/today/undo", {**undoing, "form": form["anna"], "once": "d"}).status_code == 409
+    with site.service.database.reading.connect() as connection:
+        row = connection.execute(tables.calls.select()).mappings().one()
+    assert (row["tries"], row["tried"]) == (0, None)
+
+
+def test_a_pause_ends_the_call(site: Site) -> None:
+    """Who is paused is not called."""
+    decision = call(site)
+    anna = desks(site, anna="staff")["anna"]
+    went(anna.send("/participants/0/paused", "/participants/0/status", reason="in hospital"))
+    assert "Nobody needs a call right now." in anna.page("/today")
+    assert good(site.get(f"decisions/{decision}"))["outcome"] == "unanswered"
 
 
 def test_what_is_held_survives_a_restart(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +486,12 @@ def test_participants(site: Site) -> None:
     page = anna.page("/participants/0")
     assert "0.75 points (corrected)" in page
     assert "was 0.25" in page
+    for wrong in ("1,200", "1_000", "nan", "inf", "1e5", "0x10", ""):
+        fields = {"decision": made["decision"], "reward": wrong, "reason": "typo"}
+        assert anna.send("/participants/0", "/participants/0/reward", **fields).status_code == 422, wrong
+    went(anna.send("/participants/0", "/participants/0/note", text="one more"))
     went(anna.send("/participants/0", "/participants/0/note", text="<b>Prefers</b> evenings"))
+    assert anna.page("/participants/0").count('class="noted"') == 2
     assert "&lt;b&gt;Prefers&lt;/b&gt; evenings" in anna.page("/participants/0")
     assert anna.send("/participants/0/paused", "/participants/0/status", reason="").status_code == 422
     went(anna.send("/participants/0/paused", "/participants/0/status", reason="holiday"))
@@ -416,6 +524,8 @@ def test_an_address_that_is_not_there(site: Site) -> None:
     found = Desk(site, "nobody").request("GET", "/nowhere")
     assert found.status_code == 404
     assert "There is no such page." in found.text
+    assert "default-src 'none'" in found.headers["content-security-policy"]
+    assert found.headers["cache-control"] == "no-store"
     assert site.client.get("/nowhere").json()["code"] == "not_found"
     assert Desk(site, "nobody").request("GET", "/api/v1/nowhere").json()["code"] == "not_found"
 
@@ -459,6 +569,9 @@ def test_the_study_and_the_record(site: Site) -> None:
     with site.service.database.writing.begin() as connection:
         connection.execute(tables.decisions.update().values(action="rest", stale_action="rest"))
     assert "does not verify" in cora.send("/record", "/record/verify").text
+    for number in range(120):
+        site.service.alerts.raise_alert("yellow", "silent", f"X{number}", "Nobody has heard of them.")
+    assert 'class="count red">1<' in cora.page("/study")
     assert "The record does not verify." in cora.page("/study")
 
 
@@ -585,3 +698,37 @@ def test_a_long_list_is_there_at_once(sqlite: Database) -> None:
             taken.append(time.perf_counter() - began)
         assert page.count("Sleep is poor now (usually good)") == 500
         assert min(taken) < 0.3, taken
+
+
+def test_days_are_those_of_the_clock(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions at half past midnight, before and after the clock changes: each on its own day."""
+    import dataclasses
+    from types import SimpleNamespace
+
+    from course import launch
+
+    from opportune.service.commands import Enrol, Propose
+    from opportune.service.pages.course import course
+    from opportune.service.reading import study_row
+    from opportune.service.running import Running
+    from opportune.service.writer import Writer
+
+    begin = clock.from_iso("2026-10-20T22:30:00Z")  # half past midnight in Berlin, until 25 October
+    monkeypatch.setattr(clock, "now", lambda: begin)
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="always"), begin)
+    writer.do(Enrol(who="s", received=begin, participant="P1"))
+    hours = [24 * day + (1 if day >= 5 else 0) for day in range(10)]  # an hour later by UTC from then on
+    for hour in hours:
+        at = begin + hour * clock.HOUR
+        writer.do(Propose(who="a", received=at, participant="P1", given={"sensed": SENSED}))
+    row = study_row(sqlite)
+    assert row is not None
+    running = Running.from_text(row["file"])
+    view: Any = SimpleNamespace(
+        running=dataclasses.replace(running, timezone="Europe/Berlin"), service=SimpleNamespace(database=sqlite),
+        study=row, now=begin + hours[-1] * clock.HOUR,
+    )  # fmt: skip
+    assert course(view).nudges == [1] * 10
+    view.running = dataclasses.replace(running, timezone="Etc/GMT-1")  # the control: a clock that is never changed
+    assert course(view).nudges == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1]

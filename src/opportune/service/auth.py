@@ -47,8 +47,10 @@ def add_key(database: Database, name: str, role: str) -> str:
     checks.choice("role", role, ROLES)
     key = PREFIX + secrets.token_urlsafe(32)
     with database.writing.begin() as connection:
-        if connection.execute(select(tables.keys.c.name).where(tables.keys.c.name == name)).first():
-            raise InputError(f"a key is called {name!r} already; expected another name (revoked keys keep theirs)")
+        for table in (tables.keys, tables.people):  # the record must tell them apart
+            if connection.execute(select(table.c.name).where(table.c.name == name)).first():
+                text = f"a key or a person is called {name!r} already"
+                raise InputError(f"{text}; expected another name (revoked ones keep theirs)")
         row = {"name": name, "role": role, "hash": key_hash(key), "created": clock.now()}
         connection.execute(insert(tables.keys), row)
     return key

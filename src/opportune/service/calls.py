@@ -5,13 +5,13 @@ the participant was reached, since the advice follows from it. That the particip
 goes on record a minute later, and can be undone until then: whether it does or not, the old advice stands meanwhile.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Table, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from opportune.service import clock, events, tables
-from opportune.service.commands import Answer, Answered, Command, decision_answer
+from opportune.service.commands import Answer, Answered, Command, decision_answer, settle_unanswered
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
@@ -20,7 +20,7 @@ TAKEN = 15 * clock.MINUTE
 """How long an entry stays with whoever took it, unless something is done about it."""
 UNDO = 60 * clock.MICROSECONDS
 REACHED, UNREACHABLE, DECLINED = "reached", "unreachable", "declined"
-_CALLS = tables.calls
+_CALLS, _DECISIONS, _EVENTS = tables.calls, tables.decisions, tables.events
 
 
 def take(database: Database, decision: str, participant: str, who: str, now: int) -> str:
@@ -28,26 +28,29 @@ def take(database: Database, decision: str, participant: str, who: str, now: int
     free = or_(_CALLS.c.taken_by.is_(None), _CALLS.c.taken_by == who, _CALLS.c.taken_until <= now)
     with database.writing.begin() as connection:
         _ensure(connection, decision, participant, now)
-        change = update(_CALLS).where(_CALLS.c.decision == decision, free)
-        connection.execute(change.values(taken_by=who, taken_until=now + TAKEN, changed=now))
-        found = connection.execute(select(_CALLS.c.taken_by).where(_CALLS.c.decision == decision)).scalar_one()
-    return str(found)
+        change = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.due.is_(None), free)
+        values = {"taken_by": who, "taken_until": now + TAKEN, "changed": _stamp(connection, now)}
+        if connection.execute(change.values(values)).rowcount == 1:
+            return who
+        query = select(func.coalesce(_CALLS.c.taken_by, _CALLS.c.done_by)).where(_CALLS.c.decision == decision)
+        return str(connection.execute(query).scalar_one() or "someone else")
 
 
 def release(database: Database, decision: str, who: str, now: int) -> None:
     """Give an entry back that one has taken."""
     with database.writing.begin() as connection:
         mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.taken_by == who)
-        connection.execute(mine.values(taken_by=None, taken_until=None, changed=now))
+        connection.execute(mine.values(taken_by=None, taken_until=None, changed=_stamp(connection, now)))
 
 
 def undo(database: Database, decision: str, who: str, now: int) -> bool:
     """Take back what was to go on record; whether there was still time."""
     with database.writing.begin() as connection:
-        mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.done_by == who, _CALLS.c.due > now)
+        waiting = select(_DECISIONS.c.id).where(_DECISIONS.c.id == decision, _DECISIONS.c.status == "nudge").exists()
+        mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.done_by == who, _CALLS.c.due > now, waiting)
         values = {
             "outcome": None, "done_by": None, "done": None, "due": None, "taken_by": who, "taken_until": now + TAKEN,
-            "changed": now,
+            "changed": _stamp(connection, now),
         }  # fmt: skip
         return connection.execute(mine.values(values)).rowcount == 1
 
@@ -72,6 +75,12 @@ def _ensure(connection: Connection, decision: str, participant: str, now: int) -
     connection.execute(_insert(connection, _CALLS).values(row).on_conflict_do_nothing())
 
 
+def _stamp(connection: Connection, now: int) -> int:
+    """The time of a change: later than all before, so that whoever looks for changes does not miss it."""
+    latest = connection.execute(select(func.max(_CALLS.c.changed))).scalar()
+    return max(now, (latest or 0) + 1)
+
+
 def _insert(connection: Connection, table: Table) -> Any:
     return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
@@ -79,6 +88,8 @@ def _insert(connection: Connection, table: Table) -> Any:
 class _Call(Command, kw_only=True):
     """Something that staff do about a nudge that they have taken, or that nobody has."""
 
+    anyone: ClassVar[bool] = False
+    """Whether it counts also if someone else has the entry."""
     decision: str
     note: str | None = None
 
@@ -86,19 +97,22 @@ class _Call(Command, kw_only=True):
         return None, self.decision
 
     def opened(self, ledger: Ledger) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The decision and the entry of the list; refused if someone else has it."""
+        """The decision and the entry of the list; refused if someone else has it, or its outcome was said."""
         row = ledger.decision(self.decision)
         _ensure(ledger.connection, self.decision, row["participant"], self.received)
         found = ledger.connection.execute(select(_CALLS).where(_CALLS.c.decision == self.decision)).mappings().one()
         held = found["taken_until"] is not None and found["taken_until"] > self.received
-        if held and found["taken_by"] not in {None, self.who}:
+        if not self.anyone and held and found["taken_by"] not in {None, self.who}:
             raise Refused("taken", f"{found['taken_by']} has taken this call")
+        if not self.anyone and found["due"] is not None:
+            raise Refused("taken", f"{found['done_by']} has said what became of this call")
         return row, dict(found)
 
     def write(self, ledger: Ledger, **values: Any) -> None:
         """Change the entry of the list."""
         change = update(_CALLS).where(_CALLS.c.decision == self.decision)
-        ledger.connection.execute(change.values(changed=self.received, **values))
+        changed = _stamp(ledger.connection, self.received)
+        ledger.connection.execute(change.values(changed=changed, **values))
 
     def noted(self, ledger: Ledger, participant: str) -> None:
         """The note, if there is one."""
@@ -108,8 +122,12 @@ class _Call(Command, kw_only=True):
 
 
 class Reach(_Call, kw_only=True):
-    """The participant was reached: what was reported, and what is advised now."""
+    """The participant was reached: what was reported, and what is advised now.
 
+    What someone was told on the telephone must not be lost, whoever has the entry by then.
+    """
+
+    anyone = True
     reported: dict[str, Any] | None = None
 
     def run(self, ledger: Ledger) -> Answered:
@@ -134,9 +152,10 @@ class Try(_Call, kw_only=True):
         row, call = self.opened(ledger)
         if row["status"] != "nudge":
             raise Refused("settled_already", f"decision {self.decision!r} is settled ({row['outcome']})")
-        if self.undone and call["tries"] == 0:
-            raise Refused("settled_already", "there is no try to take back")
-        tries = call["tries"] + (-1 if self.undone else 1)
+        tried: int | None = self.received
+        tries = call["tries"] + 1
+        if self.undone:
+            tried, tries = self._before(ledger, row), call["tries"] - 1
         given: dict[str, Any] = {"tries": tries}
         if self.undone:
             given["undone"] = True
@@ -146,9 +165,24 @@ class Try(_Call, kw_only=True):
         )  # fmt: skip
         self.noted(ledger, row["participant"])
         kept = {"taken_by": self.who, "taken_until": self.received + TAKEN} if self.undone else {}
-        values = {"taken_by": None, "taken_until": None, "tries": tries, "tried": self.received, **kept}
+        values = {"taken_by": None, "taken_until": None, "tries": tries, "tried": tried, **kept}
         self.write(ledger, **values)
         return 200, {"decision": self.decision, "tries": tries}
+
+    def _before(self, ledger: Ledger, row: dict[str, Any]) -> int | None:
+        """When the last try but one was; refused unless the last was this person's, within the last minute."""
+        query = select(_EVENTS.c.body, _EVENTS.c.received).where(_EVENTS.c.participant == row["participant"])
+        query = query.where(_EVENTS.c.kind == events.TRIED, _EVENTS.c.decision == self.decision)
+        made: list[tuple[str, int]] = []
+        for body, received in ledger.connection.execute(query.order_by(_EVENTS.c.seq)):
+            event = events.decode(body)
+            if event.given.get("undone"):
+                made.pop()
+            else:
+                made.append((event.who, received))
+        if not made or made[-1][0] != self.who or made[-1][1] + UNDO < self.received:
+            raise Refused("settled_already", "there is no try of yours in the last minute to take back")
+        return made[-2][1] if len(made) > 1 else None
 
 
 class GiveUpCall(_Call, kw_only=True):
@@ -177,9 +211,7 @@ class Conclude(_Call, kw_only=True):
         row = ledger.decision(self.decision)
         if call["due"] is None or call["due"] > self.received:
             return 200, decision_answer(row)
-        self.write(ledger, due=None)
-        if row["status"] != "nudge":  # the window has ended meanwhile, or the participant opened the app
-            return 200, decision_answer(row)
-        return Answer(
-            who=call["done_by"], received=self.received, decision=self.decision, answered=False, cause=call["outcome"]
-        ).run(ledger)
+        if row["status"] == "nudge":
+            settle_unanswered(ledger, self.decision, cause=call["outcome"], who=call["done_by"], received=self.received)
+        self.write(ledger, due=None)  # also if the participant has opened the app meanwhile
+        return 200, decision_answer(row)

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from sqlalchemy import select, update
 
 from opportune import checks
 from opportune.errors import InputError
 from opportune.live import point
 from opportune.live.point import LEARNED, SKIPPED, WAITING
-from opportune.service import clock, events, points
+from opportune.service import clock, events, points, tables
 from opportune.service.fold import FALLBACK_MODE
 from opportune.service.ledger import Ledger
 from opportune.service.person import COMPLETED, PAUSED, WITHDRAWN, Person
@@ -77,7 +78,7 @@ class SetStatus(Command, kw_only=True):
             raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
         if self.status == person.status:
             return 200, participant_answer(person)
-        if self.status in {WITHDRAWN, COMPLETED}:
+        if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
             settle_open(ledger, person, cause=self.status, who=self.who, received=self.received)
         given = {"status": self.status, "reason": self.reason}
         ledger.happen(events.STATUS, person, given, who=self.who, received=self.received)
@@ -224,6 +225,9 @@ class Answer(Command, kw_only=True):
         late = row["nudge"] and row["outcome"] == "unanswered" and row["answered_late"] is None
         if not late or not (self.answered or self.opened):
             raise Refused("settled_already", f"decision {row['id']!r} is settled ({row['outcome']})")
+        open_study(ledger)
+        if person.status in {WITHDRAWN, COMPLETED}:
+            raise Refused("not_active", f"{person.name!r} is {person.status}: an answer that is late no longer counts")
         given: dict[str, Any] = {}
         if self.reported is not None:
             agent = person.agent
@@ -308,11 +312,9 @@ class Expire(Command, kw_only=True):
 
     def run(self, ledger: Ledger) -> Answered:
         row = ledger.decision(self.decision)
-        if row["status"] != "nudge" or row["expires"] > self.received:
-            return 200, decision_answer(row)
-        return Answer(who=self.who, received=self.received, decision=self.decision, answered=False, cause="window").run(
-            ledger
-        )
+        if row["status"] == "nudge" and row["expires"] <= self.received:
+            settle_unanswered(ledger, self.decision, cause="window", who=self.who, received=self.received)
+        return 200, decision_answer(row)
 
 
 def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,7 +327,18 @@ def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
 def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int) -> None:
     """A nudge that is still open counts as unanswered now."""
     if person.open_decision is not None:
-        Answer(who=who, received=received, decision=person.open_decision, answered=False, cause=cause).run(ledger)
+        settle_unanswered(ledger, person.open_decision, cause=cause, who=who, received=received)
+
+
+def settle_unanswered(ledger: Ledger, decision: str, *, cause: str, who: str, received: int) -> None:
+    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
+    table = tables.calls
+    query = select(table.c.outcome, table.c.done_by).where(table.c.decision == decision, table.c.due.is_not(None))
+    said = ledger.connection.execute(query).first()
+    if said is not None:
+        cause, who = said.outcome, said.done_by
+        ledger.connection.execute(update(table).where(table.c.decision == decision).values(due=None))
+    Answer(who=who, received=received, decision=decision, answered=False, cause=cause).run(ledger)
 
 
 def open_study(ledger: Ledger) -> dict[str, Any]:

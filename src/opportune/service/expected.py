@@ -15,7 +15,7 @@ import threading
 import msgspec
 import numpy as np
 import structlog
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, case, insert, select
 
 from opportune.service import tables
 from opportune.service.database import Database
@@ -80,9 +80,10 @@ def simulated(running: Running) -> Expected | None:
 
 
 def stored(connection: Connection, running: Running) -> Expected | None:
-    """What was worked out for the study file in force, if it was."""
-    query = select(tables.expected.c.body).where(tables.expected.c.hash == running.hash)
-    body = connection.execute(query).scalar()
+    """What was worked out for the study: by the file in force or, as amendments change no decisions, an earlier one."""
+    table = tables.expected.c
+    mine = case((table.hash == running.hash, 0), else_=1)
+    body = connection.execute(select(table.body).order_by(mine).limit(1)).scalar()
     return None if body is None else msgspec.json.decode(body, type=Expected)
 
 

@@ -45,6 +45,13 @@ class Failures:
             self._counted[address] = begun, count + 1
         self.check(address)
 
+    def take_back(self, address: str) -> None:
+        """It was no failure after all."""
+        with self._lock:
+            begun, count = self._counted.get(address, (0.0, 0))
+            if count > 0:
+                self._counted[address] = begun, count - 1
+
     def _forget(self, now: float) -> None:
         """Make room: windows that are over go, and if there are none, all."""
         kept = {who: entry for who, entry in self._counted.items() if now - entry[0] < self._seconds}

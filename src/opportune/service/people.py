@@ -1,11 +1,12 @@
 """People who sign in: passwords as Argon2 hashes, a lock after repeated failures."""
 
 import secrets
+import threading
 from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
-from sqlalchemy import insert, select, update
+from sqlalchemy import case, insert, select, update
 
 from opportune import checks
 from opportune.errors import InputError
@@ -19,6 +20,8 @@ LOCKED = 15 * clock.MINUTE
 _HASHER = PasswordHasher()
 _NOBODY = _HASHER.hash(secrets.token_urlsafe(16))
 """Checked where there is no such person, so that the answer takes as long."""
+_AT_ONCE = threading.Semaphore(2)
+"""Each check takes 64 MiB and a core for a while: whoever guesses must not take all of them."""
 
 
 def add_person(database: Database, name: str, role: str, password: str | None = None) -> str:
@@ -28,8 +31,9 @@ def add_person(database: Database, name: str, role: str, password: str | None = 
     chosen = new_password() if password is None else password
     check_password(chosen)
     with database.writing.begin() as connection:
-        if connection.execute(select(tables.people.c.name).where(tables.people.c.name == name)).first():
-            raise InputError(f"someone is called {name!r} already; expected another name")
+        for table in (tables.people, tables.keys):  # the record must tell them apart
+            if connection.execute(select(table.c.name).where(table.c.name == name)).first():
+                raise InputError(f"someone or something is called {name!r} already; expected another name")
         row = {"name": name, "role": role, "hash": _HASHER.hash(chosen), "created": clock.now(), "failures": 0}
         connection.execute(insert(tables.people), row)
     return chosen
@@ -85,17 +89,30 @@ def sign_in(database: Database, name: str, password: str) -> Caller | None:
         return None
     if row["locked_until"] is not None and row["locked_until"] > now:
         return None
-    failures = 0 if right else row["failures"] + 1
-    locked = now + LOCKED if failures >= MOST_FAILURES else None
-    values = {"failures": 0 if locked else failures, "locked_until": locked}
+    if not right:
+        _count_failure(database, name, now)
+        return None
     with database.writing.begin() as connection:
         change = update(table).where(table.c.name == name)
-        connection.execute(change.values({**values, "used": now} if right else values))
-    return Caller(name, row["role"]) if right else None
+        connection.execute(change.values(failures=0, locked_until=None, used=now))
+    return Caller(name, row["role"])
+
+
+def _count_failure(database: Database, name: str, now: int) -> None:
+    """One more, and the lock if that is too many: in one statement, as others may guess at the same time."""
+    table = tables.people
+    many = table.c.failures + 1 >= MOST_FAILURES
+    values = {
+        "failures": case((many, 0), else_=table.c.failures + 1),
+        "locked_until": case((many, now + LOCKED), else_=table.c.locked_until),
+    }
+    with database.writing.begin() as connection:
+        connection.execute(update(table).where(table.c.name == name).values(values))
 
 
 def _matches(hashed: str, password: str) -> bool:
     try:
-        return _HASHER.verify(hashed, password)
+        with _AT_ONCE:
+            return _HASHER.verify(hashed, password)
     except VerificationError:
         return False

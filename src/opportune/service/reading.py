@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, case, func, select
 
 from opportune.service import tables
 from opportune.service.database import Database
@@ -83,9 +83,11 @@ def event_rows(
 
 
 def alert_rows(database: Database, *, limit: int = 500) -> list[dict[str, Any]]:
-    """Alerts that are not cleared, the latest first."""
+    """Alerts that are not cleared, red ones before the others, the latest first."""
     table = tables.alerts
-    return rows(database, select(table).where(table.c.cleared.is_(None)).order_by(table.c.id.desc()).limit(limit))
+    level = case({"red": 0, "yellow": 1}, value=table.c.level, else_=2)
+    query = select(table).where(table.c.cleared.is_(None))
+    return rows(database, query.order_by(level, table.c.id.desc()).limit(limit))
 
 
 def count(database: Database, table: Any, *conditions: Any) -> int:

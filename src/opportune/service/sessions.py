@@ -63,18 +63,23 @@ def _active(person: str) -> Any:
 
 def _new(database: Database, person: str, *, link: bool, lasts: int, language: str, timezone: str | None) -> str:
     token, now = secrets.token_urlsafe(32), clock.now()
-    row = {
+    row: dict[str, Any] = {
         "hash": key_hash(token), "person": person, "link": link, "form": secrets.token_urlsafe(16),
         "language": language, "timezone": timezone, "created": now, "used": now, "expires": now + lasts,
     }  # fmt: skip
     with database.writing.begin() as connection:
         connection.execute(delete(_SESSIONS).where(_SESSIONS.c.expires <= now))
+        chosen = connection.execute(
+            select(_PEOPLE.c.language, _PEOPLE.c.timezone).where(_PEOPLE.c.name == person)
+        ).first()
+        if chosen is not None:  # what someone has chosen goes before what the browser says
+            row["language"], row["timezone"] = chosen.language or language, chosen.timezone or timezone
         connection.execute(insert(_SESSIONS), row)
     return token
 
 
-def find(database: Database, token: str) -> Session | None:
-    """Whose session it is; None if there is none, or no more. Using it keeps it going."""
+def find(database: Database, token: str, *, used: bool = True) -> Session | None:
+    """Whose session it is; None if there is none, or no more. Using it keeps it going, unless a script does."""
     now, hashed = clock.now(), key_hash(token)
     query = (
         select(_SESSIONS, _PEOPLE.c.role)
@@ -86,7 +91,7 @@ def find(database: Database, token: str) -> Session | None:
         row = connection.execute(query).mappings().first()
     if row is None:
         return None
-    if now - row["used"] > _TOUCH:
+    if used and now - row["used"] > _TOUCH:
         expires = min(now + IDLE, row["created"] + LONGEST)
         with database.writing.begin() as connection:
             connection.execute(update(_SESSIONS).where(_SESSIONS.c.hash == hashed).values(used=now, expires=expires))
@@ -94,10 +99,12 @@ def find(database: Database, token: str) -> Session | None:
 
 
 def prefer(database: Database, token: str, *, language: str, timezone: str | None) -> None:
-    """The language and the time zone of a session."""
+    """The language and the time zone of a session, and of those to come."""
     with database.writing.begin() as connection:
-        mine = update(_SESSIONS).where(_SESSIONS.c.hash == key_hash(token))
-        connection.execute(mine.values(language=language, timezone=timezone))
+        mine = _SESSIONS.c.hash == key_hash(token)
+        person = connection.execute(select(_SESSIONS.c.person).where(mine)).scalar()
+        connection.execute(update(_SESSIONS).where(mine).values(language=language, timezone=timezone))
+        connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == person).values(language=language, timezone=timezone))
 
 
 def end(database: Database, token: str) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData()
@@ -147,7 +148,12 @@ decisions = Table(
     Index("decisions_seq", "participant", "seq"),
     Index("decisions_due", "reward_due"),
     Index("decisions_open", "status", "expires"),
-)
+    Index("decisions_nudged", "settled", sqlite_where=text("nudge = 1"), postgresql_where=text("nudge")),
+    Index(
+        "decisions_unrewarded", "participant", "happened", sqlite_where=text("reward_due IS NOT NULL"),
+        postgresql_where=text("reward_due IS NOT NULL"),
+    ),
+)  # fmt: skip
 
 requests = Table(
     "requests",
@@ -180,6 +186,8 @@ people = Table(
     Column("revoked", BigInteger),
     Column("failures", Integer, nullable=False),
     Column("locked_until", BigInteger),
+    Column("language", Text),
+    Column("timezone", Text),
 )
 
 alerts = Table(

@@ -4,10 +4,14 @@ Participants who share nothing are folded independently of each other, so a long
 each takes some participants, and what is common falls to the first.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, func, select
 
 from opportune.errors import DataError, OpportuneError
@@ -147,3 +151,24 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
     last = connection.execute(select(table.seq, table.hash).order_by(table.seq.desc()).limit(1)).one_or_none()
     if last is not None:
         verdict.count, verdict.head = last
+
+
+def verify_beside(url: str) -> Verdict:
+    """Verify in a process of its own, at low priority: decisions must not wait for it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "opportune.service.verify"], input=url.encode(), capture_output=True, check=False
+    )
+    if done.returncode:
+        raise DataError(f"the record could not be verified: {done.stderr.decode(errors='replace')[-300:]}")
+    return msgspec.json.decode(done.stdout, type=Verdict)
+
+
+def main() -> None:
+    """The database's address on standard input, the verdict on standard output."""
+    os.nice(10)
+    database = Database(sys.stdin.read())
+    sys.stdout.buffer.write(msgspec.json.encode(verify(database)))
+
+
+if __name__ == "__main__":
+    main()

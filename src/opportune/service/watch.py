@@ -53,9 +53,12 @@ def unshown(connection: Connection, running: Running, now: int) -> Wanted:
     taken = select(calls.decision).where(calls.decision == made.id).exists()
     late = (made.status == "nudge") & (made.expires <= now + running.answer_window // 2)
     over = (made.outcome == "unanswered") & (made.settled >= made.expires) & (made.settled > now - DAY)
-    query = select(made.participant, made.expires).where(made.nudge.is_(True), late | over, ~looked, ~taken)
     found: Wanted = {}
-    for name, expires in connection.execute(query.order_by(made.seq)):
+    rows: list[Any] = []
+    for which in (late, over):  # each by an index of its own
+        query = select(made.seq, made.participant, made.expires).where(made.nudge, which, ~looked, ~taken)
+        rows += connection.execute(query).all()
+    for _seq, name, expires in sorted(rows):
         if expires > now:
             minutes = max(1, (expires - now) // clock.MINUTE)
             found[name] = f"A nudge waits and nobody has looked at it: open the call list within {minutes} minutes."

@@ -17,7 +17,7 @@ from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
-from opportune.service.pages.shared import Sealed
+from opportune.service.pages.shared import HEADERS, NO_STORE, Sealed
 from opportune.service.problems import Refused
 from opportune.service.service import Service
 
@@ -59,7 +59,11 @@ def create_app(service: Service) -> Litestar:
 def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[Any]":
     """An address that is not there: programs get a problem, people a page."""
     for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
-    return errors.on_http(request, error) if for_people else shared.on_http(request, error)
+    if not for_people:
+        return shared.on_http(request, error)
+    page = errors.on_http(request, error)  # no middleware sees it, as there is no such address
+    page.headers |= {name.decode(): value.decode() for name, value in (*HEADERS, NO_STORE)}
+    return page
 
 
 def _handlers() -> dict[Any, Any]:

@@ -92,7 +92,8 @@ async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
     if handler.opt.get("open") or connection.scope["path"].startswith("/schema"):
         return
     page, allowed = handler.opt.get("page"), handler.opt.get("roles", ())
-    caller = await (sync_to_thread(_by_session, connection) if page else _by_key(connection))
+    by_itself = bool(handler.opt.get("by_itself"))
+    caller = await (sync_to_thread(_by_session, connection, by_itself) if page else _by_key(connection))
     service: Service = connection.app.state.service
     everything = service.rehearsal and not page and bool(allowed) and caller.role == ADMIN
     if caller.role not in allowed and not everything:
@@ -121,10 +122,10 @@ def address_of(connection: "ASGIConnection[Any, Any, Any, State]") -> str:
     return "unknown" if connection.client is None else connection.client.host
 
 
-def _by_session(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
+def _by_session(connection: "ASGIConnection[Any, Any, Any, State]", by_itself: bool) -> Caller:
     token = connection.cookies.get(COOKIE, "")
     service: Service = connection.app.state.service
-    found = sessions.find(service.database, token) if token else None
+    found = sessions.find(service.database, token, used=not by_itself) if token else None
     if found is None:
         raise Refused("unauthenticated", "nobody is signed in, or no more")
     connection.scope[SESSION] = found  # type: ignore[literal-required]

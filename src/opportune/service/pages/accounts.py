@@ -1,5 +1,7 @@
 """Accounts: who may sign in, and the keys of apps; for admins."""
 
+import threading
+import time
 from typing import Any
 
 import structlog
@@ -13,10 +15,11 @@ from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_
 from opportune.service.problems import Refused
 
 ADMINS = roles(ADMIN) | PAGE
-MOST_KEPT = 100
 log = structlog.get_logger()
-_answered: dict[str, dict[str, Any]] = {}
-"""What was shown once, by the form that asked for it: sent twice, it must not be lost. For the last few only."""
+KEPT_SECONDS = 60.0
+_lock = threading.Lock()
+_answered: dict[str, tuple[float, dict[str, Any]]] = {}
+"""What was shown once, by the form that asked for it: sent twice, it must not be lost. For a minute only."""
 
 
 def _shown(view: View, **content: Any) -> Page:
@@ -72,13 +75,16 @@ async def change_accounts(request: Asked) -> Page:
     key = f"{view.who}:{form.required('once', most=64)}"
 
     def change() -> Page:
-        if key not in _answered:
-            done = _change(view, form)
-            log.info("an account was changed", what=form.text("what"), who=view.who)
-            _answered[key] = done
-            while len(_answered) > MOST_KEPT:
-                _answered.pop(next(iter(_answered)))
-        return _shown(view, **_answered[key])
+        with _lock:
+            now = time.monotonic()
+            for old in [name for name, (until, _) in _answered.items() if until < now]:
+                del _answered[old]
+            if key not in _answered:
+                done = _change(view, form)
+                log.info("an account was changed", what=form.text("what"), account=form.text("name"), who=view.who)
+                _answered[key] = now + KEPT_SECONDS, done
+            done = _answered[key][1]
+        return _shown(view, **done)
 
     return await in_thread(change)
 

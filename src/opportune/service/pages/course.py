@@ -48,16 +48,37 @@ class Course:
     planned: int
 
 
-def _offset(view: View) -> int:
-    """What to add to a time so that days begin at midnight of the study's time zone."""
-    found = clock.local(view.now, view.running.timezone).utcoffset()
+def _day(view: View, first: int) -> Any:
+    """The day of a decision in the study's time zone, counted from 1970; by what the clock showed at that time."""
+    zone, moment = view.running.timezone, first
+    changes: list[tuple[int, int]] = []  # until when which offset holds
+    offset = _offset(moment, zone)
+    while moment < view.now:
+        later = min(moment + DAY, view.now)
+        if _offset(later, zone) != offset:
+            low, high = moment, later
+            while high - low > clock.MINUTE:
+                middle = (low + high) // 2
+                low, high = (middle, high) if _offset(middle, zone) == offset else (low, middle)
+            changes.append((high, offset))
+            offset = _offset(later, zone)
+        moment = later
+    happened = _D.c.happened
+    shifted: Any = happened + offset
+    if changes:
+        shifted = happened + case(*((happened < until, held) for until, held in changes), else_=offset)
+    return cast((shifted - shifted % DAY) / DAY, Integer)
+
+
+def _offset(moment: int, zone: str) -> int:
+    found = clock.local(moment, zone).utcoffset()
     return 0 if found is None else int(found.total_seconds()) * clock.MICROSECONDS
 
 
 def course(view: View) -> Course:
     """The course so far."""
-    offset, running = _offset(view), view.running
-    day = cast((_D.c.happened + offset - (_D.c.happened + offset) % DAY) / DAY, Integer)
+    running = view.running
+    day = _day(view, view.study["launched"] - DAY)
     query = (
         select(
             day.label("day"), func.sum(cast(_D.c.nudge, Integer)).label("nudges"),
@@ -76,7 +97,7 @@ def course(view: View) -> Course:
         people = [tuple(row) for row in connection.execute(select(_P.c.step, _P.c.status))]
         known = expected.stored(connection, running)
     first = min(found, default=0)
-    last = max([*found, (view.now + offset) // DAY]) if found else -1
+    last = max([*found, (view.now + _offset(view.now, running.timezone)) // DAY]) if found else -1
     days = range(first, last + 1) if found else range(0)
 
     def of(name: str, otherwise: Any) -> list[Any]:
@@ -91,7 +112,7 @@ def course(view: View) -> Course:
         spent=spent, answered=[int(n) for n in of("answered", 0)], settled=[int(n) for n in of("settled", 0)],
         rewards=of("reward", None), decisions=sum(row[2] for row in steps), budget=budget,
         planned_spent=np.cumsum(each).tolist(), planned_nudges=each, simulated=known is not None,
-        forecast=_forecast(running, known, budget, people, spent, [row[2] for row in steps]), enrolled=len(people),
+        forecast=_forecast(view, known, budget, people, spent, [row[2] for row in steps]), enrolled=len(people),
         planned=running.participants,
     )  # fmt: skip
 
@@ -117,13 +138,15 @@ def _planned(
 
 
 def _forecast(
-    running: Running, known: Expected | None, budget: float | None, people: Rows, spent: list[float],
+    view: View, known: Expected | None, budget: float | None, people: Rows, spent: list[float],
     counts: list[int],
 ) -> list[tuple[int, float, float]]:  # fmt: skip
     """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
     days = len(spent)
-    active = [step for step, status in people if status not in _LEFT]
-    if budget is None or days < LEAST_DAYS or not active or not counts:
+    running, active = view.running, [step for step, status in people if status not in _LEFT]
+    if running.policy.shared:  # those who are still to come draw on it, too
+        active += [0] * (running.participants - len(people))
+    if view.study["status"] != "open" or budget is None or days < LEAST_DAYS or not active or not counts:
         return []
     pace = running.per_day or max(1.0, sum(counts) / days / len(people))
     remaining = min(MOST_DAYS, math.ceil((running.horizon - min(active)) / pace))

@@ -59,8 +59,9 @@ def _page(request: Asked, problem: Problem) -> "Response[Any]":
         return sign_in_page(request, 401, ended=True)
     t = texts(session.language if session is not None and session.language else language_of(request))
     said = sentences(t)
+    otherwise = said["internal" if problem.status >= 500 else "invalid"]
     return html(
-        t.language, "message.html", problem.status, said=said.get(problem.code, said["internal"]),
+        t.language, "message.html", problem.status, said=said.get(problem.code, otherwise),
         detail=problem.detail if problem.code in _BACK else None, back=request.method == "POST",
     )  # fmt: skip
 

@@ -37,8 +37,6 @@ DECISIONS_SHOWN = 60
 EVENTS_SHOWN = 100
 HISTORY = 14
 """Earlier decision points that tell what is usual."""
-LATE = 24 * clock.HOUR
-"""Results that are missing for longer than this are counted as overdue."""
 SORTS = ("participant", "status", "day", "nudges", "age", "last")
 Sort = Annotated[str, QueryParameter(name="sort", max_length=20)]
 PageNumber = Annotated[int, QueryParameter(name="page", ge=1, le=100_000)]
@@ -46,34 +44,68 @@ Done = Annotated[str, QueryParameter(name="done", max_length=40)]
 All = Annotated[int, QueryParameter(name="all", ge=0, le=1)]
 
 
-def _missing_results(view: View) -> dict[str, int]:
+def late(view: View) -> int:
+    """Results of decisions before this time are overdue: a day ago, or half of what the study waits if that is more."""
+    return view.now - max(24 * clock.HOUR, view.running.reward_window // 2)
+
+
+def _missing_results(view: View, name: str | None = None) -> dict[str, int]:
     table = tables.decisions
     query = (
         select(table.c.participant, func.count())
-        .where(table.c.reward_due.is_not(None), table.c.happened < view.now - LATE, table.c.status == "settled")
+        .where(table.c.reward_due.is_not(None), table.c.happened < late(view))
         .group_by(table.c.participant)
     )
+    if name is not None:
+        query = query.where(table.c.participant == name)
     with view.service.database.reading.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def overview(view: View, row: dict[str, Any], missing: dict[str, int]) -> dict[str, Any]:
-    """A participant as the pages show it."""
-    shown = participant_shown(row, dict(view.study))
-    contact = row["last_reveal"]
+def _nudges(view: View, name: str | None = None) -> dict[str, int]:
+    """How many nudges there were for whom, where the budget is shared and participants do not count for themselves."""
+    table = tables.decisions
+    query = select(table.c.participant, func.count()).where(table.c.nudge).group_by(table.c.participant)
+    if name is not None:
+        query = query.where(table.c.participant == name)
+    if view.study["amount"] is None:
+        return {}
+    with view.service.database.reading.connect() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _judged(view: View, row: dict[str, Any], missing: dict[str, int], nudges: dict[str, int]) -> dict[str, Any]:
+    """What participants are sorted and filtered by."""
     silent = row["status"] == ACTIVE and row["step"] < view.running.horizon
     silent = silent and view.now - (row["last_decided"] or row["enrolled"]) > view.running.silence
+    until = view.now if row["status"] in {ACTIVE, PAUSED} else row["last_decided"] or row["enrolled"]
+    contact = row["last_reveal"]
     return {
         **row,
-        "left": shown["budget_left"],
-        "own": view.study["amount"] is None,
-        "day": day_of(view.now, row["enrolled"], row["timezone"]),
+        "nudges": nudges.get(row["name"], row["nudges"]),
+        "day": day_of(until, row["enrolled"], row["timezone"]),
         "age": None if contact is None else words.days_between(contact, view.now, row["timezone"]),
-        "last_contact": None if contact is None else view.both(contact, row["timezone"]),
-        "last_data": None if row["last_decided"] is None else view.both(row["last_decided"], row["timezone"]),
         "silent": silent,
         "missing": missing.get(row["name"], 0),
     }
+
+
+def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
+    """A participant as the pages show it."""
+    contact, decided, timezone = row["last_reveal"], row["last_decided"], row["timezone"]
+    return {
+        **row,
+        "left": participant_shown(row, dict(view.study))["budget_left"],
+        "own": view.study["amount"] is None,
+        "last_contact": None if contact is None else view.both(contact, timezone),
+        "last_data": None if decided is None else view.both(decided, timezone),
+    }
+
+
+def overview(view: View, row: dict[str, Any]) -> dict[str, Any]:
+    """One participant, likewise."""
+    name = row["name"]
+    return _worded(view, _judged(view, row, _missing_results(view, name), _nudges(view, name)))
 
 
 def _ordered(found: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
@@ -92,9 +124,9 @@ def _ordered(found: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
 def _listed(view: View, *, sort: str, page: int, search: str = "", status: str = "", overdue: bool = False,
             done: str = "") -> Page:  # fmt: skip
     sort = sort if sort in SORTS else SORTS[0]
-    missing = _missing_results(view)
+    missing, nudges = _missing_results(view), _nudges(view)
     rows = reading.rows(view.service.database, select(tables.participants))
-    found = [overview(view, row, missing) for row in rows]
+    found = [_judged(view, row, missing, nudges) for row in rows]
     counts = {name: sum(row["status"] == name for row in found) for name in STATUSES}
     chosen = [
         row for row in found
@@ -104,8 +136,9 @@ def _listed(view: View, *, sort: str, page: int, search: str = "", status: str =
     pages = max(1, math.ceil(len(chosen) / PER_PAGE))
     page = min(page, pages)
     shown = _ordered(chosen, sort)[(page - 1) * PER_PAGE : page * PER_PAGE]
+    worded = [_worded(view, row) for row in shown]
     return view.show(
-        "participants.html", rows=shown, total=len(chosen), counts=counts, page=page, pages=pages, sort=sort,
+        "participants.html", rows=worded, total=len(chosen), counts=counts, page=page, pages=pages, sort=sort,
         sorts=SORTS, search=search, status=status, overdue=overdue, done=done, planned=view.running.participants,
         plain=not (search or status or overdue),
     )  # fmt: skip
@@ -190,7 +223,7 @@ def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[s
 def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
     event = events.decode(row["body"])
     given = event.given
-    text = given.get("text") or given.get("reason") or given.get("cause") or ""
+    text = given.get("text") or given.get("reason") or words.cause(str(given.get("cause", "")), view.t)
     return {
         "seq": event.seq, "kind": event.kind, "who": event.who, "step": event.step, "text": str(text),
         "status": given.get("status"), "reward": given.get("reward"), "was": given.get("was"),
@@ -213,7 +246,7 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     first = 0 if everything else max(0, len(decisions) - DECISIONS_SHOWN)
     unit = view.running.study.settings.reward.unit
     return view.show(
-        "participant.html", p=overview(view, row, _missing_results(view)), unit=unit, everything=everything, done=done,
+        "participant.html", p=overview(view, row), unit=unit, everything=everything, done=done,
         enrolled=view.both(row["enrolled"], row["timezone"]), picture=timeline.picture(view, row, decisions, noted),
         decisions=[_decision(view, decisions, place) for place in reversed(range(first, len(decisions)))],
         hidden_count=first, record=[_event(view, one, row["timezone"]) for one in latest],

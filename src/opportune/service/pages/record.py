@@ -1,5 +1,6 @@
 """Record and export: search what happened, download the tables, verify the record."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -14,11 +15,13 @@ from opportune.service.api.shared import PAGE, roles
 from opportune.service.auth import ADMIN, ANALYST, STAFF
 from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
 from opportune.service.problems import Refused
-from opportune.service.verify import verify
+from opportune.service.verify import verify_beside
 
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 ANALYSTS = roles(ANALYST, ADMIN) | PAGE
 PER_PAGE = 100
+_ONE = threading.Lock()
+"""Who verifies."""
 
 
 def _search(view: View, form: Form | None) -> dict[str, Any]:
@@ -46,7 +49,7 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
         about = {key: value for key, value in event.given.items() if key != "file"}
         shown.append({
             "seq": row["seq"], "kind": row["kind"], "participant": row["participant"] or "", "who": row["who"],
-            "at": view.t.moment(row["received"], view.timezone), "hash": row["hash"],
+            "at": view.t.exact(row["received"], view.timezone), "hash": row["hash"],
             "given": msgspec.json.format(msgspec.json.encode(about), indent=2).decode(),
             "answer": msgspec.json.format(msgspec.json.encode(event.answer), indent=2).decode(),
         })  # fmt: skip
@@ -75,7 +78,12 @@ async def verify_record(request: Asked) -> Page:
     view = await in_thread(view_of, request)
 
     def look() -> Page:
-        found = verify(view.service.database)
+        if not _ONE.acquire(blocking=False):
+            raise Refused("too_many", "the record is being verified at this moment")
+        try:
+            found = verify_beside(view.service.database.url)
+        finally:
+            _ONE.release()
         if found.holds:
             view.service.alerts.clear("verify")
         else:

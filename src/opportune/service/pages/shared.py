@@ -3,12 +3,14 @@
 import asyncio
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response
@@ -53,6 +55,9 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
+_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15}|,\d{1,2}|,\d{4,15})?")
+"""1,200 may be twelve hundred, or one and a fifth: with three digits after it a comma is not taken."""
+NO_STORE = (b"cache-control", b"no-store")
 NAVIGATION = {
     "today": (STAFF, ADMIN),
     "participants": (STAFF, ANALYST, ADMIN),
@@ -80,7 +85,7 @@ class Sealed(ASGIMiddleware):
                 names = {name.lower() for name, _ in headers}
                 headers += HEADERS
                 if b"cache-control" not in names:
-                    headers.append((b"cache-control", b"no-store"))
+                    headers.append(NO_STORE)
                 if scope["scheme"] == "https":
                     headers.append((b"strict-transport-security", b"max-age=31536000"))
                 message["headers"] = headers
@@ -237,10 +242,11 @@ class Form:
     def number(self, name: str) -> float:
         """A number, with a point or a comma."""
         value = self.required(name, most=40)
-        try:
-            return float(value.replace(",", "."))
-        except ValueError:
-            raise Refused("invalid", f"{name} is {value!r}; expected a number") from None
+        if not _NUMBER.fullmatch(value):
+            raise Refused(
+                "invalid", f"{name} is {value!r}; expected a number, such as 12.5, without marks for thousands"
+            )
+        return float(value.replace(",", "."))
 
     def secret(self, name: str) -> str:
         """A password as it was typed."""
@@ -255,8 +261,8 @@ class Form:
 
 async def raw_form(request: Asked) -> Form:
     """What a form of this very site has sent."""
-    origin = request.headers.get("origin")
-    if origin not in {None, f"{request.url.scheme}://{request.headers.get('host', '')}"}:
+    origin = request.headers.get("origin")  # a proxy may speak HTTPS where we do not: only the host must be ours
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host", ""):
         raise Refused("forbidden", "the form was sent from another site")
     try:
         return Form(await request.form())

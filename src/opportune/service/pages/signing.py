@@ -1,6 +1,7 @@
 """Signing in and out, the password, the language and the time zone."""
 
 import hmac
+import re
 import secrets
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ from opportune.service.pages.shared import (
 from opportune.service.pages.texts import languages
 from opportune.service.problems import Refused
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{22}")
 EVERYONE = roles(STAFF, ANALYST, ADMIN) | PAGE
 Next = Annotated[str, QueryParameter(name="next", max_length=200)]
 Link = Annotated[str, QueryParameter(name="link", max_length=200)]
@@ -53,7 +55,8 @@ def _page_of(path: str, role: str) -> str:
 
 def sign_in_page(request: Asked, status: int = 200, **content: Any) -> Page:
     """The page to sign in on."""
-    token = secrets.token_urlsafe(16)
+    mine = request.cookies.get(FORM_COOKIE, "")  # other windows may show the same page
+    token = mine if _TOKEN.fullmatch(mine) else secrets.token_urlsafe(16)
     shown = {"failed": False, "ended": False, "next": "", "name": "", **content}
     page = html(language_of(request), "signin.html", status, token=token, **shown)
     page.set_cookie(_cookie(request, FORM_COOKIE, token))
@@ -88,10 +91,11 @@ async def sign_in(request: Asked) -> Response[Any]:
     password = form.secret("password")
     database, limits = service_of(request).database, service_of(request).limits
     limits.sign_in.check(address_of(request))
+    limits.sign_in.count(address_of(request))  # beforehand, as others may try at the same time
     caller = await in_thread(people.sign_in, database, name, password)
     if caller is None:
-        limits.sign_in.count(address_of(request))
         return sign_in_page(request, 401, failed=True, next=going, name=name)
+    limits.sign_in.take_back(address_of(request))
     timezone: str | None = form.text("timezone", most=64)
     try:
         clock.zone(timezone or "")
@@ -100,7 +104,6 @@ async def sign_in(request: Asked) -> Response[Any]:
     token = await in_thread(lambda: sessions.start(database, caller.name, timezone=timezone or None))
     answer = go(_page_of(going, caller.role))
     answer.set_cookie(_cookie(request, COOKIE, token))
-    answer.set_cookie(_cookie(request, FORM_COOKIE, "", 0))
     return answer
 
 

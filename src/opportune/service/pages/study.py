@@ -1,23 +1,28 @@
 """Study: budget, calls, answers, results over time, alerts with what to do about each, data health."""
 
+import threading
+import time
 from datetime import timedelta
 from typing import Any
 
 from litestar import get
 from sqlalchemy import func, select
 
-from opportune.service import clock, reading, tables
+from opportune.service import reading, tables
 from opportune.service.alerts import CODES
 from opportune.service.api.shared import PAGE, roles
 from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.events import PROPOSED
 from opportune.service.pages.charts import Chart, Figure, around, room
 from opportune.service.pages.course import Course, course
+from opportune.service.pages.participants import late
 from opportune.service.pages.shared import Asked, Page, View, view_of
 from opportune.service.pages.texts import Texts
 
+KEPT_SECONDS = 60.0
+_lock = threading.Lock()
+_known: dict[str, tuple[float, int, float, tuple[Course, dict[str, int]]]] = {}
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
-LEVELS = ("red", "yellow", "green")
-LATE = 24 * clock.HOUR
 
 
 def advice(t: Texts) -> dict[str, str]:
@@ -81,7 +86,7 @@ def _calls(view: View, found: Course) -> Figure | None:
     if not found.dates:
         return None
     described = _(
-        "%(total)s calls in %(days)s days; on the busiest day %(most)s.", total=sum(found.nudges),
+        "Calls: %(total)s in days: %(days)s; on the busiest day: %(most)s.", total=sum(found.nudges),
         days=len(found.nudges), most=max(found.nudges),
     )  # fmt: skip
     if found.planned_nudges:
@@ -129,8 +134,8 @@ def _health(view: View) -> dict[str, int]:
     with view.service.database.reading.connect() as connection:
         query = select(table.c.reward_status, func.count()).group_by(table.c.reward_status)
         rewards = {row[0]: row[1] for row in connection.execute(query)}
-        late = table.c.reward_due.is_not(None) & (table.c.happened < view.now - LATE)
-        waiting = connection.execute(select(func.count()).select_from(table).where(late)).scalar_one()
+        overdue = table.c.reward_due.is_not(None) & (table.c.happened < late(view))
+        waiting = connection.execute(select(func.count()).select_from(table).where(overdue)).scalar_one()
         unavailable = connection.execute(
             select(func.count()).select_from(table).where(table.c.available.is_(False))
         ).scalar_one()
@@ -141,11 +146,26 @@ def _health(view: View) -> dict[str, int]:
     }  # fmt: skip
 
 
+def _worked_out(view: View) -> tuple[Course, dict[str, int]]:
+    """The course and the data's health; worked out at most every few seconds, as it looks at everything there is."""
+    with _lock:
+        database, now = view.service.database.url, time.monotonic()
+        known = _known.get(database)
+        if known is None or known[0] < now or (known[1] != view.study["seq"] and known[2] < now):
+            began = time.monotonic()
+            found = course(view), _health(view)
+            took = time.monotonic() - began
+            known = now + KEPT_SECONDS, view.study["seq"], now + 20 * took, found
+            _known.clear()
+            _known[database] = known
+        return known[3]
+
+
 @get("/study", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_study(request: Asked) -> Page:
     """How the study goes."""
     view = view_of(request)
-    found, t = course(view), view.t
+    (found, health), t = _worked_out(view), view.t
     said, translated = advice(t), t.gettext
     alerts = [
         {
@@ -156,16 +176,15 @@ def show_study(request: Asked) -> Page:
         }
         for alert in reading.alert_rows(view.service.database)
     ]
-    alerts.sort(key=lambda alert: (LEVELS.index(alert["level"]), -alert["raised"]))
     answered, settled = sum(found.answered), sum(found.settled)
     with view.service.database.reading.connect() as connection:
         names = select(tables.participants.c.name, tables.participants.c.number)
         numbers = {row[0]: row[1] for row in connection.execute(names)}
-        price = connection.execute(
-            select(tables.decisions.c.price).order_by(tables.decisions.c.received.desc()).limit(1)
-        ).scalar()
+        record, made = tables.events.c, tables.decisions.c
+        latest = select(record.decision).where(record.kind == PROPOSED).order_by(record.seq.desc()).limit(1)
+        price = connection.execute(select(made.price).where(made.id == latest.scalar_subquery())).scalar()
     content: dict[str, Any] = {
-        "course": found, "alerts": alerts, "numbers": numbers, "health": _health(view), "price": price,
+        "course": found, "alerts": alerts, "numbers": numbers, "health": health, "price": price,
         "answered_share": None if not settled else answered / settled, "settled": settled,
         "launched": t.moment(view.study["launched"], view.timezone),
         "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],

@@ -45,9 +45,11 @@ def languages() -> dict[str, str]:
 def preferred(accepted: str) -> str:
     """The first language of a browser's list that there is; English if none."""
     for part in accepted.split(",")[:20]:
-        code = part.split(";")[0].strip().lower().replace("_", "-").split("-")[0]
-        if code in languages():
-            return code
+        wanted = part.split(";")[0].strip().lower().replace("-", "_")
+        known = {code.lower(): code for code in languages()}
+        for code in (wanted, wanted.split("_")[0]):
+            if code in known:
+                return known[code]
     return ENGLISH
 
 
@@ -71,6 +73,8 @@ class Texts:
 
     def number(self, value: float) -> str:
         """A number for people: few digits."""
+        if value and abs(value) < 0.01:
+            return str(format_decimal(value, format="0.00E0", locale=self.locale))
         rounded = round(value, 2) if abs(value) < 10 else round(value, 1)
         return str(format_decimal(rounded, locale=self.locale))
 
@@ -93,6 +97,10 @@ class Texts:
     def moment(self, moment: int, timezone: str) -> str:
         """A day and a time."""
         return str(format_datetime(clock.local(moment, timezone), "d MMM, HH:mm", locale=self.locale))
+
+    def exact(self, moment: int, timezone: str) -> str:
+        """A day and a time, to the second and with the year, as a record needs it."""
+        return str(format_datetime(clock.local(moment, timezone), "d MMM yyyy, HH:mm:ss ZZZZZ", locale=self.locale))
 
     def zone(self, timezone: str) -> str:
         """A time zone, as people call it: by the place."""

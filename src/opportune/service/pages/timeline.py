@@ -63,8 +63,7 @@ def picture(
             chart.mark(day, CALLS, kind, f"{moment}: {said}; {advice}", "diamond")
         elif row["outcome"] == "opened":
             chart.mark(day, OPENINGS, "opened", f"{moment}: {_('app opened')}; {advice}", "square")
-    names = {row["decision"]: row for row in noted}
-    for row in names.values():
+    for row in noted:
         event = events.decode(row["body"])
         at = {"happened": row["received"], "timezone": person["timezone"]}
         chart.mark(_when(at, view, person["enrolled"]), NOTES, "noted", str(event.given["text"])[:200], "triangle")

@@ -11,8 +11,8 @@ from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from sqlalchemy import select
 
-from opportune.service import calls, clock, reading, tables
-from opportune.service.api.shared import PAGE, known_decision, roles, service_of
+from opportune.service import calls, clock, reading, sessions, tables
+from opportune.service.api.shared import COOKIE, PAGE, known_decision, roles, service_of
 from opportune.service.auth import ADMIN, STAFF
 from opportune.service.pages import words
 from opportune.service.pages.participants import HISTORY
@@ -33,6 +33,8 @@ from opportune.service.pages.shared import (
 from opportune.service.problems import Refused
 
 DESK = roles(STAFF, ADMIN) | PAGE
+BY_ITSELF = DESK | {"by_itself": True}
+"""What the script of the page asks for, whether or not anyone is there: the session does not go on by it."""
 CALLING = roles(STAFF) | PAGE
 MOST_CALLS = 1000
 MOST_DONE = 200
@@ -44,15 +46,18 @@ _D, _P, _C = tables.decisions, tables.participants, tables.calls
 
 def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     """What was sensed of those who wait to be called, the latest first."""
+    near = (_D.c.participant == _P.c.name) & (_D.c.step < _P.c.step) & (_D.c.step >= _P.c.step - HISTORY)
     query = (
-        select(_D.c.participant, _D.c.happened, _D.c.sensed)
-        .join(_P, _P.c.name == _D.c.participant)
-        .where(_P.c.open_decision.is_not(None), _D.c.step < _P.c.step, _D.c.step >= _P.c.step - HISTORY)
-        .order_by(_D.c.participant, _D.c.step.desc())
+        select(_P.c.name, _D.c.happened, _D.c.sensed)
+        .select_from(_P.outerjoin(_D, near))  # from the few who wait to their steps, not the other way round
+        .where(_P.c.open_decision.is_not(None))
+        .order_by(_P.c.name, _D.c.step.desc())
     )
     found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     with view.service.database.reading.connect() as connection:
         for name, happened, sensed in connection.execute(query):
+            if happened is None:  # nothing before
+                continue
             found[name].append((happened, msgspec.json.decode(sensed)))
     return found
 
@@ -119,7 +124,8 @@ def done_today(view: View) -> list[dict[str, Any]]:
 
 def _timezones(view: View) -> list[str]:
     with view.service.database.reading.connect() as connection:
-        query = select(_P.c.timezone).where(_P.c.status == "active").distinct()
+        going_on = (_P.c.status == "active") & (_P.c.step < view.running.horizon)
+        query = select(_P.c.timezone).where(going_on).distinct()
         return list(connection.execute(query).scalars())
 
 
@@ -127,7 +133,7 @@ def _content(view: View) -> dict[str, Any]:
     waiting, held = open_calls(view)
     following = None
     if not waiting:
-        due = words.next_due(view.running, _timezones(view), view.now)
+        due = words.next_due(view.running, _timezones(view), view.now) if view.study["status"] == "open" else None
         following = None if due is None else view.both(*due)
     return {
         "waiting_calls": waiting, "held": held, "done_calls": done_today(view), "following": following,
@@ -155,17 +161,17 @@ def show_today(request: Asked, done: Done = "", about: About = "") -> Page:
     return view.show("today.html", done=done, told=_told(view, about), **_content(view))
 
 
-@get("/today/list", opt=DESK, sync_to_thread=True, include_in_schema=False)
+@get("/today/list", opt=BY_ITSELF, sync_to_thread=True, include_in_schema=False)
 def show_list(request: Asked) -> Page:
     """The list alone, for the script that refreshes it."""
     view = view_of(request)
     return fragment(view, "calls.html", **_content(view))
 
 
-@get("/today/changes", opt=DESK, include_in_schema=False)
+@get("/today/changes", opt=BY_ITSELF, include_in_schema=False)
 async def changes(request: Asked) -> ServerSentEvent:
     """Tells when the list has changed."""
-    service = service_of(request)
+    service, token = service_of(request), request.cookies[COOKIE]
 
     async def tell() -> AsyncIterator[ServerSentEventMessage]:
         known = await in_thread(calls.version, service.database)
@@ -175,8 +181,10 @@ async def changes(request: Asked) -> ServerSentEvent:
             await asyncio.sleep(LOOK_SECONDS)
             found = await in_thread(calls.version, service.database)
             quiet += 1
-            if found != known or quiet >= 20:  # also to notice that nobody listens any more
+            if found != known or quiet >= 20:  # also to notice that nobody listens, or is signed in, any more
                 known, quiet = found, 0
+                if await in_thread(lambda: sessions.find(service.database, token, used=False)) is None:
+                    return
                 yield ServerSentEventMessage(event="version", data=known)
 
     return ServerSentEvent(tell(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

@@ -76,7 +76,7 @@ def unusual(running: Running, sensed: dict[str, Any], earlier: Sequence[tuple[in
         else:
             above, below = sum(v >= value for v in values), sum(v <= value for v in values)
             share, usual = min(above, below) / len(values), median_low(values)
-            alike = [v >= value if above <= below else v <= value for v in values]
+            alike = [v == value for v in values]
         if share < RARE and usual != value:
             streak = next((i for i, same in enumerate(alike) if not same), len(alike))
             since = before[streak - 1][0] if streak else None
@@ -156,6 +156,24 @@ def told(row: dict[str, Any], why: str, t: Texts) -> str:
         "unanswered": _("The call was not answered; the advice stands."),
     }
     return f"{why} {became.get(row['outcome'], '')}".strip()
+
+
+def cause(code: str, t: Texts) -> str:
+    """How a call ended, in words; nothing for what says itself."""
+    _ = t.gettext
+    return {
+        "window": _("the window closed without an answer"),
+        "next": _("the next decision came before an answer"),
+        "reached": _("reached"),
+        "unreachable": _("could not be reached"),
+        "declined": _("declined"),
+        "paused": _("paused"),
+        "withdrawn": _("withdrawn"),
+        "completed": _("completed"),
+        "closed": _("the study was closed"),
+        "overdue": _("waited for in vain"),
+        "default": _("the study's default, as none came"),
+    }.get(code, "")
 
 
 def left_words(expires: int, now: int, t: Texts) -> str:

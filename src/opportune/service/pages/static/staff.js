@@ -22,7 +22,7 @@
     if (!event.persisted) return;
     document.querySelectorAll("form").forEach((form) => {
       delete form.dataset.sent;
-      form.querySelectorAll("button").forEach((button) => { button.disabled = false; });
+      form.querySelectorAll("button:not([data-default])").forEach((button) => { button.disabled = false; });
     });
   });
 
@@ -43,7 +43,8 @@
 
   const refresh = async () => {
     const answer = await fetch("/today/list", { headers: { Accept: "text/html" }, redirect: "manual" });
-    if (!answer.ok) throw new Error("the list could not be fetched");
+    if (answer.status === 401 || answer.type === "opaqueredirect") throw new Error("ended");
+    if (!answer.ok) throw new Error("lost");
     const made = document.createElement("div");
     made.innerHTML = await answer.text();
     const focused = document.activeElement;
@@ -87,13 +88,21 @@
       known = version === null ? known : version;
       fresh.textContent = fresh.dataset.ok;
     } catch (error) {
-      fresh.textContent = fresh.dataset.lost;
+      fresh.textContent = error.message === "ended" ? fresh.dataset.ended : fresh.dataset.lost;
     }
     working = false;
   };
-  const source = new EventSource("/today/changes");
-  source.addEventListener("version", (event) => look(event.data));
-  source.addEventListener("open", () => { fresh.textContent = fresh.dataset.ok; });
-  source.addEventListener("error", () => { fresh.textContent = fresh.dataset.lost; });
+  const listen = () => {
+    const source = new EventSource("/today/changes");
+    source.addEventListener("version", (event) => look(event.data));
+    source.addEventListener("open", () => { fresh.textContent = fresh.dataset.ok; });
+    source.addEventListener("error", () => {
+      fresh.textContent = fresh.dataset.lost;
+      if (source.readyState !== EventSource.CLOSED) return;
+      look(null);
+      window.setTimeout(listen, 10000);
+    });
+  };
+  listen();
   window.setInterval(() => look(null), 60000);
 })();
