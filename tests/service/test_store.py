@@ -1,6 +1,7 @@
 """The record and what follows from it: exact, whole, the same after every restart."""
 
 import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
+from opportune.errors import DataError
 from opportune.service import events, tables
 from opportune.service.commands import Answer, Command, Enrol, Propose, Reward
 from opportune.service.database import Database
@@ -351,3 +353,25 @@ def rehash(database: Database, change: Callable[[Any], dict[str, Any]]) -> None:
             where = update(tables.events).where(tables.events.c.seq == row["seq"])
             connection.execute(where.values(body=body.decode(), hash=head))
         connection.execute(update(tables.study).values(head=head))
+
+
+def test_a_process_that_dies_is_noticed(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a verification is none: it ends with an error, and no process is left."""
+    from opportune.service import verify as module
+
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=4)
+    work, here = module._work, os.getpid()
+
+    def dies(*given: Any) -> Any:
+        if os.getpid() != here:
+            os._exit(1)
+        return work(*given)
+
+    monkeypatch.setattr(module, "_work", dies)
+    with pytest.raises(DataError, match="has ended before its time"):
+        verify(sqlite, processes=2)
+    assert multiprocessing.active_children() == []
+    monkeypatch.undo()
+    assert verify(sqlite, processes=2).holds

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -28,7 +29,8 @@ Work = Callable[[Connection, int, int], Any]
 
 def cores() -> int:
     """How many processes may work at once: forked ones, so only where no other thread could hold a lock."""
-    if not sys.platform.startswith("linux") or threading.active_count() > 1:
+    alone = threading.active_count() == 1 and not multiprocessing.current_process().daemon
+    if not sys.platform.startswith("linux") or not alone:
         return 1
     return len(os.sched_getaffinity(0))
 
@@ -108,7 +110,8 @@ def _result(pipe: Pipe) -> Any:
 
 def _child(pipe: Pipe, url: str, index: int, number: int, work: Work) -> None:
     """A process of its own; ends with its parent, as the pipe does."""
-    with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent hears it, and ends this one
+    with contextlib.suppress(EOFError, ConnectionError):
         database = Database(url)
         while True:
             with snapshot(database) as connection:
