@@ -6,17 +6,20 @@ so that it happens once.
 
 import datetime as dt
 import random
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
+from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.errors import OpportuneError
+from opportune.errors import InputError, OpportuneError
 
 AGAIN = {429, 502, 503, 504}
 """Answers after which the same request may be sent again."""
@@ -56,7 +59,10 @@ class Decision:
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Decision":
         """The decision that an answer describes; what a later version adds is left out."""
-        return cls(**{name: answer[name] for name in cls.__slots__})
+        try:
+            return cls(**{name: answer[name] for name in cls.__slots__})
+        except KeyError:
+            raise ServiceError(200, "unknown", f"this is no decision: {checks.shown(answer)}") from None
 
 
 @plain_calls
@@ -72,7 +78,13 @@ class Client:
     """
 
     def __init__(self, address: str, key: str, *, attempts: int = 6, timeout: float = 10.0) -> None:
-        self.attempts = attempts
+        self.attempts = checks.whole("attempts", attempts, least=1, most=100)
+        address = checks.text("address", address)
+        if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
+            raise InputError(f"address is {checks.shown(address)}; expected one such as 'http://localhost:8000'")
+        if not isinstance(key, str) or not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
+            raise InputError("key is no key; expected what 'opportune keys add' printed")
+        timeout = checks.real("timeout", timeout, above=0.0)
         self.rehearsal_time: dt.datetime | None = None
         """What time it is, in a rehearsal."""
         self._http = httpx.Client(
@@ -98,11 +110,11 @@ class Client:
         self, participant: str, status: str, *, reason: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
         """Pause, resume, withdraw or complete."""
-        return self.write("PATCH", f"participants/{participant}", {"status": status, "reason": reason}, key)
+        return self.write("PATCH", f"participants/{_part(participant)}", {"status": status, "reason": reason}, key)
 
     def note(self, participant: str, text: str, *, key: str | None = None) -> dict[str, Any]:
         """A remark, for the record."""
-        return self.write("POST", f"participants/{participant}/notes", {"text": text}, key)
+        return self.write("POST", f"participants/{_part(participant)}/notes", {"text": text}, key)
 
     def decide(
         self,
@@ -119,12 +131,13 @@ class Client:
     ) -> Decision:
         """Nudge now, and what to recommend meanwhile?"""
         body = moment(sensed, at=at, opened=opened, reported=reported, available=available, reason=reason, shown=shown)
-        return Decision.of(self.write("POST", f"participants/{participant}/decisions", body, key))
+        return Decision.of(self.write("POST", f"participants/{_part(participant)}/decisions", body, key))
 
     def decide_all(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Many decisions at once, answered in order; each item has its "participant", "key" and "sensed"."""
-        found = self._send("POST", "decisions", list(items), {})
-        return list(found.json())
+        listed = checks.listed("items", items, "a list of decision points", most=1_000_000)
+        found: list[dict[str, Any]] = _content(self._send("POST", "decisions", listed, {}), list)
+        return found
 
     def answer(
         self,
@@ -139,10 +152,11 @@ class Client:
         """What became of a nudge."""
         body: dict[str, Any] = {"answered": answered, "opened": opened}
         if reported is not None:
-            body["reported"] = dict(reported)
+            body["reported"] = checks.mapping("reported", reported, "{variable: value}")
         if earlier is not None:
-            body["earlier"] = {str(step): dict(values) for step, values in earlier.items()}
-        return Decision.of(self.write("POST", f"decisions/{decision}/answer", body, key))
+            told = checks.mapping("earlier", earlier, "{step: {variable: value}}")
+            body["earlier"] = {str(step): checks.mapping("earlier", v, "{variable: value}") for step, v in told.items()}
+        return Decision.of(self.write("POST", f"decisions/{_part(decision)}/answer", body, key))
 
     def reward(
         self, decision: str, reward: float, *, corrects: bool = False, reason: str | None = None, key: str | None = None
@@ -151,17 +165,20 @@ class Client:
         body: dict[str, Any] = {"reward": reward}
         if corrects:
             body |= {"corrects": True, "reason": reason}
-        return self.write("POST", f"decisions/{decision}/reward", body, key)
+        return self.write("POST", f"decisions/{_part(decision)}/reward", body, key)
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Read an address below /api/v1/, such as "study" or "participants/P001"."""
-        return dict(self._send("GET", path, None, {}, query).json())
+        found: dict[str, Any] = _content(self._send("GET", path, None, {}, query), dict)
+        return found
 
     def pages(self, path: str, *, limit: int = 500) -> Iterator[dict[str, Any]]:
         """Everything in a list, page by page, such as "participants", "events" or "calls"."""
         after: str | None = None
         while True:
             page = self.get(path, limit=limit, **({} if after is None else {"after": after}))
+            if not {"items", "next"} <= set(page):
+                raise InputError(f"path is {checks.shown(path)}; expected that of a list, such as 'participants'")
             yield from page["items"]
             after = page["next"]
             if after is None:
@@ -169,22 +186,34 @@ class Client:
 
     def export(self, name: str) -> str:
         """An export, such as "decisions.csv"."""
-        return self._send("GET", f"exports/{name}", None, {}).text
+        return self._send("GET", f"exports/{_part(name)}", None, {}).text
 
     def write(self, method: str, path: str, body: Any, key: str | None = None) -> dict[str, Any]:
         """Any write, with a key of its own unless one is given."""
         headers = {"Idempotency-Key": uuid.uuid4().hex if key is None else key}
-        return dict(self._send(method, path, body, headers).json())
+        found: dict[str, Any] = _content(self._send(method, path, body, headers), dict)
+        return found
+
+    def _request(
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None
+    ) -> httpx.Request:
+        content = {} if body is None else {"json": body}
+        try:
+            return self._http.build_request(method, path, headers=headers, params=query, **content)
+        except (httpx.InvalidURL, TypeError, ValueError, AttributeError, RecursionError) as error:
+            reason = " ".join(str(error).split())[: checks.MOST_SHOWN]
+            given = checks.shown(path if body is None else body)
+            raise InputError(f"a request with {given} cannot be made ({reason}); expected plain JSON values") from None
 
     def _send(
         self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None = None
     ) -> httpx.Response:
         if self.rehearsal_time is not None:
             headers = {**headers, "Rehearsal-Time": self.rehearsal_time.isoformat()}
-        content = {} if body is None else {"json": body}
+        request = self._request(method, path, body, headers, query)
         for attempt in range(1, self.attempts + 1):
             try:
-                response = self._http.request(method, path, headers=headers, params=query, **content)
+                response = self._http.send(request)
             except httpx.TransportError as error:
                 if attempt == self.attempts:
                     raise Unreachable(f"no answer after {attempt} attempts: {error or type(error).__name__}") from error
@@ -197,24 +226,44 @@ class Client:
         raise AssertionError("unreachable")
 
 
+def _part(name: str) -> str:
+    """A name as a part of an address, whatever it holds."""
+    return quote(checks.text("a participant's or decision's name", name), safe="")
+
+
 def moment(
     sensed: Mapping[str, Any], *, at: dt.datetime | None = None, opened: bool = False,
     reported: Mapping[str, Any] | None = None, available: bool = True, reason: str | None = None,
     shown: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The body of a decision point, without what need not be said."""
-    body: dict[str, Any] = {"sensed": dict(sensed)}
+    body: dict[str, Any] = {"sensed": checks.mapping("sensed", sensed, "{variable: value}")}
     if at is not None:
+        if not isinstance(at, dt.datetime):
+            raise InputError(f"at is {checks.shown(at)}; expected a datetime with its time zone")
         body["at"] = at.isoformat()
-    if opened:
+    if checks.yes_no("opened", opened):
         body["opened"] = True
     if reported is not None:
-        body["reported"] = dict(reported)
-    if not available:
+        body["reported"] = checks.mapping("reported", reported, "{variable: value}")
+    if not checks.yes_no("available", available):
         body |= {"available": False, "reason": reason}
     if shown is not None:
         body["shown"] = shown
     return body
+
+
+def _content(response: httpx.Response, kind: type) -> Any:
+    """What an answer holds; something else may answer at an address that was meant for the service."""
+    try:
+        found = response.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, kind):
+        raise ServiceError(
+            response.status_code, "unknown", f"this is no answer of the service: {response.text[:200]!r}"
+        )
+    return found
 
 
 def _refused(response: httpx.Response) -> ServiceError:

@@ -9,6 +9,7 @@ from site_over_http import SENSED, Site, good, problem, site_on
 
 from opportune.service.auth import ROLES, add_key, revoke_key
 from opportune.service.database import Database
+from opportune.service.reading import event_rows
 from opportune.service.verify import verify
 
 NUDGED = {"budget": 20}
@@ -333,3 +334,32 @@ def test_watching(site: Site) -> None:
     assert "opportune_decisions 1.0" in text
     assert 'operation="decide"' in text
     assert "SECRET" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("participants/P001/decisions", {"sensed": SENSED, "opened": "true"}, "opened: Expected `bool`, got `str`"),
+        ("participants/P001/decisions", {"sensed": SENSED, "opened": 1}, "opened: Expected `bool`, got `int`"),
+        ("participants/P001/decisions", {"sensed": SENSED, "available": "0"}, "available: Expected `bool`, got `str`"),
+        ("participants/P001/decisions", {"sensed": "{}"}, "sensed: Expected `object`, got `str`"),
+        ("participants/P001/decisions", {"sensed": SENSED, "reason": " \n"}, "reason: Expected `str` matching"),
+        ("participants/P001/decisions", {"sensed": SENSED, "reason": "\u202ex"}, "reason: Expected `str` matching"),
+        ("decisions/d3/reward", {"reward": "0.7"}, "reward: Expected `float`, got `str`"),
+        ("decisions/d3/reward", {"reward": True}, "reward: Expected `float`, got `bool`"),
+        ("decisions/d3/reward", {"reward": 0.5, "corrects": 1}, "corrects: Expected `bool`, got `int`"),
+        ("decisions/d3/reward", [1], "body: Expected `object`, got `array`"),
+        ("decisions/d3/reward", {"reward": 0.5, "x" * 5000: 1}, "body: Object contains unknown field"),
+        ("decisions", [{"participant": "P001", "key": "k", "sensed": SENSED, "opened": 1}], "[0].opened: Expected"),
+    ],
+)
+def test_nothing_is_converted(site: Site, sqlite: Database, path: str, body: Any, said: str) -> None:
+    """Text is no truth and no number, whole numbers are no truths; such a body is refused and nothing is stored."""
+    site.enrol()
+    site.decide()
+    before = len(event_rows(sqlite, limit=100))
+    detail = problem(site.post(path, body), 400, "malformed")
+    assert detail.startswith(said), detail
+    assert len(detail) <= 300
+    assert len(event_rows(sqlite, limit=100)) == before
+    assert good(site.post("decisions/d3/reward", {"reward": 1}))["reward"] == 1.0  # a whole number is a number

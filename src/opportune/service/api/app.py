@@ -13,6 +13,7 @@ from opportune.errors import OpportuneError
 from opportune.service.api import shared
 from opportune.service.api.exported import EXPORTS
 from opportune.service.api.reads import READS
+from opportune.service.api.strict import StrictRequest
 from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
@@ -34,7 +35,11 @@ def create_app(service: Service) -> Litestar:
         service.stop()
 
     app = Litestar(
-        route_handlers=[Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS]), *WATCHING, PAGES],
+        route_handlers=[
+            Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS], request_class=StrictRequest),
+            *WATCHING,
+            PAGES,
+        ],
         guards=[shared.guard],
         middleware=[Measured(), Sealed()],
         on_startup=[start],

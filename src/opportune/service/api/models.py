@@ -7,7 +7,9 @@ import msgspec
 from msgspec import Meta
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-_PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f]*$"
+_HIDDEN = r"\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069"  # what a terminal obeys, or turns text around
+_PLAIN = rf"^[^{_HIDDEN}]*$"
+_SHOWN = rf"^[^{_HIDDEN}]*[^\s{_HIDDEN}][^{_HIDDEN}]*$"
 
 Name = Annotated[
     str,
@@ -15,7 +17,7 @@ Name = Annotated[
         pattern=NAME, max_length=64, description="A pseudonym of letters, digits, '.', '_' and '-'.", examples=["P001"]
     ),
 ]
-Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=_PLAIN)]
+Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=_SHOWN)]
 Level = Annotated[str, Meta(max_length=200, pattern=_PLAIN)]
 Key = Annotated[
     str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", description="An id of your choosing.")
