@@ -113,6 +113,7 @@ class _Call(Command, kw_only=True):
         change = update(_CALLS).where(_CALLS.c.decision == self.decision)
         changed = _stamp(ledger.connection, self.received)
         ledger.connection.execute(change.values(changed=changed, **values))
+        ledger.calls_changed()
 
     def noted(self, ledger: Ledger, participant: str) -> None:
         """The note, if there is one."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from opportune import checks
 from opportune.errors import InputError
@@ -332,11 +332,10 @@ def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, receive
 
 def settle_unanswered(ledger: Ledger, decision: str, *, cause: str, who: str, received: int) -> None:
     """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
-    table = tables.calls
-    query = select(table.c.outcome, table.c.done_by).where(table.c.decision == decision, table.c.due.is_not(None))
-    said = ledger.connection.execute(query).first()
+    said = ledger.said.pop(decision, None)
     if said is not None:
-        cause, who = said.outcome, said.done_by
+        cause, who = said
+        table = tables.calls
         ledger.connection.execute(update(table).where(table.c.decision == decision).values(due=None))
     Answer(who=who, received=received, decision=decision, answered=False, cause=cause).run(ledger)
 

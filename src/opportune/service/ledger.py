@@ -29,6 +29,9 @@ _STEPS = (
     .where(tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since"))
     .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
+_SAID = select(tables.calls.c.decision, tables.calls.c.outcome, tables.calls.c.done_by).where(
+    tables.calls.c.due.is_not(None)
+)
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -72,12 +75,24 @@ class Ledger:
         self._step_ids: dict[tuple[str, int], str] = {}
         self._dirty: dict[str, Person] = {}
         self._enrolled: set[str] = set()
+        self._said: dict[str, tuple[str, str]] | None = None
         self._requests: dict[str, tuple[str, int, bytes]] = {}
         self._new_requests: list[dict[str, Any]] = []
         if row is not None:
             self._attach(row)
         else:
             memory.fold = None
+
+    @property
+    def said(self) -> dict[str, tuple[str, str]]:
+        """What staff have said of calls and can still undo: {decision: (outcome, who)}; read once, if at all."""
+        if self._said is None:
+            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(_SAID)}
+        return self._said
+
+    def calls_changed(self) -> None:
+        """Staff have said something in this transaction."""
+        self._said = None
 
     @property
     def fold(self) -> Fold:
