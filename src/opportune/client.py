@@ -150,7 +150,9 @@ class Client:
         key: str | None = None,
     ) -> Decision:
         """What became of a nudge."""
-        body: dict[str, Any] = {"answered": answered, "opened": opened}
+        body: dict[str, Any] = {
+            "answered": checks.yes_no("answered", answered), "opened": checks.yes_no("opened", opened),
+        }  # fmt: skip
         if reported is not None:
             body["reported"] = checks.mapping("reported", reported, "{variable: value}")
         if earlier is not None:
@@ -163,7 +165,7 @@ class Client:
     ) -> dict[str, Any]:
         """The reward of a decision, or a correction of it."""
         body: dict[str, Any] = {"reward": reward}
-        if corrects:
+        if checks.yes_no("corrects", corrects):
             body |= {"corrects": True, "reason": reason}
         return self.write("POST", f"decisions/{_part(decision)}/reward", body, key)
 
@@ -175,6 +177,7 @@ class Client:
     def pages(self, path: str, *, limit: int = 500) -> Iterator[dict[str, Any]]:
         """Everything in a list, page by page, such as "participants", "events" or "calls"."""
         after: str | None = None
+        checks.whole("limit", limit, least=1, most=10_000)
         while True:
             page = self.get(path, limit=limit, **({} if after is None else {"after": after}))
             if not {"items", "next"} <= set(page):
@@ -198,6 +201,7 @@ class Client:
         self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None
     ) -> httpx.Request:
         content = {} if body is None else {"json": body}
+        path = checks.text("path", path)
         try:
             return self._http.build_request(method, path, headers=headers, params=query, **content)
         except (httpx.InvalidURL, TypeError, ValueError, AttributeError, RecursionError) as error:

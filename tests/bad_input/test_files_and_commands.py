@@ -1,7 +1,8 @@
 """Study files, command lines and environment variables that cannot be used: one line, exit code 2, and nothing done."""
 
-# mypy: disable-error-code="arg-type, call-overload, dict-item, index, misc"
+# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, index, misc"
 # Wrong types are what these tests are about.
+import math
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wrong_values import linear, refusal
+from wrong_values import NoText, linear, refusal
 
 import opportune as op
 from opportune import environment
@@ -24,6 +26,8 @@ from opportune.analysis.plots import as_it_is, plot_differences, plot_regret, sa
 from opportune.analysis.results import load, save
 from opportune.cli import main as cli
 from opportune.errors import InputError
+from opportune.experiments.runner import reproduce
+from opportune.planning import plan, settings_of
 from opportune.service.database import Database
 from opportune.service.running import Running
 from opportune.service.server import launch
@@ -141,6 +145,32 @@ def test_study_files_that_are_right() -> None:
     study = parse_study(STUDY.replace('name = "p"', 'name = "[red]$x_ 日本"'))
     assert study.policies()[0].name == "[red]$x_ 日本"
     assert isinstance(study.replace(replicates=2), Study)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda study: study.replace(replicates=NoText()), "replicates in [study] is something of type NoText"),
+        (lambda study: study.replace(horizn=3), "horizn"),
+        (lambda study: settings_of(study, budgets=3), "budgets is 3; expected a list of numbers"),
+        (lambda study: settings_of(study, budgets=range(10**9)), "budgets has 1000000000 entries"),
+        (lambda study: settings_of(study, budgets=[math.nan]), "budgets is nan; expected a finite number"),
+        (lambda study: settings_of(study, participants=10**18), "participants is 1000000000000000000; expected"),
+        (lambda study: settings_of(None), "study is NoneType; expected a Study"),
+        (lambda study: plan(study, out=3), "out is 3; expected the path of a file"),
+        (plan, "plan lacks 'out'; expected study, out"),
+        (lambda _: reproduce(3, out="x"), "names is 3; expected names of experiments"),
+        (lambda _: reproduce(range(10**9), out="x"), "names has 1000000000 entries"),
+        (lambda _: reproduce(["tabel"], out="x"), "did you mean 'table'?"),
+        (lambda _: reproduce(["table"], out=None), "out is None; expected the path"),
+        (lambda _: reproduce(["table"], out="x", quick="no"), "quick is 'no'; expected True or False"),
+    ],
+)
+def test_studies_plans_and_experiments_refuse(call: Callable[[Study], Any], said: str) -> None:
+    """What a study, a plan or an experiment cannot take is named, and nothing is begun."""
+    with pytest.raises(InputError) as caught:
+        call(parse_study(STUDY))
+    assert said in str(caught.value)
 
 
 def test_effects_beyond_the_bound_of_the_file() -> None:

@@ -20,7 +20,7 @@ from opportune.study import parse_study
         ({"budgets": [0]}, "expected a number above 0 among them"),
         ({"budgets": [float("nan")]}, "budgets is nan"),
         ({"replicates": 1}, "replicates is 1; expected a whole number from 2"),
-        ({"participants": 1}, "participants is 1; expected a whole number >= 2"),
+        ({"participants": 1}, "participants is 1; expected a whole number from 2 to 1000000"),
         ({"device": "gpu"}, "device is 'gpu'; expected one of 'cpu', 'cuda', 'auto'"),
     ],
 )

@@ -59,7 +59,10 @@ def client(answer: Callable[[httpx.Request], httpx.Response] | None = None, **se
         (lambda: client().answer("d1", True, earlier=3), "earlier is 3; expected {step: {variable: value}}"),
         (lambda: client().answer("d1", True, earlier={1: 3}), "earlier is 3; expected {variable: value}"),
         (lambda: client().reward("d1", math.inf), "cannot be made"),
-        (lambda: client().get(None), "cannot be made"),
+        (lambda: client().reward("d1", 0.5, corrects="no"), "corrects is 'no'; expected True or False"),
+        (lambda: client().answer("d1", 1), "answered is 1; expected True or False"),
+        (lambda: client().get(None), "path is None; expected text"),
+        (lambda: list(client().pages("events", limit=0)), "limit is 0; expected a whole number from 1"),
         (lambda: client().enrol(), "enrol lacks 'participant'"),
     ],
 )

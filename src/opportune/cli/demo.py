@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 
-from opportune import checks
 from opportune.cli.interrupts import kept
 from opportune.cli.rehearse import Bar
 from opportune.cli.serve import require_extra
@@ -49,6 +48,7 @@ def demo(
 ) -> None:
     """Fill a study, serve it, and open it."""
     require_extra()
+    from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
     from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
     from opportune.service import expected, exports  # noqa: PLC0415
     from opportune.service.logs import log_as_json  # noqa: PLC0415

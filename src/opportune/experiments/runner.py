@@ -53,7 +53,12 @@ def reproduce(
     `out`. On a GPU (`device` "cuda", or "auto" where there is one) policies that are optimistic about the context
     distribution still run on the CPU, and so does what is computed beside simulations; results do not depend on it.
     """
-    chosen = [find(name) for name in (NAMES if "all" in names else names)]
+    wanted = [names] if isinstance(names, str) else checks.listed("names", names, "names of experiments", most=1000)
+    for name in wanted:
+        checks.choice("experiment", name, [*NAMES, "all"])
+    chosen = [find(name) for name in (NAMES if "all" in wanted else dict.fromkeys(wanted))]
+    out = checks.path("out", out)
+    quick, force = checks.yes_no("quick", quick), checks.yes_no("force", force)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
     console = Console(stderr=True)

@@ -103,6 +103,7 @@ def plan(
     """
     checks.yes_no("progress", progress)
     checks.yes_no("keep_parts", keep_parts)
+    out = checks.path("out", out)
     settings = settings_of(
         study, budgets=budgets, target=target, participants=participants, replicates=replicates, device=device
     )

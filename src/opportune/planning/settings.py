@@ -19,6 +19,7 @@ from opportune.study.schema import PolicyTable
 
 PARTICIPANTS = 100
 REPLICATES = 200
+MOST_BUDGETS, MOST_PARTICIPANTS = 1_000, 1_000_000
 TARGET = 0.9
 DEFAULT_SHARES = (0.0, 0.025, 0.05, 0.1, 0.2)
 """Budgets to try where the file has none, as shares of the decisions."""
@@ -202,7 +203,9 @@ def settings_of(
         raise InputError(f"study is {type(study).__name__}; expected a Study, as load_study gives it")
     study.require_truth()
     horizon = study.settings.study.horizon
-    given = list(study.settings.study.budgets) if budgets is None else list(budgets)
+    given = list(study.settings.study.budgets)
+    if budgets is not None:
+        given = checks.listed("budgets", budgets, "a list of numbers, such as [0, 5, 10]", most=MOST_BUDGETS)
     if not given:
         given = [math.ceil(horizon * share) for share in DEFAULT_SHARES]
     checked = sorted({0.0, *(checks.real("budgets", b, least=0.0, most=float(horizon)) for b in given)})
@@ -215,7 +218,9 @@ def settings_of(
         study=study,
         budgets=tuple(checked),
         target=checks.real("target", target, above=0.0, below=1.0),
-        participants=checks.whole("participants", planned if participants is None else participants, least=2),
+        participants=checks.whole(
+            "participants", planned if participants is None else participants, least=2, most=MOST_PARTICIPANTS
+        ),
         replicates=checks.whole("replicates", replicates, least=2, most=2**32 - 1),
         device=checks.choice("device", device, ("cpu", "cuda", "auto")),
     )

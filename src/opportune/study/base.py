@@ -6,6 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
+from opportune import checks
+
 
 class Table(BaseModel):
     """A table of the file: nothing unknown, nothing converted, no NaN."""
@@ -22,8 +24,8 @@ def show(value: Any) -> str:
     """A value as it stands in the file, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = str(value)
+    except (TypeError, ValueError, RecursionError):  # not of a file, but of `Study.replace`
+        text = checks.shown(value)
     if isinstance(value, str):
         text = repr(value)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
