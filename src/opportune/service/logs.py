@@ -1,10 +1,21 @@
 """Logs: lines of JSON on standard error that say what happened, and never to whom."""
 
+import contextlib
 import logging
 import sys
 import traceback
 
 import structlog
+
+
+class _StandardError:
+    """Prints to standard error as it is then. One that is closed or full must not keep anything from being decided."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            print(message, file=sys.stderr, flush=True)
+
+    debug = info = warning = error = critical = msg
 
 
 def log_as_json() -> None:
@@ -15,7 +26,7 @@ def log_as_json() -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_names: _StandardError(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
 
