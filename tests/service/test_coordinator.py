@@ -37,6 +37,10 @@ class Desk:
                 assert code == 0, (words, err)
             case ["export", setting]:
                 self._patch.setenv(setting.split("=")[0], self.printed.strip())
+            case [setting, "opportune", *rest] if "=" in setting:  # a folder, named by a variable
+                self._patch.setenv(setting.split("=")[0], str(self.folder))
+                self.type(["opportune", *rest])
+                return
             case ["rm", name]:
                 self.stop()
                 (self.folder / name).unlink()
