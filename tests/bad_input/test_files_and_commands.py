@@ -263,6 +263,9 @@ COMMANDS = [
     ["export", "file", "--db", "sqlite:///good.sqlite"], ["export", "o", "--db", "postgresql://localhost:1/x"],
     ["backup", "no/b.db", "--db", "sqlite:///good.sqlite"], ["backup", "file", "--db", "sqlite:///good.sqlite"],
     ["close", "--reason", "\x1b", "--db", "sqlite:///good.sqlite"],
+    ["status", "--db", "postgresql://[::1"], ["status", "--db", "nonsense"],
+    ["simulate", "good.toml", "--cluster", "a=b"], ["new", "n.toml", "--yes", "--sensed", "a b"],
+    ["new", "n.toml", "--yes", "--reported", "a\"b"],
     ["close", "--reason", " ", "--db", "sqlite:///good.sqlite"],
     ["keys", "revoke", "\ud800", "--db", "sqlite:///good.sqlite"],
     ["people", "revoke", "nobody", "--db", "sqlite:///good.sqlite"],
@@ -282,6 +285,7 @@ def test_wrong_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]
     assert lines[0].isprintable()
     assert len(lines[0]) < 800
     assert said.out == ""
+    assert not Path("out").exists()
 
 
 def test_files_that_cannot_be_read(folder: Path) -> None:

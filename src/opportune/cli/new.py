@@ -95,6 +95,11 @@ def new(
     if given["name"] is None and yes:
         given["name"] = file.stem
     answers = {key: _answer(key, given[key], getattr(proposed, key), given, ask=not yes) for key in QUESTIONS}
+    for key in ("sensed", "reported"):
+        if answers[key] and not answers[key].isidentifier():
+            raise InputError(
+                f"--{key} is {answers[key]!r}; expected a name of letters, digits and _, as formulas take it"
+            )
     text = starter(Answers(**answers))
     write_whole(file, text.encode())
     typer.echo(str(file))

@@ -72,12 +72,15 @@ def simulate(
     from opportune.analysis.comparison import compare_policies, pick_reference  # noqa: PLC0415
     from opportune.analysis.results import save  # noqa: PLC0415
     from opportune.files import held  # noqa: PLC0415
+    from opportune.simulation.cluster import check_address  # noqa: PLC0415
     from opportune.simulation.run import DEVICES  # noqa: PLC0415
     from opportune.study import load_study  # noqa: PLC0415
 
     loaded = load_study(study)
     _check_reference(loaded, reference)
     checks.choice("--device", device, DEVICES)
+    if cluster is not None:
+        check_address(cluster)
     with threads.limited(jobs, name="--jobs"), held(out):  # better refused before the run than after it
         data = _run_study(loaded, cluster, device)
         if data.attrs["interrupted"]:

@@ -26,18 +26,22 @@ MIGRATION_LOCK = 748291  # a number that PostgreSQL knows the lock by
 
 def normal_url(url: str) -> str:
     """A database's address as SQLAlchemy takes it."""
+    expected = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    try:
+        make_url(url)
+    except (ArgumentError, ValueError):  # such as a port that is none
+        raise InputError(f"the database is {_without_password(url)!r}; expected {expected}") from None
     if url.startswith(("postgresql://", "postgres://")):
         return "postgresql+psycopg://" + url.split("://", 1)[1]
     if url.startswith("postgresql+psycopg://") or (url.startswith("sqlite:///") and len(url) > len("sqlite:///")):
         return url
-    expected = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     raise InputError(f"the database is {_without_password(url)!r}; expected {expected}")
 
 
 def _without_password(url: str) -> str:
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return url.rsplit("@", maxsplit=1)[-1]
 
 

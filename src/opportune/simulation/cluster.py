@@ -186,8 +186,7 @@ def connect(address: str) -> Iterator[None]:
             Ray on this machine; or "local", processes on this machine, one for each core.
 
     """
-    if not isinstance(address, str):
-        raise InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
+    check_address(address)
     if address == "local":
         joblib = _library("joblib", "joblib")
         with joblib.parallel_config("loky", n_jobs=numba.get_num_threads()):
@@ -196,6 +195,14 @@ def connect(address: str) -> Iterator[None]:
     scheme, host, port = _parts(address)
     with (_connect_dask if scheme == "dask" else _connect_ray)(address, host, port):
         yield
+
+
+def check_address(address: Any) -> None:
+    """Refuse what is no address of a cluster, before anything is done for it."""
+    if not isinstance(address, str):
+        raise InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
+    if address != "local":
+        _parts(address)
 
 
 def _parts(address: str) -> tuple[str, str, int]:
