@@ -28,6 +28,7 @@ from opportune.cli import main as cli
 from opportune.errors import InputError
 from opportune.experiments.runner import reproduce
 from opportune.planning import plan, settings_of
+from opportune.planning.calibration import calibrate
 from opportune.service.database import Database
 from opportune.service.running import Running
 from opportune.service.server import launch
@@ -157,6 +158,9 @@ def test_study_files_that_are_right() -> None:
         (lambda study: settings_of(study, budgets=[math.nan]), "budgets is nan; expected a finite number"),
         (lambda study: settings_of(study, participants=10**18), "participants is 1000000000000000000; expected"),
         (lambda study: settings_of(None), "study is NoneType; expected a Study"),
+        (lambda _: calibrate("study.toml", "pilot.csv"), "study is 'study.toml'; expected a Study"),
+        (lambda study: calibrate(study, None), "path is None; expected the path of a file"),
+        (lambda study: calibrate(study, "missing.csv"), "missing.csv cannot be read: No such file"),
         (lambda study: plan(study, out=3), "out is 3; expected the path of a file"),
         (plan, "plan lacks 'out'; expected study, out"),
         (lambda _: reproduce(3, out="x"), "names is 3; expected names of experiments"),

@@ -85,6 +85,8 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
         skip_bad: leave bad rows out. Without it they are refused, all of them named with their lines.
 
     """
+    if not isinstance(study, Study):
+        raise InputError(f"study is {checks.shown(study)}; expected a Study, as load_study gives it")
     checks.yes_no("skip_bad", skip_bad)
     source = checks.path("path", path)
     expected = "a CSV file in UTF-8"
