@@ -155,6 +155,24 @@ def test_bad_rows_are_named_and_refused(tmp_path: Path) -> None:
     assert len(pilot.rows) == 790
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("\x1b[31m,1,1,rest,0.1,0,,0", "participant is '\\x1b[31m'; expected text without"),
+        ("P00,1," + "7" * 5000 + ",rest,0.1,0,,0", "stress is str of length 5000; expected a finite number"),
+        ('P00,1,1,rest,"0.1,0,,0', "line"),
+    ],
+)
+def test_odd_cells_are_shown_in_a_line(tmp_path: Path, line: str, said: str) -> None:
+    """Whatever a cell holds, its error is one line that can be read on a terminal."""
+    with pytest.raises((DataError, InputError)) as caught:
+        read_pilot(edited(), write_pilot(tmp_path / "pilot.csv", _2=line))
+    assert said in str(caught.value)
+    for text in str(caught.value).splitlines():
+        assert text.isprintable()
+        assert len(text) < 600
+
+
 def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     """The control: without bad rows nothing is left out; an empty reward is a reward that never came."""
     path = write_pilot(tmp_path / "pilot.csv", _2="P00,1,1,rest,,0,,0")

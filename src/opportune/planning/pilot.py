@@ -143,7 +143,7 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
     except ValueError:
         step = 0
     if step < 1:
-        raise InputError(f"step is {cell['step']!r}; expected a whole number >= 1")
+        raise InputError(f"step is {checks.shown(cell['step'])}; expected a whole number >= 1")
     actions = study.settings.study.actions
     action = checks.choice("action", cell["action"], actions)
     context = {name: _value(study, name, cell[name]) for name in variables}
@@ -155,13 +155,13 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
     for name in MARKS:
         if cell.get(name):
             if cell[name].lower() not in _YES_NO:
-                raise InputError(f"{name} is {cell[name]!r}; expected 0 or 1")
+                raise InputError(f"{name} is {checks.shown(cell[name])}; expected 0 or 1")
             marks[name] = _YES_NO[cell[name].lower()]
     reward = None if not cell["reward"] else _number("reward", cell["reward"])
     bounds = study.settings.reward.bounds
     if reward is not None and bounds is not None and not bounds[0] <= reward <= bounds[1]:
         raise InputError(f"reward is {reward:g}; expected {bounds[0]:g} to {bounds[1]:g}, as bounds in [reward] say")
-    return Row(line, cell["participant"], step, context, action, reward, marks)
+    return Row(line, checks.text("participant", cell["participant"]), step, context, action, reward, marks)
 
 
 def _value(study: Study, name: str, text: str) -> Any:
@@ -184,7 +184,7 @@ def _value(study: Study, name: str, text: str) -> Any:
         for level in table.values:
             if abs(level - value) < 1e-9:
                 return level
-    raise InputError(f"{name} is {text!r}; expected one of {', '.join(map(str, table.values))}")
+    raise InputError(f"{name} is {checks.shown(text)}; expected one of {', '.join(map(str, table.values))}")
 
 
 def _number(name: str, text: str) -> float:
@@ -193,5 +193,5 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{name} is {text!r}; expected a finite number")
+        raise InputError(f"{name} is {checks.shown(text)}; expected a finite number")
     return value
