@@ -138,6 +138,7 @@ def test_an_interrupted_study_keeps_what_is_finished_under_another_name(tmp_path
 @pytest.mark.parametrize("times", [1, 2])
 def test_processes_of_a_local_cluster_end_too(times: int, tmp_path: Path) -> None:
     """With --cluster local, Ctrl-C once or twice ends the command and all of its workers."""
+    pytest.importorskip("joblib")
     (tmp_path / "long.toml").write_text(STUDY.format(replicates=3_000_000), encoding="utf-8")
     with started(tmp_path, "simulate", "long.toml", "--cluster", "local") as command:
         command.until(lambda: len(command.alive()) >= 4)  # workers, and what looks after them
