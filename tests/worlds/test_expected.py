@@ -81,7 +81,7 @@ def test_expectations_are_what_draws_average_to() -> None:
 def test_rows_of_a_table_by_stratum() -> None:
     """Rows of a stratum are averaged jointly with what is drawn on its own; a stratum without rows takes all."""
     table = Resampled({"mood": ["low", "low", "high", "high"], "sleep": [5.0, 7.0, 8.0, 10.0]})
-    made = problem("sleep + sleep:noise + mood", visibility={"mood": "public"})
+    made = problem("action + sleep + sleep:noise + mood", visibility={"mood": "public"})
     drawn = {name: law for name, law in DRAWN.items() if name not in table.columns}
     found = by_name(made, expected_features(made, drawn, table=table))
     np.testing.assert_allclose(found["sleep"][:, 0], [6, 7.5, 9, 6, 7.5, 9])

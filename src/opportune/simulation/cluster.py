@@ -8,6 +8,7 @@ that was lost with its worker is done again.
 import asyncio
 import copy
 import logging
+import os
 import socket
 import sys
 import time
@@ -189,12 +190,26 @@ def connect(address: str) -> Iterator[None]:
     check_address(address)
     if address == "local":
         joblib = _library("joblib", "joblib")
-        with joblib.parallel_config("loky", n_jobs=numba.get_num_threads()):
+        with _quiet_tracker(), joblib.parallel_config("loky", n_jobs=numba.get_num_threads()):
             yield
         return
     scheme, host, port = _parts(address)
     with (_connect_dask if scheme == "dask" else _connect_ray)(address, host, port):
         yield
+
+
+@contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """What looks after the processes' semaphores says nothing of those that an interrupt leaves; it removes them."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker"]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def check_address(address: Any) -> None:
