@@ -433,9 +433,7 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
         def __exit__(self, *_: object) -> None:
             events.append("close")
 
-    module = ModuleType("opportune.simulation.cluster")
-    module.__dict__.update(connect=Connection)
-    monkeypatch.setitem(sys.modules, "opportune.simulation.cluster", module)
+    monkeypatch.setattr("opportune.simulation.cluster.connect", Connection)
     whole = Study.run
 
     def noted(self: Study, **settings: Any) -> Any:
@@ -443,8 +441,8 @@ def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) ->
         return whole(self, **settings)
 
     monkeypatch.setattr(Study, "run", noted)
-    assert cli.run(["simulate", "tiny.toml", "--cluster", "tcp://host:8786"]) == 0
-    assert events == ["open tcp://host:8786", "run", "close"]
+    assert cli.run(["simulate", "tiny.toml", "--cluster", "dask://host:8786"]) == 0
+    assert events == ["open dask://host:8786", "run", "close"]
 
 
 def test_reproduce_passes_everything_on(runner: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
