@@ -24,12 +24,14 @@ class Chart:
     x_ticks: Sequence[tuple[float, str]] = ()
     width: float = WIDTH
     height: float = HEIGHT
+    left: float = LEFT
+    """Room for words on the left."""
     _parts: list[str] = field(default_factory=list)
 
     def x(self, value: float) -> float:
         """Where a number lies from left to right."""
         low, high = self.x_range
-        return LEFT + (self.width - LEFT - RIGHT) * (value - low) / ((high - low) or 1.0)
+        return self.left + (self.width - self.left - RIGHT) * (value - low) / ((high - low) or 1.0)
 
     def y(self, value: float) -> float:
         """Where a number lies from top to bottom."""
@@ -88,7 +90,7 @@ class Chart:
 
     def _svg(self, name: str, y_axis: bool) -> Markup:
         bottom, right = self.height - BOTTOM, self.width - RIGHT
-        axes = [f'<line class="axis" x1="{LEFT}" y1="{bottom}" x2="{right}" y2="{bottom}"/>']
+        axes = [f'<line class="axis" x1="{self.left}" y1="{bottom}" x2="{right}" y2="{bottom}"/>']
         for value, words in self.x_ticks or [(v, f"{v:g}") for v in ticks(*self.x_range)]:
             at = self.x(value)
             axes.append(f'<line class="axis" x1="{at:.1f}" y1="{bottom}" x2="{at:.1f}" y2="{bottom + 4}"/>')
@@ -96,13 +98,13 @@ class Chart:
         if y_axis:
             for value in ticks(*self.y_range):
                 at = self.y(value)
-                axes.append(f'<line class="grid" x1="{LEFT}" y1="{at:.1f}" x2="{right}" y2="{at:.1f}"/>')
-                axes.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{value:g}</text>')
+                axes.append(f'<line class="grid" x1="{self.left}" y1="{at:.1f}" x2="{right}" y2="{at:.1f}"/>')
+                axes.append(f'<text x="{self.left - 6}" y="{at + 4:.1f}" text-anchor="end">{value:g}</text>')
             axes.append(
                 f'<text transform="translate(12 {(TOP + bottom) / 2:.1f}) rotate(-90)" text-anchor="middle">'
                 f"{escape(self.y_label)}</text>"
             )
-        middle = (LEFT + right) / 2
+        middle = (self.left + right) / 2
         axes.append(f'<text x="{middle:.1f}" y="{self.height - 6}" text-anchor="middle">{escape(self.x_label)}</text>')
         return Markup(
             f'<svg class="chart" viewBox="0 0 {self.width:g} {self.height:g}" role="img" '

@@ -9,7 +9,7 @@ from opportune.service.pages.charts import Chart, Figure, around
 from opportune.service.pages.shared import View
 from opportune.service.points import day_of
 
-RESULTS, CALLS, OPENINGS, NOTES = 3.0, 2.0, 1.0, 0.0
+RESULTS, CALLS, OPENINGS, NOTES, DECISIONS = 3.0, 2.0, 1.0, 0.0, -1.0
 
 
 def _when(row: dict[str, Any], view: View, enrolled: int) -> float:
@@ -39,7 +39,7 @@ def picture(
     )  # fmt: skip
     chart = Chart(
         title=_("Course of the study"), description=description, x_range=(1.0, max(2.0, *days)),
-        y_range=(-0.5, 4.6), x_label=_("day of the study"), y_label="", width=760.0, height=250.0,
+        y_range=(-1.5, 4.6), x_label=_("day of the study"), y_label="", width=760.0, left=105.0, height=280.0,
     )  # fmt: skip
     low, high = around(rewards)
     scale = 1.6 / (high - low)
@@ -54,6 +54,8 @@ def picture(
     for day, row in zip(days, decisions, strict=True):
         moment = t.moment(row["happened"], row["timezone"])
         advice = words.action_label(view.running, row["action"])
+        kind = "made" if row["available"] else "unmade"
+        chart.mark(day, DECISIONS, kind, f"{moment}: {advice}")
         if row["nudge"]:
             kind, said = {
                 "answered": ("answered", _("call answered")), "unanswered": ("unanswered", _("call not answered")),
@@ -67,8 +69,10 @@ def picture(
         event = events.decode(row["body"])
         at = {"happened": row["received"], "timezone": person["timezone"]}
         chart.mark(_when(at, view, person["enrolled"]), NOTES, "noted", str(event.given["text"])[:200], "triangle")
-    for level, text in (
-        (RESULTS + 0.6, _("results")), (CALLS, _("calls")), (OPENINGS, _("app")), (NOTES, _("notes"))
-    ):  # fmt: skip
+    named = {
+        RESULTS + 0.6: _("results"), CALLS: _("calls"), OPENINGS: _("app"), NOTES: _("notes"),
+        DECISIONS: _("decisions"),
+    }  # fmt: skip
+    for level, text in named.items():
         chart.text(chart.x_range[0], level, text)
     return chart.figure("timeline", y_axis=False)
