@@ -118,7 +118,7 @@ def done_today(view: View) -> list[dict[str, Any]]:
     """Calls that were settled today, the latest first."""
     midnight = clock.local(view.now, view.timezone).replace(hour=0, minute=0, second=0, microsecond=0)
     since = _D.c.settled >= clock.from_datetime(midnight)
-    found = _rows(view, _D.c.status == "settled", since, order=(_D.c.settled.desc(),), limit=MOST_DONE)
+    found = _rows(view, since, order=(_D.c.settled.desc(),), limit=MOST_DONE)  # by the index of settled nudges
     return [_entry(view, row) for row in found]
 
 
