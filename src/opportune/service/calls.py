@@ -7,14 +7,14 @@ goes on record a minute later, and can be undone until then: whether it does or 
 
 from typing import Any, ClassVar
 
-from sqlalchemy import Connection, Table, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, func, or_, select, update
 
 from opportune.service import clock, events, tables
 from opportune.service.commands import Answer, Answered, Command, decision_answer, settle_unanswered
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
+from opportune.service.statements import insert_new
 
 TAKEN = 15 * clock.MINUTE
 """How long an entry stays with whoever took it, unless something is done about it."""
@@ -72,17 +72,13 @@ def version(database: Database) -> str:
 
 def _ensure(connection: Connection, decision: str, participant: str, now: int) -> None:
     row = {"decision": decision, "participant": participant, "tries": 0, "changed": now}
-    connection.execute(_insert(connection, _CALLS).values(row).on_conflict_do_nothing())
+    connection.execute(insert_new(connection, _CALLS), row)
 
 
 def _stamp(connection: Connection, now: int) -> int:
     """The time of a change: later than all before, so that whoever looks for changes does not miss it."""
     latest = connection.execute(select(func.max(_CALLS.c.changed))).scalar()
     return max(now, (latest or 0) + 1)
-
-
-def _insert(connection: Connection, table: Table) -> Any:
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
 
 
 class _Call(Command, kw_only=True):

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from opportune.service import clock, tables
 from opportune.service.database import Database
+from opportune.service.statements import insert_new
 
 _MOST_KNOWN = 100_000
 
@@ -45,14 +46,6 @@ class Shown:
             there = set(connection.execute(select(table.c.decision).where(table.c.decision.in_(waiting))).scalars())
             rows = [{"decision": name, "shown": at} for name, at in waiting.items() if name not in there]
             if rows:
-                connection.execute(_insert(self._database), rows)
+                connection.execute(insert_new(connection, table), rows)
         with self._lock:
             self._known.update(waiting)
-
-
-def _insert(database: Database) -> Any:
-    """Another process may write the same at the same time: the first one stands."""
-    from sqlalchemy.dialects import postgresql, sqlite  # noqa: PLC0415
-
-    maker = sqlite.insert if database.sqlite else postgresql.insert
-    return maker(tables.shown).on_conflict_do_nothing()

@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
 
 Rows = Sequence[dict[str, Any]]
 Values = Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -16,6 +17,12 @@ def insert_all(connection: Connection, table: Table, rows: Rows) -> None:
     """Insert rows that have every column."""
     statement, values = _insert(table, connection.dialect.paramstyle)
     connection.exec_driver_sql(statement, list(map(values, rows)))
+
+
+def insert_new(connection: Connection, table: Table) -> Any:
+    """A statement that inserts rows, except where another process has just done so."""
+    maker = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return maker(table).on_conflict_do_nothing()
 
 
 def update_all(connection: Connection, table: Table, key: Sequence[str], columns: Sequence[str], rows: Rows) -> None:

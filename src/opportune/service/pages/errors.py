@@ -37,6 +37,7 @@ def sentences(t: Texts) -> dict[str, str]:
         "full": _("All planned participants are enrolled."),
         "not_active": _("The participant has left the study or completed it. This cannot be taken back."),
         "invalid": _("Something in the form cannot be used. Nothing was recorded."),
+        "unasked": _("Some questions were answered and others not. Answer all, or none. Nothing was recorded."),
         "malformed": _("The form could not be read. Nothing was recorded."),
         "closed": _("The study is closed."),
         "forbidden": _("You may not do this, or the page is too old. Nothing was recorded."),

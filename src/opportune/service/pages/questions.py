@@ -56,5 +56,5 @@ def reported_of(running: Running, form: Form) -> dict[str, Any] | None:
             reported[question.name] = form.number(field)
     if reported and len(reported) < len(asked):
         missing = [question.text for question in asked if question.name not in reported]
-        raise Refused("invalid", f"answers are missing: {'; '.join(missing)}. Expected all, or none at all")
+        raise Refused("unasked", f"answers are missing: {'; '.join(missing)}")
     return reported or None
