@@ -464,6 +464,26 @@ def test_bad_forms(sqlite: Database, fields: dict[str, str], status: int) -> Non
         assert good(site.get("study"))["events"] == 3
 
 
+def test_all_questions_or_none() -> None:
+    """Two reported variables: both answers, none, but not one of them; the page says so in the reader's language."""
+    from litestar.datastructures import FormMultiDict
+
+    from opportune.service.pages.errors import sentences
+    from opportune.service.pages.questions import reported_of
+    from opportune.service.pages.shared import Form
+    from opportune.service.problems import Refused
+    from opportune.service.running import Running
+
+    levels = '[variables.sleep]\nlevels = ["good", "poor"]\nvisibility = '
+    running = Running.from_text(study_text().replace(f'{levels}"sensed"', f'{levels}"reported"'))
+    both = {"q.mood": "1", "q.sleep": "0"}
+    assert reported_of(running, Form(FormMultiDict(both))) == {"mood": "low", "sleep": "good"}
+    assert reported_of(running, Form(FormMultiDict({}))) is None
+    with pytest.raises(Refused, match="answers are missing: Sleep") as refused:
+        reported_of(running, Form(FormMultiDict({"q.mood": "1"})))
+    assert "Beantworten Sie alle oder keine." in sentences(texts.texts("de"))[refused.value.code]
+
+
 def test_participants(site: Site) -> None:
     """Enrol, search, pause, resume, note, correct, withdraw: each with its place on record."""
     found = desks(site, anna="staff", cora="analyst")

@@ -98,16 +98,21 @@ def test_what_is_on_the_call_list_counts_as_looked_at(sqlite: Database) -> None:
         assert set(connection.execute(select(tables.shown.c.decision)).scalars()) == {first, second}
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_pacing_far_from_plan_is_yellow(sqlite: Database, shared: bool) -> None:
-    """Half of the decision points are over and nothing is spent; then too much is; near the plan there is no alert."""
-    writer = Writer(sqlite)
-    launch(writer, study_text(budget=20, planned=4, horizon=40, shared=shared, policy="naive"))
+def twenty_points(writer: Writer) -> None:
+    """Four participants, twenty decision points each, at which nothing could be spent."""
     names = [f"P{i}" for i in range(4)]
     writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
     away = {"sensed": SENSED, "available": False, "reason": "driving"}
     for _ in range(20):
         writer.write([Propose(who="app", received=BEGIN, participant=name, given=away) for name in names])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_pacing_far_from_plan_is_yellow(sqlite: Database, shared: bool) -> None:
+    """Half of the decision points are over and nothing is spent; then too much is; near the plan there is no alert."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(budget=20, planned=4, horizon=40, shared=shared, policy="naive"))
+    twenty_points(writer)
     alerts = Alerts(sqlite)
     table = tables.study if shared else tables.participants
     for number, (each, expected) in enumerate([(0.0, "slower"), (10.0, None), (19.9, "faster"), (9.0, None)]):
@@ -171,11 +176,7 @@ def test_pacing_goes_by_what_the_study_may_expect(sqlite: Database, shared: bool
     assert found.by(20)[0] > 1.5 * 2.0, "the control: an even pace would be a tenth"
     expected.keep(sqlite, running, found)
     expected.keep(sqlite, running, found)  # another process may have
-    names = [f"P{i}" for i in range(4)]
-    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
-    away = {"sensed": SENSED, "available": False, "reason": "driving"}
-    for _ in range(20):
-        writer.write([Propose(who="app", received=BEGIN, participant=name, given=away) for name in names])
+    twenty_points(writer)
     alerts = Alerts(sqlite)
     table = tables.study if shared else tables.participants
     mean = found.by(20)[0]
