@@ -15,7 +15,8 @@ from opportune.service.alerts import Alerts
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.reading import alert_rows
-from opportune.service.verify import verify
+from opportune.service.script import Doubt
+from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
 
 SHARING: dict[str, dict[str, Any]] = {"own": {}, "shared": {"shared": True}, "pooled": {"pooled": True}}
@@ -101,6 +102,9 @@ def test_the_fallback_decides_where_the_learned_policy_cannot(
     ask = Propose(who="app", received=BEGIN + 99, participant="P1", given={"sensed": SENSED})
     assert answer_of(writer.do(ask))["mode"] == "learned", "as soon as it can be used again"
     assert verify(sqlite).findings == []
+    with pytest.raises(Doubt):
+        in_bulk(sqlite)
+    assert verify(sqlite, bulk=True).findings == [], "what is too rare for bulk is folded one by one"
 
 
 def test_a_record_that_was_damaged_decides_nothing(sqlite: Database) -> None:

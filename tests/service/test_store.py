@@ -19,7 +19,8 @@ from opportune.service.database import Database
 from opportune.service.problems import Refused
 from opportune.service.reading import event_rows
 from opportune.service.refold import Refold, Verdict
-from opportune.service.verify import rebuilt, verify
+from opportune.service.script import Doubt
+from opportune.service.verify import in_bulk, rebuilt, verify
 from opportune.service.writer import Reply, Writer
 
 SHARING: dict[str, dict[str, Any]] = {
@@ -100,10 +101,14 @@ def test_a_record_that_was_edited_does_not_verify(sqlite: Database, what: str) -
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=8)
     assert verify(sqlite).holds
+    assert in_bulk(sqlite).holds
     with sqlite.writing.begin() as connection:
         changed = connection.exec_driver_sql(TAMPERED[what]).rowcount
     assert changed > 0, "the control: something was changed"
     assert not verify(sqlite).holds
+    for processes in (1, 2):
+        with pytest.raises(Doubt):
+            in_bulk(sqlite, processes=processes)
 
 
 def test_a_chain_that_was_hashed_again_still_has_wrong_decisions(sqlite: Database) -> None:

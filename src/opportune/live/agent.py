@@ -61,8 +61,9 @@ class Agent:
         member: int = 0,
         model: NDArray[np.float64] | None = None,
         budget: NDArray[np.float64] | None = None,
+        constants: NDArray[np.float64] | None = None,  # of the problem
     ) -> None:
-        """Check what was given and make room; a model or budget that others share is handed in."""
+        """Check what was given and make room; what others share, or have worked out already, is handed in."""
         if not isinstance(problem, Problem | ContinuousProblem):
             raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         if not isinstance(policy, Policy):
@@ -87,7 +88,7 @@ class Agent:
             "budget": aligned(at.length(Budget)) if budget is None else budget,
         }
         self._places = at.numbers()
-        self._constants = problem.constants(at, self.horizon)
+        self._constants = problem.constants(at, self.horizon) if constants is None else constants
         self._scratch = aligned(at.length(Scratch))
         self._handle = self._make_handle(**self._groups)
         self._spent = at.views(Budget, self._groups["budget"])
@@ -99,8 +100,7 @@ class Agent:
         self._steps: dict[int, Step] = {}
         self._pending = Pending()
         self._proposal: Proposal | None = None  # the step that is not settled yet
-        self._late_answer = False
-        self.withdrawn = False
+        self._late_answer = self.withdrawn = False
 
     def _make_handle(self, **groups: NDArray[np.float64]) -> Any:
         return handle_of(self._places, self._constants, self._rule, *groups.values(), self._scratch)

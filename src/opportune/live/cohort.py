@@ -47,7 +47,9 @@ class Cohort:
         self._agents: dict[str, Agent] = {}
         self._model: NDArray[np.float64] | None = None
         self._budget: NDArray[np.float64] | None = None
+        self._constants: NDArray[np.float64] | None = None
         first = self._new_agent(problem, 0, None, None)  # refuses what does not fit together, before anyone enrols
+        self._constants = first._constants  # the same for all who have this problem, and never changed
         if policy.pooled:
             self._model = aligned(first._at.length(Model))
         if policy.shared:
@@ -170,6 +172,7 @@ class Cohort:
         agent._build(
             problem, self.policy, horizon=self.horizon, seed=self.seed, stream=stream,
             participants=self.participants, member=member, model=model, budget=budget,
+            constants=self._constants if problem is self.problem else None,
         )  # fmt: skip
         return agent
 

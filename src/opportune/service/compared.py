@@ -31,8 +31,8 @@ class Spending(NamedTuple):
     nudges: int
 
 
-def compare_people(connection: Connection, refold: Refold, part: Part) -> Spending:
-    """Participants, their states and their decisions; what was spent by the record."""
+def compare_people(connection: Connection, refold: Refold, part: Part) -> None:
+    """Participants and their states."""
     verdict, fold = refold.verdict, refold.fold
     assert fold is not None
     shared = fold.running.policy.shared
@@ -45,7 +45,6 @@ def compare_people(connection: Connection, refold: Refold, part: Part) -> Spendi
             verdict.add(f"participant {name}: the stored state is not what the record gives")
     for name in people:
         verdict.add(f"participant {name} is stored, but was never enrolled")
-    return _compare_decisions(connection, refold, part)
 
 
 def _rows(connection: Connection, table: Table, participant: str, part: Part) -> list[dict[str, Any]]:
@@ -57,13 +56,14 @@ def _rows(connection: Connection, table: Table, participant: str, part: Part) ->
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
 
 
-def _compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spending:
-    """One row per decision point: as many as are on record, and the same."""
+def compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spending:
+    """One row per decision point: as many as are on record, and the same; what was spent by the record."""
     decisions, verdict = refold.decisions, refold.verdict
     names = refold.columns or tuple(column.name for column in tables.decisions.columns)
     spent, nudged, place = names.index("probability"), names.index("nudge"), names.index("id")
     spending = Spending(
-        math.fsum(values[spent] for values in decisions.values()), sum(values[nudged] for values in decisions.values())
+        math.fsum(values[spent] for values in decisions.values()),
+        sum(bool(values[nudged]) for values in decisions.values()),
     )
     columns = ", ".join(f"decisions.{name}" for name in names)
     join, mine = part.mine("decisions.participant")

@@ -64,8 +64,11 @@ def _mark(style: str) -> str:
     return "?" if style == "qmark" else "%s"
 
 
-def stream(connection: Connection, query: str, size: int = 5000) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query as the driver gives them, some thousand at a time; yes and no may come as 1 and 0."""
+def stream(connection: Connection, query: str, size: int = 1000) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query as the driver gives them, a thousand at a time: more would not stay near the processor.
+
+    Yes and no may come as 1 and 0.
+    """
     driver: Any = connection.connection.driver_connection
     cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(name="stream")
     try:

@@ -4,24 +4,28 @@ Participants who share nothing are folded independently of each other, so a long
 each takes some participants, and what is common falls to the first.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, func, select
 
+from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
-from opportune.service.compared import Part, Spending, compare_people, compare_study
+from opportune.service.bulk import Bulk, Links, State, make_ready, whole
+from opportune.service.compared import Part, Spending, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
-from opportune.service.parts import cores, snapshot, uncollected, work_in_parts
+from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
+from opportune.service.script import Calls, Doubt
 from opportune.service.statements import stream
 
 Progress = Callable[[int, int], None]
@@ -31,24 +35,141 @@ MOST_PROCESSES = 8
 _COMMON = (events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED)
 
 
-def verify(database: Database, progress: Progress | None = None, *, processes: int | None = None) -> Verdict:
+def verify(
+    database: Database, progress: Progress | None = None, *, processes: int | None = None, bulk: bool | None = None
+) -> Verdict:
     """Check the chain, the decisions, the budgets and the tables of a study.
 
     Args:
         database: of the study.
         progress: is told how many events of how many are folded.
         processes: how many share the work; unless given, one per core for a long record, where that is possible.
+        bulk: whether to fold many events at a time (`bulk`); unless given, for a long record. If anything at all is
+            not as it should be they are folded one by one, which says what.
 
     """
     with uncollected():
-        number = _parts(database) if processes is None else processes
-        if number > 1:
-            work = partial(_work, progress)
-            verdict: Verdict | None = work_in_parts(database, number, work, _put_together)
-            if verdict is not None:
-                return verdict
-        with snapshot(database) as connection:
-            return _put_together(connection, [_work(progress, connection, 0, 1)])
+        known = _known(database)
+        number = known.processes if processes is None else processes
+        if (known.long and not PLAIN) if bulk is None else bulk:
+            if number > 1 and known.running is not None:
+                make_ready(known.running)
+            with contextlib.suppress(Doubt):
+                return in_bulk(database, progress, processes=number, together=known.together)
+        alone = known.together and processes is None
+        return _share(database, 1 if alone else number, partial(_work, progress), _put_together)
+
+
+def in_bulk(
+    database: Database, progress: Progress | None = None, *, processes: int = 1, together: bool = False
+) -> Verdict:
+    """The same, many events at a time; raises `Doubt` if anything is not as it should be, or not done in bulk."""
+    return _share(database, processes, partial(_follow, progress, together), _hold_together)
+
+
+def _share(database: Database, number: int, work: Work, then: Callable[[Connection, list[Any]], Verdict]) -> Verdict:
+    """Divide the work between processes; one does it all if there are no others, or never see the same moment."""
+    if number > 1:
+        verdict: Verdict | None = work_in_parts(database, number, work, then)
+        if verdict is not None:
+            return verdict
+    with snapshot(database) as connection:
+        return then(connection, [work(connection, 0, 1)])
+
+
+class Known(NamedTuple):
+    """What is known of a record before it is read."""
+
+    running: Running | None = None
+    long: bool = False
+    processes: int = 1
+    """How many are worth their while."""
+
+    @property
+    def together(self) -> bool:
+        """Whether participants share something, so that they cannot be folded apart."""
+        return self.running is not None and self.running.policy.together
+
+
+def _known(database: Database) -> Known:
+    with database.reading.connect() as connection:
+        found = connection.execute(select(tables.study.c.seq, tables.study.c.file)).one_or_none()
+    running = None if found is None else _running(found.file)
+    if found is None or running is None or found.seq < LONG:
+        return Known(running)
+    return Known(running, True, min(cores(), MOST_PROCESSES))
+
+
+def _running(file: str) -> Running | None:
+    try:
+        return Running.from_text(file)
+    except OpportuneError:
+        return None
+
+
+class Followed(NamedTuple):
+    """What a process made of its part in bulk; nothing if it has doubts."""
+
+    links: Links
+    spending: Spending
+    decisions: int
+    calls: list[Calls]
+    states: list[State]
+    bulk: Bulk | None  # the first one's
+
+
+def _follow(
+    progress: Progress | None, together: bool, connection: Connection, index: int, number: int
+) -> Followed | None:
+    """Fold a part in bulk; where participants share something, only as far as that can be done apart."""
+    part, wait = Part(index, number), together and number > 1
+    bulk = Bulk(wait=wait, everyone=wait and index == 0)
+    total = _total(connection)
+    try:
+        for rows in stream(connection, _query(part, "")):
+            bulk.take(rows)
+            if progress is not None and index == 0:
+                progress(rows[-1][0], total)
+    except Doubt:
+        return None
+    refold = bulk.refold
+    refold.decisions = bulk.rows()
+    states = bulk.states()
+    spending = compare_decisions(connection, refold, part)
+    if not wait:
+        bulk.bring(states)
+        compare_people(connection, refold, part)
+    if not refold.verdict.holds:
+        return None
+    return Followed(
+        bulk.links(), spending, len(refold.decisions), bulk.waiting, states if wait else [],
+        bulk if index == 0 else None,
+    )  # fmt: skip
+
+
+def _hold_together(connection: Connection, parts: list[Followed | None]) -> Verdict:
+    """What all parts found, and what is common; raises `Doubt` where anything is not as it should be."""
+    followed = [part for part in parts if part is not None]
+    if len(followed) < len(parts):
+        raise Doubt
+    bulk = followed[0].bulk
+    assert bulk is not None
+    refold, verdict = bulk.refold, bulk.refold.verdict
+    waiting = [calls for part in followed for calls in part.calls]
+    if waiting:
+        bulk.make_calls(waiting)
+        bulk.bring([state for part in followed for state in part.states])
+        compare_people(connection, refold, Part())
+    _see_last(connection, verdict)
+    verdict.decisions = sum(part.decisions for part in followed)
+    compare_study(connection, refold, _together([part.spending for part in followed]))
+    if not verdict.holds or verdict.count != whole([part.links for part in followed]):
+        raise Doubt
+    return verdict
+
+
+def _together(spendings: list[Spending]) -> Spending:
+    return Spending(sum(part.spent for part in spendings), int(sum(part.nudges for part in spendings)))
 
 
 class Checked(NamedTuple):
@@ -72,29 +193,15 @@ def _put_together(connection: Connection, parts: list[Checked]) -> Verdict:
         refold.verdict.decisions += part.verdict.decisions
         for finding in part.verdict.findings:
             refold.verdict.add(finding)
-    spent, nudges = (sum(part.spending[i] for part in parts) for i in (0, 1))
-    compare_study(connection, refold, Spending(spent, int(nudges)))
+    compare_study(connection, refold, _together([part.spending for part in parts]))
     return refold.verdict
-
-
-def _parts(database: Database) -> int:
-    """How many processes are worth their while: as many as there are cores, if participants share nothing."""
-    with database.reading.connect() as connection:
-        found = connection.execute(select(tables.study.c.seq, tables.study.c.file)).one_or_none()
-    if found is None or found.seq < LONG:
-        return 1
-    try:
-        together = Running.from_text(found.file).policy.together
-    except OpportuneError:
-        return 1
-    return 1 if together else min(cores(), MOST_PROCESSES)
 
 
 def check_part(connection: Connection, part: Part, progress: Progress | None) -> tuple[Refold, Spending]:
     """Fold the events of some participants, and compare what follows with what is stored."""
     verdict = Verdict()
     refold = Refold(verdict)
-    total = connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
+    total = _total(connection)
     for event, received, mine in _events(connection, part, verdict):
         try:
             refold.take(event, received, mine=mine)
@@ -104,7 +211,12 @@ def check_part(connection: Connection, part: Part, progress: Progress | None) ->
             progress(event.seq, total)
     if refold.fold is None:
         return refold, Spending(0.0, 0)
-    return refold, compare_people(connection, refold, part)
+    compare_people(connection, refold, part)
+    return refold, compare_decisions(connection, refold, part)
+
+
+def _total(connection: Connection) -> int:
+    return connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
 
 
 def rebuilt(connection: Connection) -> Refold:
@@ -121,15 +233,10 @@ def rebuilt(connection: Connection) -> Refold:
 
 def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tuple[Event, int, bool]]:
     """A part's events in order, each whole and linked to the one before; when received; whether they are its own."""
-    common = ", ".join(f"'{kind}'" for kind in _COMMON)
-    join, mine = part.mine("events.participant")
-    columns = "seq, kind, participant, decision, who, received, hash, body"
-    names = ", ".join(f"events.{name}" for name in columns.split(", "))
-    query = f"SELECT {names}, before.hash, {mine} FROM events LEFT JOIN events AS before ON before.seq = events.seq - 1"
-    only = "" if part.of == 1 else f"WHERE {mine} OR events.kind IN ({common})"
     decode, hash_of, from_iso = events.decode, events.hash_of, clock.from_iso
-    for rows in stream(connection, f"{query} {join} {only} ORDER BY events.seq"):
-        for seq, kind, participant, decision, who, received, found, body, before, own in rows:
+    link = "LEFT JOIN events AS before ON before.seq = events.seq - 1"
+    for rows in stream(connection, _query(part, link, "before.hash")):
+        for seq, kind, participant, decision, who, received, found, body, own, before in rows:
             if before is None and own and seq != 1:
                 verdict.add(f"event {seq} follows none that is there: there is a gap in the record")
             data = body.encode()
@@ -147,6 +254,21 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
             ):  # fmt: skip
                 verdict.add(f"event {seq}: its columns are not what its body says")
             yield event, at, own
+    _see_last(connection, verdict)
+
+
+def _query(part: Part, joined: str, *more: str) -> str:
+    """A part's events, and those that concern all, in order; whether each is its own."""
+    common = ", ".join(f"'{kind}'" for kind in _COMMON)
+    join, mine = part.mine("events.participant") if part.of > 1 else ("", "1")
+    columns = "seq", "kind", "participant", "decision", "who", "received", "hash", "body"
+    names = ", ".join([*(f"events.{name}" for name in columns), mine, *more])
+    only = "" if part.of == 1 else f"WHERE {mine} OR events.kind IN ({common})"
+    return f"SELECT {names} FROM events {joined} {join} {only} ORDER BY events.seq"
+
+
+def _see_last(connection: Connection, verdict: Verdict) -> None:
+    """How many events there are, and the last one's hash."""
     table = tables.events.c
     last = connection.execute(select(table.seq, table.hash).order_by(table.seq.desc()).limit(1)).one_or_none()
     if last is not None:

@@ -1,0 +1,281 @@
+"""A long record folded in bulk: events become a table of calls, which compiled code makes at once.
+
+`Refold` lets one event after the other happen to a participant's agent, and can say what is wrong with each. Here the
+record is believed until it is doubted: the calls follow from what it says was answered (`script`), compiled code makes
+them (live.replay), and what that finds is compared with what the record says: every number of every proposal, and
+every action, to the last bit. The first that differed would be the first that was believed wrongly, so that nothing is
+missed. Whatever is not as it should be raises `Doubt`: the record is then folded one by one, to say what it is.
+
+Where participants share a budget or a model, the calls of all must be made in order, by one process; reading the
+record, which takes most of the time, is divided between several all the same.
+"""
+
+import math
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import OpportuneError
+from opportune.live import replay
+from opportune.live.decision import Proposal
+from opportune.service import events, typed
+from opportune.service.clock import from_iso
+from opportune.service.events import Event
+from opportune.service.refold import Refold, Verdict
+from opportune.service.running import Running
+from opportune.service.script import COLUMNS, ID, Calls, Doubt, Script, Track
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
+_WHAT, _SEQ = replay.CALL.index("what"), replay.CALL.index("seq")
+_HASH = len(events.START)
+_KNOWN = ("status", "reason", "seq", "open_decision", "last_decided", "last_reveal")
+"""What of a `Person` events change."""
+Row = tuple[int, str, str | None, str | None, str, int, str, str, int]
+"""seq, kind, participant, decision, who, received, hash, body; whether it is the part's own."""
+
+
+class Links(NamedTuple):
+    """What events say of the chain: their numbers (eight bytes), their hashes, and those before (64 letters)."""
+
+    numbers: bytes
+    hashes: bytes
+    befores: bytes
+
+
+class State(NamedTuple):
+    """Where a participant is at the end of the record, but for the numbers that compiled code has."""
+
+    name: str
+    known: dict[str, Any]  # fields of `Person`
+    step: int
+    late_answer: bool
+    withdrawn: bool
+    arrivals: list[int]
+    proposal: Proposal | None  # that is still open
+
+
+class Bulk:
+    """Folds a part's events, many at a time.
+
+    With `wait` their calls are not made, but kept in `waiting`; with `everyone` other parts' participants are seated,
+    too, as their calls are to come.
+    """
+
+    def __init__(self, *, wait: bool = False, everyone: bool = False) -> None:
+        self.refold = Refold(Verdict())
+        self.refold.columns = COLUMNS
+        self.waiting: list[Calls] = []
+        self._wait, self._everyone = wait, everyone
+        self._links: list[Links] = []
+        self._tracks: dict[str, Track] = {}
+        self._script: Script | None = None
+        self._seats = _Seats()
+
+    def take(self, rows: list[Row]) -> None:
+        """Some events in their order: the part's own, and those that concern all."""
+        with _doubtful():
+            self._follow(rows)
+            if self._script is not None:
+                self.waiting.append(self._script.cut())
+        if not self._wait:
+            self.make_calls(self.waiting)
+            self.waiting = []
+
+    def _follow(self, rows: list[Row]) -> None:
+        """Check each event against its hash and its columns, and let it become calls."""
+        tracks, decoders, parse = self._tracks, typed.DECODE, datetime.fromisoformat
+        numbers, hashes, befores = array("q"), [], []
+        kinds, study = self._in_force()
+        known, at = "", 0
+        for seq, kind, participant, decision, who, received, found, body, own in rows:
+            data = body.encode()
+            event: Any = decoders.get(kind, events.decode)(data)
+            if event.received != known:
+                since = parse(event.received) - _EPOCH
+                known, at = event.received, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            if kind in _COMMON:
+                self._take_common(event, at, bool(own))
+                kinds, study = self._in_force()
+                if not own:
+                    continue
+            elif event.study != study:
+                raise Doubt(f"event {seq}: study")
+            if (
+                sha256(data).hexdigest() != found or event.seq != seq or event.kind != kind or at != received
+                or event.participant != participant or event.decision != decision or event.who != who
+            ):  # fmt: skip
+                raise Doubt(f"event {seq}: hash or columns")
+            numbers.append(seq)
+            hashes.append(found)
+            befores.append(event.before)
+            if kind not in _COMMON:
+                track = tracks[participant]  # type: ignore[index]
+                happened = received if event.happened == known else from_iso(event.happened)
+                kinds[kind](event, received, happened, track)
+                track.person.seq = seq
+        self._links.append(Links(numbers.tobytes(), "".join(hashes).encode(), "".join(befores).encode()))
+
+    def _in_force(self) -> tuple[Any, str | None]:
+        """What turns events into calls by their kind, and the study file's hash."""
+        if self._script is None:
+            return {}, None
+        return self._script.kinds, self._script.running.hash
+
+    def _take_common(self, event: Event, received: int, own: bool) -> None:
+        """What concerns all, or a new participant: as one by one."""
+        if event.kind == events.LAUNCHED and self._script is not None:
+            raise Doubt("launched again")
+        self.refold.take(event, received, mine=own or (self._everyone and event.kind == events.ENROLLED))
+        fold, name = self.refold.fold, event.participant
+        if self.refold.verdict.findings or fold is None:
+            raise Doubt("common")
+        if event.kind == events.LAUNCHED:
+            self._script = Script(fold)
+        elif event.kind == events.AMENDED:
+            assert self._script is not None
+            self._script.running = fold.running
+        elif event.kind == events.ENROLLED and own:
+            assert name is not None
+            if name in self._tracks:
+                raise Doubt("enrolled again")
+            self._tracks[name] = Track(self.refold.persons[name], [], set(), {})
+
+    def make_calls(self, waiting: list[Calls]) -> None:
+        """Make calls, and compare what is found with what the record says; several lists are put into one order."""
+        fold = self.refold.fold
+        if fold is None or not waiting:
+            return
+        calls = waiting[0] if len(waiting) == 1 else _in_order(waiting)
+        handles, judged, streams = self._seats.of(self.refold)
+        found, acted = np.zeros((len(calls.claims), len(replay.FOUND))), np.zeros(len(calls.actions))
+        common = fold.cohort._common
+        replay.replay(handles, judged, common._key[0], streams, calls.rows, calls.values, found, acted)
+        said = dict(zip(replay.FOUND, found.T, strict=True))
+        left = []
+        for spent, nudges in (("spent before", "nudges before"), ("spent", "nudges")):
+            rest = common._amount - said[spent]
+            left.append(np.minimum(rest, common._amount - said[nudges]) if common._hard else rest)
+        computed = np.column_stack([found[:, : replay.JUDGED + 1], *left])
+        if not np.array_equal(computed, calls.claims) or not np.array_equal(acted, calls.actions):
+            raise Doubt("what is found is not what was answered")
+
+    def states(self) -> list[State]:
+        """Where the part's participants are at the end."""
+        return [
+            State(
+                name, {field: getattr(track.person, field) for field in _KNOWN}, len(track.entries), track.late_answer,
+                track.withdrawn, list(track.arrivals), None if track.open is None else _proposal(track.open),
+            )
+            for name, track in self._tracks.items()
+        ]  # fmt: skip
+
+    def bring(self, states: list[State]) -> None:
+        """Bring agents to where the record ends, so that what is stored can be compared with them."""
+        for state in states:
+            person = self.refold.persons[state.name]
+            for field, value in state.known.items():
+                setattr(person, field, value)
+            agent = person.agent
+            agent.step, agent._late_answer, agent.withdrawn = state.step, state.late_answer, state.withdrawn
+            agent._pending.set_order(state.arrivals)
+            if state.proposal is not None:
+                notes = tuple(agent._notes.tolist()) if agent._at.sizes.ranked else None  # of the last one: this
+                agent._proposal = state.proposal._replace(
+                    priced=agent.policy.revealer.priced, rule=agent._rule_name, notes=notes
+                )
+
+    def links(self) -> Links:
+        """What the part's events say of the chain."""
+        return Links(*map(b"".join, zip(*self._links, strict=True))) if self._links else Links(b"", b"", b"")
+
+    def rows(self) -> dict[str, list[Any]]:
+        """The rows of `decisions` that follow, by id."""
+        return {entry.row[ID]: entry.row for track in self._tracks.values() for entry in track.entries}
+
+
+class _Seats:
+    """The addresses of participants' arrays by their number, as compiled code takes them."""
+
+    def __init__(self) -> None:
+        self._known = 0
+        self._table: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.uint64]] | None = None
+
+    def of(self, refold: Refold) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.uint64]]:
+        """Handles, what was judged last, and streams; made again when somebody is new."""
+        assert refold.fold is not None
+        if self._table is None or self._known < len(refold.persons):
+            handle = refold.fold.cohort._common._handle
+            handles = np.zeros((refold.enrolled, handle.size), dtype=handle.dtype)
+            judged, streams = np.zeros((refold.enrolled, replay.JUDGED)), np.zeros(refold.enrolled, dtype=np.uint64)
+            for person in refold.persons.values():
+                handles[person.number], streams[person.number] = person.agent._handle, person.agent._key[1]
+            if self._table is not None:
+                judged[: len(self._table[1])] = self._table[1]
+            self._known, self._table = len(refold.persons), (handles, judged, streams)
+        return self._table
+
+
+def make_ready(running: Running) -> None:
+    """Have everything compiled, before there are several processes that would each do so."""
+    handle = running.cohort()._common._handle
+    handles, streams = np.zeros((0, handle.size), dtype=handle.dtype), np.zeros(0, dtype=np.uint64)
+    rows, found = np.zeros((0, len(replay.CALL))), np.zeros((0, len(replay.FOUND)))
+    replay.replay(handles, np.zeros((0, replay.JUDGED)), np.uint64(0), streams, rows, rows, found, np.zeros(0))
+
+
+def whole(links: list[Links]) -> int:
+    """How many events make one chain, each with the hash of the one before; raises `Doubt` if they do not."""
+    numbers = np.frombuffer(b"".join(part.numbers for part in links), dtype=np.int64)
+    order = np.argsort(numbers)
+    texts = [b"".join(part.hashes for part in links), b"".join(part.befores for part in links)]
+    if any(len(text) != _HASH * len(numbers) for text in texts) or not len(numbers):
+        raise Doubt("the chain's hashes")
+    hashes, befores = (np.frombuffer(text, dtype=np.uint8).reshape(-1, _HASH)[order] for text in texts)
+    if (
+        not np.array_equal(numbers[order], np.arange(1, len(numbers) + 1))
+        or befores[0].tobytes() != events.START.encode()
+        or not np.array_equal(befores[1:], hashes[:-1])
+    ):
+        raise Doubt("the chain")
+    return len(numbers)
+
+
+def _in_order(waiting: list[Calls]) -> Calls:
+    """Calls of several parts, as their events came; those of one event stay as they are."""
+    rows, values, claims, actions = (np.concatenate(part) for part in zip(*waiting, strict=True))
+    proposals, settlements = rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE
+    order, proposed, settled = (
+        np.argsort(seqs, kind="stable") for seqs in (rows[:, _SEQ], rows[proposals, _SEQ], rows[settlements, _SEQ])
+    )
+    return Calls(rows[order], values[order], claims[proposed], actions[settled])
+
+
+def _proposal(event: typed.Proposed) -> Proposal:
+    """A nudge that is open, but for what the rule knows."""
+    answer = event.answer
+    left = math.inf if answer.left is None else answer.left
+    return Proposal(
+        event.step, answer.nudged, answer.probability, answer.stale, answer.gap, answer.price, answer.coin, left,
+        opened=False, available=True, reason=None, fresh_action=answer.fresh, disagreement=answer.disagreement,
+        tolerance=answer.tolerance, priced=False, rule="", notes=None,
+    )  # fmt: skip
+
+
+@contextmanager
+def _doubtful() -> Iterator[None]:
+    """Whatever goes wrong with what the record says is a doubt."""
+    try:
+        yield
+    except (
+        OpportuneError, msgspec.MsgspecError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError,
+        AssertionError,
+    ) as error:  # fmt: skip
+        raise Doubt(repr(error)) from error

@@ -1,0 +1,306 @@
+"""Records folded in bulk: judged as they are one by one, and nothing that is wrong goes unnoticed."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from course import BEGIN, answer_of, launch, run_course
+from sqlalchemy import select, update
+from study_text import study_text
+
+from opportune.problems.continuous import ContinuousProblem
+from opportune.service import clock, events, tables
+from opportune.service import verify as module
+from opportune.service.administration import Amend, Close
+from opportune.service.bulk import Bulk
+from opportune.service.calls import Try
+from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
+from opportune.service.database import Database
+from opportune.service.script import Doubt
+from opportune.service.statements import stream, update_all
+from opportune.service.verify import in_bulk, verify
+from opportune.service.writer import Writer
+
+SHARING: dict[str, dict[str, Any]] = {
+    "own": {},
+    "shared": {"shared": True},
+    "pooled": {"pooled": True},
+    "both, hard": {"shared": True, "pooled": True, "hard": True, "budget": 5},
+}
+SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
+LATER = BEGIN + 2 * clock.HOUR
+
+
+def numeric(text: str) -> str:
+    """The study with a number among its variables: contexts are not a finite set."""
+    text = text.replace("probabilities = [0.5, 0.3, 0.15, 0.05]", 'distribution = { kind = "uniform" }')
+    return re.sub(r"(?m)^known = .*$", "known = false", re.sub(r"(?m)^probabilities = .*\n", "", text))
+
+
+def live(database: Database, text: str, *, people: int = 3, steps: int = 12) -> Writer:
+    """A study in which everything has happened that can happen."""
+    writer = Writer(database)
+    launch(writer, text)
+    run_course(writer.write, people=people, steps=steps)
+    writer.do(Enrol(who="staff", received=LATER, participant="late", timezone="Asia/Tokyo"))
+
+    def ask(**given: Any) -> dict[str, Any]:
+        asked = Propose(who="app", received=LATER, participant="late", given={"sensed": SENSED, **given})
+        return answer_of(writer.do(asked))
+
+    def answer(decision: str, **said: Any) -> None:
+        writer.do(Answer(who="staff", received=LATER + 5, decision=decision, **said))
+
+    made = [ask(shown="rest"), ask(opened=True, reported={"mood": "low"})]
+    writer.do(Note(who="staff", received=LATER, participant="late", text="called back"))
+    unanswered = [ask() for _ in range(3)]
+    writer.do(Propose(who="app", received=LATER, at=LATER - 7, participant="late", given={"sensed": SENSED}))
+    made += unanswered
+    while True:
+        decision = ask()
+        made.append(decision)
+        if decision["status"] == "nudge" or len(made) > 60:
+            break
+    told = {str(step): {"mood": "good"} for step in (unanswered[0]["step"], unanswered[2]["step"])}
+    if decision["status"] == "nudge":
+        writer.do(Try(who="staff", received=LATER, decision=decision["decision"]))
+        writer.do(Reward(who="app", received=LATER, decision=unanswered[2]["decision"], reward=0.25))
+        answer(decision["decision"], answered=True, reported={"mood": "low"}, earlier=told)
+    writer.do(GiveUp(who="service", received=LATER + 400 * clock.HOUR, decision=made[0]["decision"]))
+    changed = text.replace("minutes = 6 ", "minutes = 7 ")
+    assert changed != text
+    writer.do(Amend(who="boss", received=LATER, file=changed, source="study.toml", reason="calls take longer"))
+    for status in ("paused", "active"):
+        writer.do(SetStatus(who="staff", received=LATER, participant="P001", status=status, reason="on holiday"))
+        asked = Propose(who="app", received=LATER, participant="P001", given={"sensed": SENSED})
+        writer.do(asked)
+    return writer
+
+
+def agree(database: Database, sharing: str) -> None:
+    """Folding in bulk, by one process or two, finds what folding one by one finds: nothing wrong."""
+    one_by_one = verify(database, bulk=False)
+    together = bool(SHARING[sharing])
+    assert one_by_one.findings == []
+    for processes in (1, 2):
+        assert in_bulk(database, processes=processes, together=together) == one_by_one
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_bulk_finds_what_one_by_one_finds(database: Database, sharing: str) -> None:
+    """On either database, whatever participants share: all that can happen is folded to the same states and rows."""
+    writer = live(database, study_text(**SHARING[sharing]))
+    agree(database, sharing)
+    writer.do(SetStatus(who="staff", received=LATER, participant="P001", status="completed"))
+    writer.do(Close(who="boss", received=LATER, reason="over"))
+    agree(database, sharing)
+    kinds = set(record(database).values())
+    if "hard" not in sharing:  # whose few nudges are spent early
+        assert kinds == set(events.KINDS), "the control: everything has happened"
+
+
+def record(database: Database) -> dict[int, str]:
+    """The kinds of all events, by number."""
+    with database.reading.connect() as connection:
+        rows = connection.execute(select(tables.events.c.seq, tables.events.c.kind)).all()
+    return {seq: kind for seq, kind in rows}  # noqa: C416  (rows are not pairs to a type checker)
+
+
+@pytest.mark.parametrize("policy", ["naive", "PD1", "PD2", "periodic", "never", "always"])
+def test_bulk_follows_every_policy(sqlite: Database, policy: str) -> None:
+    """Rules that have no notes, no price or no budget are folded like the others."""
+    live(sqlite, study_text(policy=policy), people=2, steps=6)
+    agree(sqlite, "own")
+
+
+@pytest.mark.parametrize("sharing", ["own", "both, hard"])
+def test_bulk_follows_numbers(sqlite: Database, sharing: str) -> None:
+    """Contexts that are not a finite set are written down call by call."""
+    writer = live(sqlite, numeric(study_text(**SHARING[sharing])))
+    assert isinstance(writer.memory.fold.cohort.problem, ContinuousProblem)  # type: ignore[union-attr]
+    agree(sqlite, sharing)
+
+
+@pytest.fixture
+def lived(sqlite: Database) -> Database:
+    """A study that verifies in bulk."""
+    live(sqlite, study_text(), people=2, steps=8)
+    assert in_bulk(sqlite).holds, "the control: nothing is wrong yet"
+    return sqlite
+
+
+Body = dict[str, Any]
+
+
+def rewrite(database: Database, bodies: dict[int, Body]) -> None:
+    """Write the whole record anew, each event with the hash of the one before: someone mends what he has changed."""
+    head = events.START
+    rows = []
+    for seq, body in bodies.items():
+        text = msgspec.json.encode({**body, "before": head})
+        head = events.hash_of(text)
+        rows.append({"seq": seq, "body": text.decode(), "hash": head})
+    with database.writing.begin() as connection:
+        update_all(connection, tables.events, ("seq",), ("body", "hash"), rows)
+        connection.execute(update(tables.study).values(head=head))
+
+
+def bodies_of(database: Database) -> dict[int, Body]:
+    """All events as they are stored, by number."""
+    table = tables.events.c
+    with database.reading.connect() as connection:
+        found = connection.execute(select(table.seq, table.body).order_by(table.seq)).all()
+    return {seq: msgspec.json.decode(body) for seq, body in found}
+
+
+def leaves(body: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where values stand in an event."""
+    if isinstance(body, dict) and body:
+        for name, value in body.items():
+            yield from leaves(value, (*path, name))
+    elif path != ("before",):
+        yield path
+
+
+def another(value: Any) -> list[Any]:
+    """Other values of the same kind, and of another; whole numbers by one, real ones by the last digit."""
+    if isinstance(value, bool):
+        return [not value, None]
+    if isinstance(value, float):
+        return [math.nextafter(value, math.inf), value + 0.5, None]
+    if isinstance(value, int):
+        return [value + 1, None]
+    if isinstance(value, str):
+        return [f"{value}x", None]
+    return ["x", True]
+
+
+def with_value(body: Any, path: tuple[str, ...], value: Any) -> Any:
+    """An event with one value changed, or without it."""
+    name, *rest = path
+    if rest:
+        return {**body, name: with_value(body[name], tuple(rest), value)}
+    return {key: known for key, known in body.items() if key != name} if value is ... else {**body, name: value}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in events.KINDS if kind not in {events.LAUNCHED, events.AMENDED}])
+def test_whatever_is_found_one_by_one_is_doubted_in_bulk(lived: Database, kind: str) -> None:
+    """Every value of an event, changed by whatever little or taken away, with all hashes mended."""
+    Writer(lived).do(Close(who="boss", received=LATER, reason="over"))
+    whole = bodies_of(lived)
+    seqs = [seq for seq, body in whole.items() if body["kind"] == kind]
+    tried = found = 0
+    last: list[str] = []
+    for path in {path: None for seq in seqs for path in leaves(whole[seq])}:
+        seq = next(seq for seq in reversed(seqs) if path in set(leaves(whole[seq])))
+        value: Any = whole[seq]
+        for name in path:
+            value = value[name]
+        for changed in [*another(value), ...]:
+            rewrite(lived, {**whole, seq: with_value(whole[seq], path, changed)})
+            findings = verify(lived, bulk=False).findings
+            tried += 1
+            if findings:
+                found += 1
+                with pytest.raises(Doubt):
+                    in_bulk(lived)
+                last = findings
+    assert verify(lived, bulk=True).findings == last, "who doubts asks again, one by one"
+    rewrite(lived, whole)
+    assert in_bulk(lived).holds
+    assert tried > found > 10, "the control: most changes are found, but words are anybody's"
+
+
+@pytest.mark.parametrize("table", [tables.decisions, tables.participants, tables.states], ids=lambda table: table.name)
+def test_every_column_is_compared(lived: Database, table: Any) -> None:
+    """A change in any column of any table that follows from the record is doubted, and found one by one."""
+    key = next(iter(table.primary_key))
+    with lived.reading.connect() as connection:
+        nudged = table.c.nudge if "nudge" in table.c else key.is_not(None)
+        row = connection.execute(select(table).where(nudged).order_by(key).limit(1)).mappings().one()
+    for column in table.columns:
+        value = row[column.name]
+        change = CHANGES.get(column.type.python_type, _larger)
+        set_to(lived, table, key == row[key.name], {column.name: change(value)})
+        with pytest.raises(Doubt):
+            in_bulk(lived)
+        assert not verify(lived, bulk=True).holds
+        now = key == (change(value) if column is key else row[key.name])
+        set_to(lived, table, now, {column.name: value})
+    assert in_bulk(lived).holds
+
+
+def _larger(number: Any) -> Any:
+    return (number or 0) + 1000
+
+
+CHANGES: dict[type, Callable[[Any], Any]] = {
+    bool: lambda value: not value, bytes: lambda value: value[:-1], str: lambda value: f"{value}x",
+}  # fmt: skip
+
+
+def set_to(database: Database, table: Any, where: Any, values: dict[str, Any]) -> None:
+    """Change one row by hand, past the database's own checks."""
+    with database.writing.begin() as connection:
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        assert connection.execute(update(table).where(where).values(values)).rowcount == 1
+
+
+STUDY = {
+    "seq": 3, "head": "0" * 64, "hash": "0" * 64, "status": "closed", "enrolled": 9, "spent": 0.5, "nudges": 77,
+    "shared": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("sharing", [sharing for sharing in SHARING if sharing != "own"])
+def test_what_is_shared_is_compared(sqlite: Database, sharing: str, processes: int) -> None:
+    """By one process or several: the study's row, what all share, and every number that depends on it."""
+    live(sqlite, study_text(**SHARING[sharing]), people=2, steps=6)
+
+    def fold() -> bool:
+        return in_bulk(sqlite, processes=processes, together=True).holds
+
+    assert fold(), "the control: nothing is wrong yet"
+    with sqlite.reading.connect() as connection:
+        study = connection.execute(select(tables.study)).mappings().one()
+    for name, value in STUDY.items():
+        if name in {"spent", "nudges"} and not SHARING[sharing].get("shared"):
+            continue  # that of each participant counts
+        set_to(sqlite, tables.study, tables.study.c.id == 1, {name: value})
+        with pytest.raises(Doubt):
+            fold()
+        set_to(sqlite, tables.study, tables.study.c.id == 1, {name: study[name]})
+    whole = bodies_of(sqlite)
+    last = max(seq for seq, body in whole.items() if body["kind"] == events.PROPOSED and body["answer"]["available"])
+    gap = math.nextafter(whole[last]["answer"]["gap"], math.inf)
+    rewrite(sqlite, {**whole, last: with_value(whole[last], ("answer", "gap"), gap)})
+    with sqlite.writing.begin() as connection:  # the row that follows from it is mended as well
+        connection.execute(update(tables.decisions).where(tables.decisions.c.id == f"d{last}").values(gap=gap))
+    with pytest.raises(Doubt):
+        fold()
+    rewrite(sqlite, whole)
+    set_to(sqlite, tables.decisions, tables.decisions.c.id == f"d{last}", {"gap": whole[last]["answer"]["gap"]})
+    assert fold()
+
+
+def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless told otherwise: a record that is long, and no other; and events in small lots are folded the same."""
+    lots = []
+
+    def take(bulk: Bulk, rows: Any) -> None:
+        lots.append(len(rows))
+        folded(bulk, rows)
+
+    folded = Bulk.take
+    monkeypatch.setattr(Bulk, "take", take)
+    short = verify(lived)
+    assert not lots
+    monkeypatch.setattr(module, "LONG", 10)
+    monkeypatch.setattr(module, "stream", partial(stream, size=7))
+    assert verify(lived) == short
+    assert len(lots) > 5
