@@ -20,7 +20,7 @@ ROOT = Path(opportune.__file__).parent
 LAYERS = (
     ("errors", "_version"),
     ("environment",),
-    ("checks", "arguments", "progress", "files", "threads"),
+    ("checks", "arguments", "foreign", "progress", "files", "threads"),
     ("client",),
     ("core",),
     ("revealers", "recommenders"),

@@ -39,10 +39,11 @@ _OVERRIDES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # which turn the 
 
 def shown(value: Any) -> str:
     """A value as a message shows it: in one line, shortened, and whatever it is."""
-    value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
     kind = type(value).__name__
-    shape = getattr(value, "shape", None)
     try:
+        value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
+        kind = type(value).__name__
+        shape = getattr(value, "shape", None)
         if isinstance(value, type):
             said = f"the class {value.__name__}"
         elif isinstance(shape, tuple) and shape:
@@ -152,7 +153,7 @@ def path(name: str, value: Any) -> Path:
 
 def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
     """The entries of something that has some, in order; not of text, nor of what has no order."""
-    unordered = isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)
+    unordered = isinstance(value, str | bytes | bytearray | memoryview | Mapping | set | frozenset)
     if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
         raise InputError(f"{name} is {shown(value)}; expected {expected}")
     try:
@@ -195,7 +196,8 @@ def numbers(name: str, value: Any, expected: str) -> NDArray[np.float64]:
     try:
         size(f"{name} has", _entries(value), _MOST_ENTRIES, "entries")
         given = np.asarray(value)
-        if given.dtype.kind == "O" and all(isinstance(x, _REALS) for x in given.flat):
+        size(f"{name} has", given.size, _MOST_ENTRIES, "entries")
+        if given.dtype.kind == "O" and all(map(_is_number, given.flat)):
             given = np.array(given, dtype=np.float64)
     except InputError:
         raise
@@ -213,6 +215,10 @@ def _entries(value: Any) -> int:
     if not isinstance(value, list | tuple):
         return len(value)
     return max(len(value), sum(len(entry) for entry in value if isinstance(entry, Sized) and not _is_array(entry)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, _REALS) and not isinstance(value, _NO_NUMBERS)
 
 
 def _is_array(value: Any) -> bool:

@@ -77,7 +77,7 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
     Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
     with one world, from the spread of its replicates.
     """
-    over = checks.listed("over", over, "names of axes", most=100)
+    over = [checks.text("an entry of over", axis) for axis in checks.listed("over", over, "names of axes", most=100)]
     outer = _outer(values, over)
     means = values.mean([d for d in over if d in values.dims and d != outer])
     mean, size = means.mean(outer), means.sizes[outer]
