@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert, select, update
@@ -81,12 +82,19 @@ class Keys:
         self._known: dict[str, tuple[float, Caller | None]] = {}
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
+        self._renewing: set[str] = set()
+        self._renewals = ThreadPoolExecutor(1, "keys")
 
     def remembered(self, key: str) -> Caller | None:
         """Who has this key, if that was looked up a moment ago."""
-        until, caller = self._known.get(key_hash(key), (0.0, None))
-        if caller is None or until < time.monotonic():
+        hashed = key_hash(key)
+        until, caller = self._known.get(hashed, (0.0, None))
+        left = until - time.monotonic()
+        if caller is None or left < 0.0:
             return None
+        if left < FRESH_SECONDS / 2 and hashed not in self._renewing:  # ask again before many would have to
+            self._renewing.add(hashed)
+            self._renewals.submit(self._renew, hashed)
         self._used[caller.name] = clock.now()
         return caller
 
@@ -103,6 +111,13 @@ class Keys:
         if known[1] is not None:
             self._used[known[1].name] = clock.now()
         return known[1]
+
+    def _renew(self, hashed: str) -> None:
+        now = time.monotonic()
+        try:
+            self._known[hashed] = now + FRESH_SECONDS, self._read(hashed)
+        finally:
+            self._renewing.discard(hashed)
 
     def _read(self, hashed: str) -> Caller | None:
         table = tables.keys

@@ -12,6 +12,7 @@ from opportune._version import __version__
 from opportune.errors import OpportuneError
 from opportune.service.api import shared
 from opportune.service.api.exported import EXPORTS
+from opportune.service.api.quick import Application
 from opportune.service.api.reads import READS
 from opportune.service.api.strict import StrictRequest
 from opportune.service.api.watching import WATCHING, Measured
@@ -34,7 +35,7 @@ def create_app(service: Service) -> Litestar:
     def stop(_app: Litestar) -> None:
         service.stop()
 
-    app = Litestar(
+    app = Application(
         route_handlers=[
             Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS], request_class=StrictRequest),
             *WATCHING,

@@ -35,6 +35,8 @@ OPEN = {"open": True}
 """The option of an address that needs no key."""
 _DECISION = re.compile(r"^d[1-9][0-9]{0,17}$")
 _NAME = re.compile(NAME)
+_ENCODE = msgspec.json.Encoder().encode
+KEY = r"^[\x21-\x7e]+$"
 log = structlog.get_logger()
 
 IdempotencyKey = Annotated[
@@ -43,7 +45,7 @@ IdempotencyKey = Annotated[
         name="Idempotency-Key",
         min_length=1,
         max_length=200,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=KEY,
         description="An id of your choosing, new for each request: a retry with it gets the original answer.",
     ),
 ]
@@ -151,14 +153,13 @@ def received(request: "Request[Any, Any, State]") -> int:
 
 def write_of(request: "Request[Any, Any, State]", key: str, data: Any, path: str | None = None) -> dict[str, Any]:
     """Who writes, when, under which key and with what content."""
-    who = caller_of(request).name
-    content = b"\n".join((request.method.encode(), (path or request.scope["path"]).encode(), msgspec.json.encode(data)))
-    return {
-        "who": who,
-        "received": received(request),
-        "key": f"{who}:{key}",
-        "fingerprint": hashlib.sha256(content).hexdigest(),
-    }
+    return written(caller_of(request).name, received(request), key, request.method, path or request.scope["path"], data)
+
+
+def written(who: str, moment: int, key: str, method: str, path: str, data: Any) -> dict[str, Any]:
+    """What every command holds: who writes, when, under which key and with what content."""
+    content = f"{method}\n{path}\n".encode() + _ENCODE(data)
+    return {"who": who, "received": moment, "key": f"{who}:{key}", "fingerprint": hashlib.sha256(content).hexdigest()}
 
 
 def answer(reply: Reply) -> "Response[bytes]":

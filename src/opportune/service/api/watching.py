@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import cache
 from typing import Any
 
 from litestar import Request, Response, get
@@ -32,6 +33,19 @@ ALERTS = Gauge("opportune_alerts", "Open alerts.", ["level"], registry=REGISTRY)
 REFUSED = Counter("opportune_refused", "Requests that were refused.", ["status"], registry=REGISTRY)
 
 
+@cache
+def _seconds(operation: str, status: int) -> Histogram:
+    found: Histogram = SECONDS.labels(operation, str(status))
+    return found
+
+
+def note(operation: str, status: int, seconds: float) -> None:
+    """Count and time a request."""
+    _seconds(operation, status).observe(seconds)
+    if status >= 400:
+        REFUSED.labels(str(status)).inc()
+
+
 class Measured(ASGIMiddleware):
     """Counts and times requests, by the operation's name; who or what they were about is not kept."""
 
@@ -43,12 +57,8 @@ class Measured(ASGIMiddleware):
 
         async def watch(message: Message) -> None:
             if message["type"] == "http.response.start":
-                status = str(message["status"])
                 handler = scope.get("route_handler")
-                operation = str(getattr(handler, "handler_name", "none"))
-                SECONDS.labels(operation, status).observe(time.perf_counter() - began)
-                if status >= "400":
-                    REFUSED.labels(status).inc()
+                note(str(getattr(handler, "handler_name", "none")), message["status"], time.perf_counter() - began)
             await send(message)
 
         await next_app(scope, receive, watch)

@@ -35,14 +35,27 @@ def _made(container: Any, status: int, description: str) -> dict[int, ResponseSp
     return {**WRITING, status: ResponseSpec(container, description=description, generate_examples=False)}
 
 
-def _moment(data: models.Moment) -> dict[str, Any]:
-    return {
-        "given": {
-            "sensed": data.sensed, "opened": data.opened, "reported": data.reported, "available": data.available,
-            "reason": data.reason, "shown": data.shown,
-        },
-        "at": None if data.at is None else clock.from_datetime(data.at),
+def proposal(participant: str, data: models.Moment, write: dict[str, Any]) -> Propose:
+    """The command that asks for a decision."""
+    given = {
+        "sensed": data.sensed, "opened": data.opened, "reported": data.reported, "available": data.available,
+        "reason": data.reason, "shown": data.shown,
     }  # fmt: skip
+    at = None if data.at is None else clock.from_datetime(data.at)
+    return Propose(participant=participant, given=given, at=at, **write)
+
+
+def settlement(decision: str, data: models.NudgeAnswer, write: dict[str, Any]) -> Answer:
+    """The command that says what became of a nudge."""
+    return Answer(
+        decision=decision, answered=data.answered, opened=data.opened, reported=data.reported, earlier=data.earlier,
+        shown=data.shown, **write,
+    )  # fmt: skip
+
+
+def rewarding(decision: str, data: models.NewReward, write: dict[str, Any]) -> Reward:
+    """The command that reports a reward."""
+    return Reward(decision=decision, reward=data.reward, corrects=data.corrects, reason=data.reason, **write)
 
 
 @post(
@@ -93,7 +106,7 @@ async def decide(
 ) -> Response[bytes]:
     """Nudge now? With status `nudge` someone should reach the participant before `expires`."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
-    return answer(await service_of(request).carry_out(Propose(participant=name, **_moment(data), **write)))
+    return answer(await service_of(request).carry_out(proposal(name, data, write)))
 
 
 @post(
@@ -121,7 +134,7 @@ async def decide_all(
         fields = {name: getattr(item, name) for name in models.Moment.__struct_fields__}
         path = f"/api/v1/participants/{item.participant}/decisions"
         write = write_of(request, item.key, models.Moment(**fields), path)
-        commands.append(Propose(participant=item.participant, **_moment(item), **write))
+        commands.append(proposal(item.participant, item, write))
     found = await asyncio.gather(*(service.carry_out(command) for command in commands), return_exceptions=True)
     items, whole = [], True
     for key, reply in zip(keys, found, strict=True):
@@ -144,11 +157,7 @@ async def answer_nudge(
 ) -> Response[bytes]:
     """Answered or not, with what was reported. An answer after the window counts as an opening at the next decision."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
-    command = Answer(
-        decision=known, answered=data.answered, opened=data.opened, reported=data.reported, earlier=data.earlier,
-        shown=data.shown, **write,
-    )  # fmt: skip
-    return answer(await service_of(request).carry_out(command))
+    return answer(await service_of(request).carry_out(settlement(known, data, write)))
 
 
 @post(
@@ -160,8 +169,7 @@ async def reward(
 ) -> Response[bytes]:
     """The reward of a decision, whenever it comes; the same value again changes nothing, another is a correction."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
-    command = Reward(decision=known, reward=data.reward, corrects=data.corrects, reason=data.reason, **write)
-    return answer(await service_of(request).carry_out(command))
+    return answer(await service_of(request).carry_out(rewarding(known, data, write)))
 
 
 WRITES = [enrol, set_status, add_note, decide, decide_all, answer_nudge, reward]
