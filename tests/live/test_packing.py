@@ -8,7 +8,7 @@ from live_examples import mixed_problem
 
 import opportune as op
 from opportune.errors import StateError
-from opportune.live.packing import healthy, own_groups, pack, pack_shared, unpack, unpack_shared
+from opportune.live.packing import healthy, pack, pack_shared, unpack, unpack_shared
 
 
 def cohort(**sharing: bool) -> op.Cohort:
@@ -32,34 +32,32 @@ def steps(agent: op.Agent, number: int) -> list[op.Decision]:
 def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, bool]) -> None:
     """Own and shared parts, between proposal and settlement too."""
     one, other = cohort(**sharing), cohort(**sharing)
-    own = own_groups(one)
     agent = one.seat(1, stream=7)
     steps(agent, 9)
     agent.propose({"hour": "pm", "place": 1}, opened=True, reported={"mood": "a"})
     copy = other.seat(1, stream=7)
     unpack_shared(other, pack_shared(one))
-    unpack(copy, pack(agent, own), own, [replace(step) for step in agent._steps.values()])
+    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
     assert copy.settle() == agent.settle()
     copy.learn(0.5)
     agent.learn(0.5)
     assert steps(copy, 5) == steps(agent, 5)
-    assert pack(copy, own) == pack(agent, own)
+    assert pack(copy) == pack(agent)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other"])
 def test_bytes_that_were_damaged_are_refused(damage: str) -> None:
     """None of it is taken over for whole."""
     agent = cohort().seat(0, stream=1)
-    own = own_groups(cohort())
     steps(agent, 3)
-    data = pack(agent, own)
+    data = pack(agent)
     at = len(data) // 2
     changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     bad = {"cut": data[:-8], "changed": changed, "empty": b"", "other": b"JSON" + data[4:]}[damage]
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, own, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
     with pytest.raises(StateError, match="3 steps, and 0 are stored"):
-        unpack(cohort().seat(0, stream=1), data, own, ())
+        unpack(cohort().seat(0, stream=1), data, ())
 
 
 @pytest.mark.parametrize("group", ["model", "snapshot", "budget", "trail"])

@@ -14,6 +14,7 @@ import opportune as op
 from opportune.core.layout import GROUPS
 from opportune.errors import StateError
 from opportune.live import saving
+from opportune.live.point import STATE
 
 HORIZON = 20
 Saved = dict[str, Any]
@@ -172,7 +173,7 @@ def saved_cohort() -> Saved:
 def place_in(saved: Saved, group: str, part: str) -> Any:
     """Where a part of the state begins in its group's numbers."""
     agent = op.Agent.from_dict(saved)
-    kind: Any = saving.GROUPS[group]
+    kind: Any = STATE[group]
     return agent._at.places[GROUPS.index(kind)][kind._fields.index(part)]
 
 
@@ -239,7 +240,7 @@ DAMAGED_AGENTS = rows(
         for key in ("problem", "policy", "horizon", "seed", "stream", "step", "state", "steps", "order", "proposal")
     ],
     ("no late_answer", drop("late_answer"), "it lacks 'late_answer'"),
-    *[(f"no {group}", drop("state", group), f"it lacks '{group}'") for group in saving.GROUPS],
+    *[(f"no {group}", drop("state", group), f"it lacks '{group}'") for group in STATE],
     *[
         (f"a step without {key}", drop("steps", 0, key), f"it lacks '{key}'")
         for key in ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
@@ -261,14 +262,14 @@ DAMAGED_AGENTS = rows(
     ("steps of another kind", put("steps", value={}), "steps are not one for each"),
     ("a step of another kind", put("steps", 0, value=7), "cannot be resumed"),
     # the state's groups
-    *[(f"{group} too long", longer("state", group), f"{group} is ") for group in saving.GROUPS],
-    *[(f"{group} empty", put("state", group, value=[]), f"{group} is 0 numbers") for group in saving.GROUPS],
-    *[(f"{group} has NaN", put("state", group, 0, value=math.nan), "NaN or infinity") for group in saving.GROUPS],
-    *[(f"{group} infinite", put("state", group, 0, value=-math.inf), "NaN or infinity") for group in saving.GROUPS],
-    *[(f"{group} has text", put("state", group, 0, value="0"), "not a number") for group in saving.GROUPS],
-    *[(f"{group} has true", put("state", group, 0, value=True), "not a number") for group in saving.GROUPS],
-    *[(f"{group} has null", put("state", group, 0, value=None), "not a number") for group in saving.GROUPS],
-    *[(f"{group} nested", put("state", group, 0, value=[0.0]), "not a number") for group in saving.GROUPS],
+    *[(f"{group} too long", longer("state", group), f"{group} is ") for group in STATE],
+    *[(f"{group} empty", put("state", group, value=[]), f"{group} is 0 numbers") for group in STATE],
+    *[(f"{group} has NaN", put("state", group, 0, value=math.nan), "NaN or infinity") for group in STATE],
+    *[(f"{group} infinite", put("state", group, 0, value=-math.inf), "NaN or infinity") for group in STATE],
+    *[(f"{group} has text", put("state", group, 0, value="0"), "not a number") for group in STATE],
+    *[(f"{group} has true", put("state", group, 0, value=True), "not a number") for group in STATE],
+    *[(f"{group} has null", put("state", group, 0, value=None), "not a number") for group in STATE],
+    *[(f"{group} nested", put("state", group, 0, value=[0.0]), "not a number") for group in STATE],
     ("a number too large", put("state", "model", 0, value=10**400), "cannot be resumed"),
     ("state a list", put("state", value=[]), "cannot be resumed"),
     ("negative variance", number("model", "cov", -1.0), "model.cov has a variance that is not positive"),

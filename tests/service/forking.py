@@ -32,10 +32,8 @@ def answer_early() -> None:
         flush(ledger)
 
     def run(writer: Writer) -> None:
-        while True:
-            item = writer._queue.get()
-            if item is None:
-                return
+        while batch := writer._next(most=1):
+            item = batch[0]
             with writer.database.writing.connect() as connection, connection.begin():
                 ledger = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
                 name, decision = item.command.about()

@@ -186,9 +186,9 @@ def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
 
     fold, persons = writer.memory.fold, writer.memory.persons
     assert fold is not None
-    agent, own = persons["P1"].agent, fold.own
+    agent = persons["P1"].agent
     copy = fold.agent(0, agent.stream)
-    unpack(copy, pack(agent, own), own, [replace(step) for step in agent._steps.values()])
+    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
     settings = copy._at.views(Rule, copy._rule).settings
     settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
     return copy.propose(sensed, opened=opened).probability

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.core.layout import NOTES, Budget, Counts, Model, Rule, Scratch, Snapshot, Trail
+from opportune.core.layout import NOTES, Budget, Rule, Scratch
 from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
 from opportune.core.views import handle_of
@@ -80,13 +80,8 @@ class Agent:
         self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants, member=member)
         rule = at.views(Rule, self._rule)
         self._amount, self._hard = float(rule.amount[0]), bool(rule.hard[0])
-        self._groups: dict[str, NDArray[np.float64]] = {
-            "model": aligned(at.length(Model)) if model is None else model,
-            "counts": aligned(at.length(Counts)),
-            "snapshot": aligned(at.length(Snapshot)),
-            "trail": aligned(at.length(Trail)),
-            "budget": aligned(at.length(Budget)) if budget is None else budget,
-        }
+        shared = {"model": model, "budget": budget}
+        self._groups, self._block = point.new_groups(at, {name: a for name, a in shared.items() if a is not None})
         self._places = at.numbers()
         self._constants = problem.constants(at, self.horizon) if constants is None else constants
         self._scratch = aligned(at.length(Scratch))

@@ -13,6 +13,7 @@ from opportune.core.pointers import aligned
 from opportune.errors import InputError, StateError
 from opportune.live import saving, steps
 from opportune.live.agent import Agent
+from opportune.live.point import STATE
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -165,7 +166,7 @@ class Cohort:
     def _own(self) -> tuple[str, ...]:
         """The groups of the state that each participant has for itself."""
         shared = {"model": self.policy.pooled, "budget": self.policy.shared}
-        return tuple(name for name in saving.GROUPS if not shared.get(name, False))
+        return tuple(name for name in STATE if not shared.get(name, False))
 
     def _new_agent(self, problem: Any, stream: int, model: Any, budget: Any, member: int = 0) -> Agent:
         agent = Agent.__new__(Agent)

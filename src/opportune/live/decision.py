@@ -78,14 +78,18 @@ class Decision(NamedTuple):
     @property
     def why(self) -> str:
         """The decision in a sentence or two: what made the difference, and which advice the patient has now."""
-        if self.opened:
-            return f"The patient opened the app, which costs nothing; advice for this moment: {self.action}."
-        if not self.nudged:
-            stands = "" if not self.available else f" The old advice stands: {self.action}."
-            return explain(self) + stands
-        if self.answered:
-            return f"{explain(self)} The patient answered; advice for this moment: {self.action}."
-        return f"{explain(self)} It went unanswered, so the old advice stands: {self.action}."
+        return outcome_in_words(self, explain(self), self.opened, self.answered, self.action)
+
+
+def outcome_in_words(made: "Proposal | Decision", why: str, opened: bool, answered: bool | None, action: str) -> str:
+    """What became of a proposal that has `why`, and which advice the patient has now."""
+    if opened:
+        return f"The patient opened the app, which costs nothing; advice for this moment: {action}."
+    if not made.nudged:
+        return f"{why} The old advice stands: {action}." if made.available else why
+    if answered:
+        return f"{why} The patient answered; advice for this moment: {action}."
+    return f"{why} It went unanswered, so the old advice stands: {action}."
 
 
 def settled(made: Proposal, **known: Any) -> Decision:

@@ -11,34 +11,29 @@ import weakref
 import zlib
 from array import array
 from collections.abc import Iterable
-from functools import cache
+from typing import Any
 
 import numpy as np
 
 from opportune.errors import StateError
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
-from opportune.live.point import Step
-from opportune.live.saving import GROUPS, describe_proposal, restore_proposal
+from opportune.live.point import STATE, Step
+from opportune.live.saving import describe_proposal, restore_proposal
 
 MAGIC = b"OPS1"
 _HEAD = struct.Struct("<4sIII")  # magic, checksum of the rest, length of the text, length of the numbers
 
 
-def own_groups(cohort: Cohort) -> tuple[str, ...]:
-    """The groups of the state that each participant of a cohort has for itself."""
-    return cohort._own()
-
-
-def pack(agent: Agent, own: Iterable[str]) -> bytes:
+def pack(agent: Agent) -> bytes:
     """What is an agent's own, but for its steps."""
-    proposal = None if agent._proposal is None else describe_proposal(agent._proposal)
+    proposal = "null" if agent._proposal is None else json.dumps(describe_proposal(agent._proposal))
     order = agent._pending.order_bytes()  # rewards that wait for a reveal
-    text = json.dumps([agent.step, agent._late_answer, agent.withdrawn, len(order) // 8, proposal])
-    return _sealed(text.encode(), b"".join((order, *(agent._groups[name].tobytes() for name in own))))
+    text = f"[{agent.step}, {_yes(agent._late_answer)}, {_yes(agent.withdrawn)}, {len(order) // 8}, {proposal}]"
+    return _sealed(text.encode(), order, agent._block)
 
 
-def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step]) -> None:
+def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
     text, numbers = _opened(data)
     agent.step, agent._late_answer, agent.withdrawn, waiting, proposal = json.loads(text)
@@ -48,13 +43,13 @@ def unpack(agent: Agent, data: bytes, own: Iterable[str], steps: Iterable[Step])
         agent._pending.note(step)
     if len(agent._steps) != agent.step:
         raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {len(agent._steps)} are stored")
-    _fill([agent._groups[name] for name in own], numbers[8 * waiting :])
+    _fill([agent._block], numbers[8 * waiting :])
     agent._proposal = restore_proposal(agent, proposal)
 
 
 def pack_shared(cohort: Cohort) -> bytes:
     """What the participants of a cohort share: the model, the budget, both or nothing."""
-    return _sealed(b"", b"".join(cohort._common._groups[name].tobytes() for name in _shared(cohort)))
+    return _sealed(b"", *(cohort._common._groups[name] for name in _shared(cohort)))
 
 
 def unpack_shared(cohort: Cohort, data: bytes) -> None:
@@ -64,36 +59,40 @@ def unpack_shared(cohort: Cohort, data: bytes) -> None:
 
 def healthy(agent: Agent) -> bool:
     """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
-    diagonals = _DIAGONALS.get(agent)
-    if diagonals is None:
-        sizes = agent._at.sizes
-        covs = [agent._at.views(GROUPS[name], agent._groups[name]).cov for name in ("model", "snapshot")]
-        diagonals = _DIAGONALS[agent] = [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
-    with np.errstate(invalid="ignore"):
-        for name in ("model", "snapshot", "budget", "trail"):
-            group = agent._groups[name]
-            if group.dot(_zeros(group.size)) != 0.0:  # NaN, if anything in it is not finite
-                return False
-    return all(diagonal.min() > 0.0 for diagonal in diagonals)
+    numbers, variances = _LOOKED_AT.get(agent) or _LOOKED_AT.setdefault(agent, _look_at(agent))
+    for group in numbers:
+        if not np.isfinite(group).all():
+            return False
+    return all(min(diagonal.tolist()) > 0.0 for diagonal in variances)
 
 
-@cache
-def _zeros(size: int) -> "np.ndarray":
-    return np.zeros(size)
+Looked = tuple["list[np.ndarray]", "list[np.ndarray]"]
+_LOOKED_AT: "weakref.WeakKeyDictionary[Agent, Looked]" = weakref.WeakKeyDictionary()
+"""What is looked at after every event, as views that are made once: all numbers of agents, and their variances."""
 
 
-_DIAGONALS: "weakref.WeakKeyDictionary[Agent, list[np.ndarray]]" = weakref.WeakKeyDictionary()
-"""Views of agents' variances, made once: they are looked at after every event."""
+def _look_at(agent: Agent) -> Looked:
+    sizes, groups = agent._at.sizes, agent._groups
+    shared = [array for array in groups.values() if array.base is not agent._block.base]
+    covs = [agent._at.views(STATE[name], groups[name]).cov for name in ("model", "snapshot")]
+    return [agent._block, *shared], [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
 
 
 def _shared(cohort: Cohort) -> list[str]:
     own = cohort._own()
-    return [name for name in GROUPS if name not in own]
+    return [name for name in STATE if name not in own]
 
 
-def _sealed(text: bytes, numbers: bytes) -> bytes:
-    check = zlib.crc32(numbers, zlib.crc32(text))
-    return b"".join((_HEAD.pack(MAGIC, check, len(text), len(numbers)), text, numbers))
+def _yes(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _sealed(text: bytes, *numbers: Any) -> bytes:
+    check, size = zlib.crc32(text), 0
+    for part in numbers:
+        check = zlib.crc32(part, check)
+        size += len(part) if isinstance(part, bytes) else part.nbytes
+    return b"".join((_HEAD.pack(MAGIC, check, len(text), size), text, *numbers))
 
 
 def _opened(data: bytes) -> tuple[bytes, bytes]:

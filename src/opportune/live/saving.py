@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.layout import NOTES, Budget, Counts, Model, Snapshot, Trail
+from opportune.core.layout import NOTES, Counts, Snapshot
 from opportune.errors import OpportuneError, StateError
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
-from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Step, new_step
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, STATE, UNDECIDED, UNKNOWN, WAITING, Step, new_step
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
@@ -28,7 +28,6 @@ from opportune.problems.finite import Problem
 FORMAT = 3
 MOST_STATE = 1e200
 """No number of a state can come to more, by what is refused at the door."""
-GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
@@ -77,7 +76,7 @@ def describe_agent(agent: Agent) -> dict[str, Any]:
         "policy": agent.policy.describe(),
         "horizon": agent.horizon,
         "seed": agent.seed,
-        **describe_participant(agent, tuple(GROUPS)),
+        **describe_participant(agent, tuple(STATE)),
     }
 
 
@@ -112,7 +111,7 @@ def restore_agent(saved: Mapping[str, Any]) -> Agent:
             seed=saved["seed"],
             stream=saved["stream"],
         )
-        restore_participant(agent, saved, tuple(GROUPS))
+        restore_participant(agent, saved, tuple(STATE))
     return agent
 
 
@@ -149,7 +148,7 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points
     """Check a group of an agent's state against its layout and the decisions made so far, and take it over."""
     into = agent._groups[name]
     numbers = _numbers(name, saved, into.size)
-    parts = agent._at.views(GROUPS[name], numbers)
+    parts = agent._at.views(STATE[name], numbers)
     sizes = agent._at.sizes
     if name in {"model", "snapshot"}:
         diagonal = parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride).diagonal()

@@ -21,7 +21,13 @@ def now() -> int:
 
 def iso(moment: int) -> str:
     """A time as the record writes it: 2026-03-29T01:30:00.000000Z."""
-    return (_NAIVE + dt.timedelta(microseconds=moment)).isoformat(timespec="microseconds") + "Z"
+    seconds, rest = divmod(moment, MICROSECONDS)
+    return f"{_to_the_second(seconds)}.{rest:06d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _to_the_second(seconds: int) -> str:
+    return (_NAIVE + dt.timedelta(seconds=seconds)).isoformat()
 
 
 def from_iso(text: str) -> int:

@@ -41,7 +41,7 @@ def compare_people(connection: Connection, refold: Refold, part: Part) -> None:
     for name, person in refold.persons.items():
         same(f"participant {name}", people.pop(name, None), person.row(shared=shared), verdict)
         state = states.get(name)
-        if state is None or (state["seq"], state["data"]) != (person.seq, person.pack(fold.own)):
+        if state is None or (state["seq"], state["data"]) != (person.seq, person.pack()):
             verdict.add(f"participant {name}: the stored state is not what the record gives")
     for name in people:
         verdict.add(f"participant {name} is stored, but was never enrolled")

@@ -16,8 +16,7 @@ from opportune.errors import DataError
 from opportune.live import point, standin
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
-from opportune.live.decision import Decision, Proposal
-from opportune.live.packing import own_groups
+from opportune.live.decision import Proposal, outcome_in_words
 from opportune.live.point import LEARNED, NOTHING, Step
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
@@ -42,7 +41,6 @@ class Fold:
         problem = self.cohort.problem
         self._period = problem.schedule.period if isinstance(problem, Problem) else None
         self._places: dict[tuple[bytes, bytes, int], tuple[Any, Any, Located]] = {}
-        self.own = own_groups(self.cohort)
         self._kinds: dict[str, Callable[[Person, Mapping[str, Any], int | None], Answer]] = {
             events.PROPOSED: self._propose,
             events.SETTLED: self._settle,
@@ -84,7 +82,8 @@ class Fold:
             made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"))
         answer = self._proposed(made, before)
         if not made.nudged or shown is not None:
-            answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown)
+            why = answer.get("why", "")
+            answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown, why=why)
         return answer
 
     def step(self, agent: Agent, number: int, sensed: Any, reported: Any) -> Step:
@@ -161,16 +160,15 @@ class Fold:
 
     def _settled(
         self, agent: Agent, answered: bool | None, opened: bool = False, reported: Any = None, earlier: Any = None,
-        shown: str | None = None,
+        shown: str | None = None, why: str | None = None,
     ) -> Answer:  # fmt: skip
-        """What became of the agent's proposal."""
-        if self.words:
-            made: Any = agent.settle(answered, opened=opened, reported=reported, earlier=earlier, shown=shown)
-            return {"action": made.action, "outcome": _outcome(made, made.opened, answered),
-                    "revealed": made.revealed, "why": made.why}  # fmt: skip
+        """What became of the agent's proposal; `why` is the proposal's, if that was put into words just now."""
         made, entry, opened, revealed = agent._conclude(answered, opened, reported, earlier, shown)
         action = agent.problem.action_names[entry.action]
-        return {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
+        answer: Answer = {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
+        if self.words:
+            answer["why"] = outcome_in_words(made, made.why if why is None else why, opened, answered, action)
+        return answer
 
     def _answer_late(self, person: Person, given: Mapping[str, Any], step: int | None) -> Answer:
         entry = person.agent._steps[_known(step)]
@@ -216,5 +214,5 @@ def _finite(number: float) -> float | None:
     return None if math.isinf(number) else number
 
 
-def _outcome(made: Proposal | Decision, opened: bool, answered: bool | None) -> str:
+def _outcome(made: Proposal, opened: bool, answered: bool | None) -> str:
     return "opened" if opened else "none" if not made.nudged else "answered" if answered else "unanswered"

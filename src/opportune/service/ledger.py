@@ -4,7 +4,7 @@ Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) firs
 was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -32,6 +32,8 @@ _STEPS = (
 _SAID = select(tables.calls.c.decision, tables.calls.c.outcome, tables.calls.c.done_by).where(
     tables.calls.c.due.is_not(None)
 )
+_FIXED = {"number", "stream", "timezone", "enrolled"}
+"""What stays of a participant as it was at enrolment."""
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -45,11 +47,14 @@ class Memory:
     def __init__(self) -> None:
         self.fold: Fold | None = None
         self.persons: dict[str, Person] = {}
-        self.shared_seq = 0  # what all share is as of this event
+        self.seq = 0  # what all share is as of this event
+        self.current: set[str] = set()
+        """Participants who are as they are stored: nobody else has written since they were read or written here."""
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Drop what may not be what is stored."""
-        self.shared_seq = 0
+        self.seq = 0
+        self.current.clear()
         for name in list(self.persons) if names is None else names:
             self.persons.pop(name, None)
 
@@ -118,12 +123,14 @@ class Ledger:
             running = Running.from_text(self.connection.execute(_FILE).scalar_one())
             memory.forget()
             memory.fold = Fold(running)
-        if self.together and memory.shared_seq != self.seq:
+        if self.together and memory.seq != self.seq:
             try:
                 unpack_shared(memory.fold.cohort, self.connection.execute(_SHARED).scalar_one())
             except StateError:
                 self._rebuild()
-        memory.shared_seq = self.seq
+        if memory.seq != self.seq:
+            memory.current.clear()
+        memory.seq = self.seq
 
     def _rebuild(self) -> None:
         """A stored state cannot be used: make all of them from the record, and store them with this transaction."""
@@ -149,14 +156,21 @@ class Ledger:
                 people[found["participant"]] = None
         missing = [name for name in people if name not in self.persons]
         if missing:
-            self.persons |= dict.fromkeys(missing)
-            for row in find_all(self.connection, tables.participants, "name", missing):
-                self.persons[row["name"]] = self._person(row)
+            self._read_people(missing)
             waiting = [row.open_decision for row in self.persons.values() if row is not None and row.open_decision]
             missing = [decision for decision in waiting if decision not in self._decisions]
             if missing:  # the next decision point settles them
                 for found in self.connection.execute(_DECISIONS, {"ids": missing}).mappings():
                     self._decisions[found["id"]] = dict(found)
+
+    def _read_people(self, names: Sequence[str]) -> None:
+        """Participants by name; those at hand need not be read where nobody else has written since."""
+        memory = self.memory
+        self.persons |= {name: memory.persons[name] if name in memory.current else None for name in names}
+        others = [name for name in names if name not in memory.current]
+        for row in find_all(self.connection, tables.participants, "name", others):
+            self.persons[row["name"]] = self._person(row)
+            memory.current.add(row["name"])
 
     def _person(self, row: Mapping[Any, Any]) -> Person:
         known = self.memory.persons.get(row["name"])
@@ -169,7 +183,7 @@ class Ledger:
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
         try:
-            person.unpack(data, self.fold.own, rows)
+            person.unpack(data, rows)
         except StateError:
             if self._events:  # the record in the database does not have them yet
                 raise
@@ -351,10 +365,10 @@ class Ledger:
             update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
-        shared, own = self.running.policy.shared, self.fold.own
+        shared = self.running.policy.shared
         rows = [person.row(shared=shared) for person in self._dirty.values()]
         states = [
-            {"participant": name, "seq": person.seq, "data": person.pack(own)} for name, person in self._dirty.items()
+            {"participant": name, "seq": person.seq, "data": person.pack()} for name, person in self._dirty.items()
         ]
         new = [name in self._enrolled for name in self._dirty]
         for table, found in ((tables.participants, rows), (tables.states, states)):
@@ -364,7 +378,8 @@ class Ledger:
             if fresh:
                 insert_all(self.connection, table, fresh)
             if known:
-                update_all(self.connection, table, (key,), columns, known)
+                changing = [name for name in columns if name not in _FIXED]
+                update_all(self.connection, table, (key,), changing, known)
 
     def _write_study(self) -> None:
         assert self.study is not None
@@ -379,4 +394,4 @@ class Ledger:
 
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""
-        self.memory.shared_seq = self.seq
+        self.memory.seq = self.seq

@@ -55,13 +55,13 @@ class Person:
         sealed = self.agent._pending.sealed
         return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
 
-    def pack(self, own: Iterable[str]) -> bytes:
+    def pack(self) -> bytes:
         """The state as bytes."""
-        return pack(self.agent, own)
+        return pack(self.agent)
 
-    def unpack(self, data: bytes, own: Iterable[str], rows: Iterable[Mapping[Any, Any]]) -> None:
+    def unpack(self, data: bytes, rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        unpack(self.agent, data, own, [step_of(self.agent, row) for row in rows])
+        unpack(self.agent, data, [step_of(self.agent, row) for row in rows])
 
 
 def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:

@@ -34,6 +34,8 @@ def update_all(connection: Connection, table: Table, key: Sequence[str], columns
 def find_all(connection: Connection, table: Table, key: str, values: Iterable[str]) -> list[dict[str, Any]]:
     """The rows whose key is one of some texts; of tables without yes and no, which drivers tell differently."""
     wanted = list(values)
+    if not wanted:
+        return []
     columns = [column.name for column in table.columns]
     names = ", ".join(columns)
     if connection.dialect.name == "sqlite":

@@ -6,6 +6,7 @@ cannot be carried out does not take others with it.
 """
 
 import asyncio
+import collections
 import contextlib
 import queue
 import threading
@@ -66,7 +67,9 @@ class Writer:
         self.batches = 0
         self.written = 0
         self._alert = on_alert
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._waiting: collections.deque[Waiting] = collections.deque()
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True: something waits; False: come to an end
+        self._called_by: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -77,21 +80,30 @@ class Writer:
     def stop(self) -> None:
         """Write what still waits, and end."""
         if self._thread is not None:
-            self._queue.put(None)
+            self._calls.put(False)
             self._thread.join()
             self._thread = None
 
     def submit(self, command: Command) -> "Future[Reply]":
         """Have a command carried out with whatever else waits."""
         future: Future[Reply] = Future()
-        self._queue.put(Waiting(command, future))
+        self._waiting.append(Waiting(command, future))
+        self._calls.put(True)
         return future
 
     def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
-        """Likewise, from an event loop: its future is done there."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._queue.put(Waiting(command, future))
+        """Likewise, from an event loop: its future is done there. What came in together is handed over together."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Reply] = loop.create_future()
+        self._waiting.append(Waiting(command, future))
+        if self._called_by is not loop:
+            self._called_by = loop
+            loop.call_soon(self._call)
         return future
+
+    def _call(self) -> None:
+        self._called_by = None  # before the call: whoever comes from now on calls again
+        self._calls.put(True)
 
     def do(self, command: Command) -> Reply:
         """Carry out one command, here and now; for programs without a writer's thread."""
@@ -101,21 +113,19 @@ class Writer:
         return found
 
     def _run(self) -> None:
-        ended, last = False, 0
-        while not ended:
-            batch = [self._queue.get()]
-            if last >= MANY:
-                time.sleep(LINGER)  # those who were answered just now are about to ask again
-            while len(batch) < MOST_AT_ONCE:
-                try:
-                    batch.append(self._queue.get_nowait())
-                except queue.Empty:
-                    break
-            ended = None in batch
-            waiting = [item for item in batch if item is not None]
-            last = len(waiting)
-            if waiting:
-                self.deliver(waiting, self.write([item.command for item in waiting]))
+        batch: list[Waiting] = []
+        while batch := self._next(linger=len(batch) >= MANY):
+            self.deliver(batch, self.write([item.command for item in batch]))
+
+    def _next(self, most: int = MOST_AT_ONCE, *, linger: bool = False) -> list[Waiting]:
+        """What waits, as soon as something does; nothing once the writer is to end and nothing waits any more."""
+        while not self._waiting:
+            if not self._calls.get():
+                self._calls.put(False)  # whatever has come meanwhile is still written
+                break
+        if linger:
+            time.sleep(LINGER)  # those who were answered just now are about to ask again
+        return [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
         """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
