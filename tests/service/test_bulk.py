@@ -20,8 +20,8 @@ from opportune.service.bulk import Bulk
 from opportune.service.calls import Try
 from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
 from opportune.service.database import Database
-from opportune.service.script import Doubt
 from opportune.service.statements import stream, update_all
+from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
 

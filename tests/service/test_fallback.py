@@ -15,7 +15,7 @@ from opportune.service.alerts import Alerts
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.reading import alert_rows
-from opportune.service.script import Doubt
+from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
 

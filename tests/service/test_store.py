@@ -19,7 +19,7 @@ from opportune.service.database import Database
 from opportune.service.problems import Refused
 from opportune.service.reading import event_rows
 from opportune.service.refold import Refold, Verdict
-from opportune.service.script import Doubt
+from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, rebuilt, verify
 from opportune.service.writer import Reply, Writer
 

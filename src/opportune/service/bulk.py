@@ -30,7 +30,8 @@ from opportune.service.clock import from_iso
 from opportune.service.events import Event
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
-from opportune.service.script import COLUMNS, ID, Calls, Doubt, Script, Track
+from opportune.service.script import Script
+from opportune.service.tracks import COLUMNS, ID, Calls, Doubt, Track
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
@@ -141,7 +142,7 @@ class Bulk:
             self._script = Script(fold)
         elif event.kind == events.AMENDED:
             assert self._script is not None
-            self._script.running = fold.running
+            self._script.set_running(fold.running)
         elif event.kind == events.ENROLLED and own:
             assert name is not None
             if name in self._tracks:

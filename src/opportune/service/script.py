@@ -6,92 +6,57 @@ stored one must equal. Whatever is not as it should be, or too rare to be worth 
 """
 
 import math
+import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from opportune.live import point, replay
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
+from opportune.live.replay import PROPOSE, SETTLE, STAND_BY
 from opportune.problems.finite import Problem
 from opportune.service import events, typed
 from opportune.service.events import Event
 from opportune.service.fold import LEARNED_MODE, MOST_PLACES, Fold
-from opportune.service.person import COMPLETED, WITHDRAWN, Person
+from opportune.service.person import COMPLETED, WITHDRAWN
 from opportune.service.points import day_of
+from opportune.service.running import Running
+from opportune.service.tracks import (
+    ACTION,
+    ANSWERED_LATE,
+    AVAILABLE,
+    CLAIMS,
+    EXPIRES,
+    ID,
+    NUDGE,
+    OFFLINE,
+    OUTCOME,
+    REPORTED,
+    REVEALED,
+    REWARD,
+    REWARD_CHANGES,
+    REWARD_DUE,
+    REWARD_FIRST,
+    REWARD_RECEIVED,
+    REWARD_STATUS,
+    SEEN,
+    SEQ,
+    SETTLED_AT,
+    STATUS,
+    STEP,
+    UNANSWERED,
+    WHY,
+    Calls,
+    Doubt,
+    Entry,
+    Place,
+    Track,
+)
 
-COLUMNS = (
-    "id", "participant", "step", "seq", "day", "happened", "received", "timezone", "sensed", "reported", "available",
-    "reason", "nudge", "probability", "coin", "gap", "price", "disagreement", "tolerance", "fresh_action",
-    "stale_action", "budget_before", "budget_left", "mode", "why", "expires", "status", "outcome", "settled", "action",
-    "revealed", "offline", "answered_late", "seen", "unanswered", "reward_status", "reward", "reward_received",
-    "reward_first", "reward_changes", "reward_due", "features", "version",
-)  # fmt: skip
-"""The columns of `decisions`, in the order in which rows have them here."""
-ID, STEP, SEQ, REPORTED, AVAILABLE, NUDGE, WHY, EXPIRES, STATUS, OUTCOME, SETTLED_AT, ACTION, REVEALED, OFFLINE = map(
-    COLUMNS.index,
-    ("id", "step", "seq", "reported", "available", "nudge", "why", "expires", "status", "outcome", "settled", "action",
-     "revealed", "offline"),
-)  # fmt: skip
-ANSWERED_LATE, SEEN, UNANSWERED, REWARD_STATUS, REWARD, REWARD_RECEIVED, REWARD_FIRST, REWARD_CHANGES, REWARD_DUE = map(
-    COLUMNS.index,
-    ("answered_late", "seen", "unanswered", "reward_status", "reward", "reward_received", "reward_first",
-     "reward_changes", "reward_due"),
-)  # fmt: skip
-CLAIMS = (*replay.FOUND[: replay.JUDGED + 1], "before", "left")
-"""What the record says of a proposal."""
 _ABSENT = bytes(typed.ABSENT)
-_LARGEST = 1.7976931348623157e308
-
-
-class Doubt(Exception):  # noqa: N818  (nothing has failed yet)
-    """Something is not as expected, or not done in bulk: fold the record one by one."""
-
-
-class Place(NamedTuple):
-    """Values that were sensed and reported, and where they stand."""
-
-    where: tuple[int, int, int]  # stratum, sensed part, context
-    blind: tuple[int, int, int]  # the same where nobody has seen the context
-    values: tuple[float, ...]  # contexts not finite
-    missing: bool
-    reported: dict[str, Any] | None
-    sensed_text: str
-    reported_text: str | None
-
-
-NOWHERE = Place((0, 0, 0), (0, 0, 0), (), False, None, "", None)
-
-
-class Entry(msgspec.Struct, gc=False):
-    """A decision point that was proposed."""
-
-    row: list[Any]
-    place: Place
-    action: int  # that stands, or was taken
-
-
-class Track(msgspec.Struct, gc=False):
-    """How far a participant's record has been followed."""
-
-    person: Person
-    entries: list[Entry]
-    sealed: set[int]
-    arrivals: dict[int, None]  # steps that no reveal has uncovered, in the order in which their rewards came
-    open: typed.Proposed | None = None
-    late_answer: bool = False
-    withdrawn: bool = False
-
-
-class Calls(NamedTuple):
-    """Calls to make, and what the record says comes of them."""
-
-    rows: NDArray[np.float64]
-    values: NDArray[np.float64]
-    claims: NDArray[np.float64]  # `CLAIMS`, for each proposal
-    actions: NDArray[np.float64]  # for each that is settled
+_LARGEST = sys.float_info.max
 
 
 class Script:
@@ -99,16 +64,18 @@ class Script:
 
     def __init__(self, fold: Fold) -> None:
         problem = fold.cohort.problem
-        self.running = fold.running
+        self.set_running(fold.running)
         self._problem = problem
         self._continuous = not isinstance(problem, Problem)
         self._variables = fold.cohort._common._at.sizes.variables if self._continuous else 0
-        self._period = problem.schedule.period if isinstance(problem, Problem) else None
+        period = None if self._continuous else problem.schedule.period
+        self._period, self._repeats = period or 1, period is not None
         self._action_number = {name: number for number, name in enumerate(problem.action_names)}
         self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
         self._some_reported = problem.reported
         self._horizon, self._endless = fold.cohort.horizon, math.isinf(fold.cohort._common._amount)
         self._places: dict[tuple[bytes, bytes, int], Place] = {}
+        self._told: dict[tuple[str, str | None, bytes, int], Place] = {}
         self._begin()
         self.kinds: dict[str, Callable[[Any, int, int, Track], None]] = {
             events.PROPOSED: self._propose,
@@ -121,6 +88,10 @@ class Script:
             events.NOTED: self._note,
             events.TRIED: self._note,
         }
+
+    def set_running(self, running: Running) -> None:
+        """The study file that is in force from now on."""
+        self.running, self._features = running, running.hash[:12]
 
     def _begin(self) -> None:
         self._rows: list[float] = []
@@ -145,13 +116,11 @@ class Script:
         flag: bool = False, number: float = 0.0,
     ) -> None:  # fmt: skip
         self._rows += (what, track.person.number, entry.row[STEP], *where, action, flag, number, event.seq)
-        if self._continuous:
-            self._values += entry.place.values
+        self._values += entry.place.values
 
     def _place(self, sensed: bytes, reported: bytes, step: int) -> Place:
         """Where values stand, checked; where contexts are finite, the same values are not looked up again."""
-        period = self._period
-        key = (sensed, reported, 0 if period is None else step % period)
+        key = (sensed, reported, step % self._period)
         known = self._places.get(key)
         if known is not None:
             return known
@@ -162,14 +131,25 @@ class Script:
             tuple(found.values.tolist()), bool(found.missing), told, _text(given),
             None if told is None else _text(told),
         )  # fmt: skip
-        if period is not None and len(self._places) < MOST_PLACES:
-            self._places[key] = place
+        self._keep(self._places, key, place)
         return place
 
-    def _place_with(self, entry: Entry, reported: Any) -> Place:
+    def _place_with(self, entry: Entry, reported: bytes) -> Place:
         """Where a decision point stands with what is reported of it now."""
-        told = {**(entry.place.reported or {}), **point.check_reported(reported, self._reported_names)}
-        return self._place(entry.place.sensed_text.encode(), _text(told).encode(), entry.row[STEP])
+        before, step = entry.place, entry.row[STEP]
+        key = (before.sensed_text, before.reported_text, reported, step % self._period)
+        known = self._told.get(key)
+        if known is not None:
+            return known
+        now = point.check_reported(msgspec.json.decode(reported), self._reported_names)
+        told = _text({**(before.reported or {}), **now})
+        place = self._place(before.sensed_text.encode(), told.encode(), step)
+        self._keep(self._told, key, place)
+        return place
+
+    def _keep(self, places: dict[Any, Place], key: Any, place: Place) -> None:
+        if self._repeats and len(places) < MOST_PLACES:
+            places[key] = place
 
     def _propose(self, event: typed.Proposed, received: int, happened: int, track: Track) -> None:
         given, answer, person, running = event.given, event.answer, track.person, self.running
@@ -195,12 +175,13 @@ class Script:
             answer.probability, answer.coin, answer.gap, answer.price, answer.disagreement, answer.tolerance,
             answer.fresh, answer.stale, before, left, LEARNED_MODE, answer.why, None, "settled", None, received,
             answer.stale, False, shown is not None, None, True, False, WAITING, None, None, None, 0,
-            happened + running.reward_window, event.study[:12], event.version,
+            happened + running.reward_window, self._features, event.version,
         ], place, stale)  # fmt: skip
         track.entries.append(entry)
         person.last_decided = happened
-        what = replay.PROPOSE if available else replay.STAND_BY
-        self._call(what, event, track, entry, place.where, 0, opened)
+        what = PROPOSE if available else STAND_BY
+        self._rows += (what, person.number, step, *place.where, 0, opened, 0.0, event.seq)
+        self._values += place.values
         if self._endless and before is None and left is None:
             before = left = np.inf
         self._claims += (
@@ -230,7 +211,8 @@ class Script:
             self._uncover(event, track)
         if row[AVAILABLE]:
             where = place.where if revealed or not self._some_reported else place.blind
-            self._call(replay.SETTLE, event, track, entry, where, standing, revealed)
+            self._rows += (SETTLE, track.person.number, row[STEP], *where, standing, revealed, 0.0, event.seq)
+            self._values += place.values
             self._actions.append(action)
             seen = where[2] != UNKNOWN
             if not seen and place.where[2] != UNKNOWN:
@@ -276,7 +258,7 @@ class Script:
         for number, values in (given.earlier or {}).items():
             self._tell_of(int(number), values, entry, track)
         if told:
-            entry.place = self._place_with(entry, msgspec.json.decode(reported))
+            entry.place = self._place_with(entry, bytes(reported))
         row[SEQ], row[STATUS], row[SETTLED_AT], row[REPORTED] = (
             event.seq,
             "settled",
@@ -292,7 +274,7 @@ class Script:
         entry = track.entries[step - 1]
         if entry is now or entry.row[STEP] != step or entry.row[SEEN]:
             raise Doubt
-        entry.place = self._place_with(entry, values)
+        entry.place = self._place_with(entry, msgspec.json.encode(values))
         if entry.place.where[2] != UNKNOWN:
             track.sealed.add(step)
 
@@ -337,7 +319,7 @@ class Script:
         if event.answer:
             raise Doubt
         if row[UNANSWERED]:
-            place = entry.place if reported is None else self._place_with(entry, reported)
+            place = entry.place if reported is None else self._place_with(entry, msgspec.json.encode(reported))
             if not row[SEEN]:
                 entry.place = place
                 if place.where[2] != UNKNOWN:
@@ -355,7 +337,7 @@ class Script:
                 raise Doubt
             track.withdrawn = True
             to_come = self._horizon - len(track.entries)
-            self._rows += (replay.WITHDRAW, person.number, 0, *NOWHERE.where, 0, False, to_come, event.seq)
+            self._rows += (replay.WITHDRAW, person.number, 0, 0, 0, 0, 0, False, to_come, event.seq)
             self._values += (0.0,) * self._variables
 
     def _note(self, event: Event, received: int, happened: int, track: Track) -> None:

@@ -25,8 +25,8 @@ from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
-from opportune.service.script import Calls, Doubt
 from opportune.service.statements import stream
+from opportune.service.tracks import Calls, Doubt
 
 Progress = Callable[[int, int], None]
 LONG = 20_000
