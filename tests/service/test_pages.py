@@ -752,3 +752,25 @@ def test_days_are_those_of_the_clock(sqlite: Database, monkeypatch: pytest.Monke
     assert course(view).nudges == [1] * 10
     view.running = dataclasses.replace(running, timezone="Etc/GMT-1")  # the control: a clock that is never changed
     assert course(view).nudges == [1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1]
+
+
+def test_analysts_see_no_names_of_people(site: Site) -> None:
+    """On pages, over HTTP and in exports people are a role and a number; staff see who it was."""
+    people = desks(site, anna="staff", berta="staff", cora="analyst")
+    decision = call(site)
+    went(people["berta"].send("/today", "/today/take", decision=decision))
+    went(people["berta"].send("/today", "/today/outcome", decision=decision, outcome="again"))
+    cora, anna = people["cora"], people["anna"]
+    for page in ("/record", "/participants/0"):
+        assert "berta" in anna.page(page)
+        assert "berta" not in cora.page(page)
+        assert "staff 3" in cora.page(page), "after a key of that role and anna"
+    found = cora.send("/record", "/record", who="staff 3").text
+    assert found.count("<td>staff 3</td>") == 1
+    assert "<td>staff 3</td>" not in cora.send("/record", "/record", who="berta").text
+    assert "berta" in site.get("events").text
+    assert "berta" not in site.get("events", "analyst").text
+    exported = site.get("exports/events.csv", "analyst").text
+    assert "berta" not in exported
+    assert "staff 3" in exported
+    assert "app one" in exported, "an app is not a person"

@@ -18,6 +18,7 @@ from opportune.service import clock, events, tables
 from opportune.service.database import Database
 from opportune.service.probabilities import before_randomising, of_action, randomised
 from opportune.service.running import Running
+from opportune.service.unnamed import labels
 
 PAGE = 2000
 NAMES = ("decisions", "participants", "nudges", "rewards", "events")
@@ -127,7 +128,7 @@ _EVENT = (
     Column("participant", "text", "Pseudonym.", _plain("participant")),
     Column("decision", "text", "The decision it is about.", _plain("decision")),
     Column("step", "integer", "Its decision point.", _plain("step")),
-    Column("who", "text", "Who did it.", _plain("who")),
+    Column("who", "text", "Who did it: an app by the name of its key, people by role and number.", _plain("who")),
     Column("received_utc", "time", "When the service had it, UTC.", _plain("received")),
     Column("happened_utc", "time", "When it took place, UTC.", _plain("happened")),
 )
@@ -229,9 +230,11 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
         yield from _pages(database, tables.participants, tables.participants.c.number, -1)
     elif name in {"events", "rewards"}:
         wanted = {events.REWARDED, events.CORRECTED, events.SKIPPED} if name == "rewards" else None
+        label = labels(database)
         for row in _pages(database, tables.events, tables.events.c.seq, 0):
             if wanted is None or row["kind"] in wanted:
-                yield {"hash": row["hash"], **msgspec.json.decode(row["body"])}
+                event = msgspec.json.decode(row["body"])
+                yield {"hash": row["hash"], **event, "who": label(event["who"])}
     else:
         policy = running_of(database).policy
         for person in _pages(database, tables.participants, tables.participants.c.number, -1):

@@ -17,12 +17,13 @@ from opportune.service.exports import running_of
 from opportune.service.logs import log_as_json
 from opportune.service.running import Running
 from opportune.service.service import Service
+from opportune.service.unnamed import LAUNCHER
 from opportune.service.writer import Writer
 
 URL, REHEARSAL = "OPPORTUNE_DB", "OPPORTUNE_REHEARSAL"
 
 
-def launch(database: Database, running: Running, *, who: str = "opportune serve") -> bool:
+def launch(database: Database, running: Running, *, who: str = LAUNCHER) -> bool:
     """Bring the tables up to date and launch the study, unless it is launched; whether it was launched now."""
     database.migrate()
     database.check_durable()

@@ -28,6 +28,7 @@ from opportune.service.auth import ADMIN, ANALYST, APP, STAFF
 from opportune.service.bundles import FetchBundle
 from opportune.service.commands import decision_answer, reward_answer
 from opportune.service.problems import Refused
+from opportune.service.unnamed import labels
 
 Asked = Request[Any, Any, State]
 
@@ -197,10 +198,17 @@ def study(request: Asked) -> Response[bytes]:
     tags=["study"], operation_id="events", summary="The record",
 )  # fmt: skip
 def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
-    """Events in their order, as they are stored and hashed."""
-    found = reading.event_rows(service_of(request).database, after=_number(after), limit=limit + 1)
+    """Events in their order, as they are stored and hashed; for analysts without the names of people."""
+    database = service_of(request).database
+    found = reading.event_rows(database, after=_number(after), limit=limit + 1)
     rows, more = reading.page(found, limit)
-    items = [{"hash": row["hash"], "event": msgspec.Raw(row["body"].encode())} for row in rows]
+    if caller_of(request).role == ANALYST:
+        label = labels(database)
+        told = [msgspec.json.decode(row["body"]) for row in rows]
+        shown: list[Any] = [{**event, "who": label(event["who"])} for event in told]
+    else:
+        shown = [msgspec.Raw(row["body"].encode()) for row in rows]
+    items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, shown, strict=True)]
     return as_json({"items": items, "next": str(rows[-1]["seq"]) if more else None})
 
 

@@ -225,7 +225,7 @@ def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
     given = event.given
     text = given.get("text") or given.get("reason") or words.cause(str(given.get("cause", "")), view.t)
     return {
-        "seq": event.seq, "kind": event.kind, "who": event.who, "step": event.step, "text": str(text),
+        "seq": event.seq, "kind": event.kind, "who": view.named(event.who), "step": event.step, "text": str(text),
         "status": given.get("status"), "reward": given.get("reward"), "was": given.get("was"),
         "at": view.both(row["received"], timezone),
     }  # fmt: skip

@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -33,6 +33,7 @@ from opportune.service.problems import Refused
 from opportune.service.running import Running
 from opportune.service.service import Service
 from opportune.service.sessions import Session
+from opportune.service.unnamed import labels
 from opportune.service.writer import Reply
 
 Asked = Request[Any, Any, State]
@@ -146,6 +147,11 @@ class View:
     def role(self) -> str:
         """What the person may do."""
         return self.session.caller.role
+
+    @cached_property
+    def named(self) -> Callable[[str], str]:
+        """How whoever looks sees who did something: analysts see no names."""
+        return labels(self.service.database) if self.role == ANALYST else str
 
     def both(self, moment: int, timezone: str) -> str:
         """A time by the participant's clock, and by that of whoever looks; both named."""
