@@ -98,6 +98,7 @@ def test_kernel_in_simulator_equals_cpu(tmp_path: Path) -> None:
     for name in space["CASES"]:
         there, here = op.load(tmp_path / f"{name}.nc"), space["run"](name)
         for variable in here.data_vars:
+            assert there[variable].dtype == here[variable].dtype, f"{name}: {variable}"
             exact = here[variable].dtype.kind in "ib"
             np.testing.assert_allclose(
                 there[variable], here[variable], rtol=0 if exact else 1e-9, atol=0 if exact else 1e-9,

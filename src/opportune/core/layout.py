@@ -256,11 +256,16 @@ class Layout(NamedTuple):
 
     def filled(self, group: Any, parts: Mapping[str, Any]) -> NDArray[np.float64]:
         """A group's array with these parts put in their places, the rest 0."""
-        array = np.zeros(self.length(group))
-        views = self.views(group, array)
+        places = self.places[GROUPS.index(group)]
+        bounds = group(*itertools.pairwise(places))
+        array = np.zeros(places[-1])
         for name, numbers in parts.items():
-            values = np.asarray(numbers, dtype=np.float64).ravel()
-            getattr(views, name)[: values.size] = values
+            begin, end = getattr(bounds, name)
+            if isinstance(numbers, float | int) and begin < end:
+                array[begin] = numbers
+            else:
+                values = np.asarray(numbers, dtype=np.float64).ravel()
+                array[begin:end][: values.size] = values
         return array
 
 

@@ -17,16 +17,15 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 
 from opportune.core.addresses import Flat, flat_at
+from opportune.core.attributes import FIELDS, NAMES, declare_attributes
 from opportune.core.compiled import CHECK_BOUNDS, inner_function
-from opportune.core.layout import GROUPS, Sizes, dimensions
+from opportune.core.layout import GROUPS, Sizes
 
-_NAMES = tuple(group.__name__.lower() for group in GROUPS)
 _FIRST = {}  # where each group's places begin among the layout's numbers
 _next = len(Sizes._fields)
-for _name, _group in zip(_NAMES, GROUPS, strict=True):
+for _name, _fields in FIELDS.items():
     _FIRST[_name] = _next
-    _next += len(dimensions(_group)) + 1
-_FIELDS = {name: tuple(dimensions(group)) for name, group in zip(_NAMES, GROUPS, strict=True)}
+    _next += len(_fields) + 1
 _numbers = Flat(types.float64)
 _places = Flat(types.int64)
 _places_with_search = Flat(types.uint64)
@@ -38,6 +37,14 @@ class ParticipantType(types.Type):  # type: ignore[misc]
     def __init__(self, search: bool) -> None:
         super().__init__(name="Participant with search" if search else "Participant")
         self.search = search
+
+    def sizes_type(self) -> "SizesType":
+        """The type of its sizes."""
+        return SizesType()
+
+    def group_type(self, group: str) -> "GroupType":
+        """The type of one of its groups."""
+        return GroupType(group)
 
 
 class SizesType(types.Type):  # type: ignore[misc]
@@ -58,7 +65,7 @@ class GroupType(types.Type):  # type: ignore[misc]
 @register_model(ParticipantType)
 class _ParticipantModel(models.StructModel):  # type: ignore[misc]
     def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
-        super().__init__(manager, kind, [("at", _places), *((name, _numbers) for name in _NAMES)])
+        super().__init__(manager, kind, [("at", _places), *((name, _numbers) for name in NAMES)])
 
 
 @register_model(SizesType)
@@ -73,34 +80,15 @@ class _GroupModel(models.StructModel):  # type: ignore[misc]
         super().__init__(manager, kind, [("at", _places), ("numbers", _numbers)])
 
 
-@infer_getattr
-class _ParticipantAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = ParticipantType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        return SizesType() if name == "sizes" else GroupType(name) if name in _NAMES else None
-
-
-@infer_getattr
-class _SizesAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = SizesType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        return types.int64 if name in Sizes._fields else None
-
-
-@infer_getattr
-class _GroupAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = GroupType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        return _numbers if name in _FIELDS[kind.group] else None
+declare_attributes(
+    infer_getattr, AttributeTemplate, ParticipantType, SizesType, GroupType, number=types.int64, part=_numbers
+)
 
 
 @lower_getattr_generic(ParticipantType)
 def _group_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
     whole = context.make_helper(builder, kind, value=value)
-    wanted = SizesType() if name == "sizes" else GroupType(name)
+    wanted = kind.sizes_type() if name == "sizes" else kind.group_type(name)
     view = context.make_helper(builder, wanted)
     view.at = whole.at
     if name != "sizes":
@@ -117,7 +105,7 @@ def _size_of(context, builder, kind, value, name):  # type: ignore[no-untyped-de
 @lower_getattr_generic(GroupType)
 def _part_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
     view = context.make_helper(builder, kind, value=value)
-    place = _FIRST[kind.group] + _FIELDS[kind.group].index(name)
+    place = _FIRST[kind.group] + FIELDS[kind.group].index(name)
     begin = _place(context, builder, view.at, place)
     if not CHECK_BOUNDS:
         return builder.gep(view.numbers, [begin])
@@ -144,7 +132,7 @@ def participant(typing_context, at, constants, rule, model, counts, snapshot, tr
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         whole = context.make_helper(builder, signature.return_type)
-        for name, value in zip(("at", *_NAMES), arguments, strict=True):
+        for name, value in zip(("at", *NAMES), arguments, strict=True):
             setattr(whole, name, value)
         return whole._getvalue()
 

@@ -23,7 +23,7 @@ from opportune.core.views import handle_of
 from opportune.live import steps as live
 from opportune.planning.settings import Settings
 from opportune.policy import Policy
-from opportune.simulation.pack import layout_for, pack
+from opportune.simulation.pack import layouts_for, pack
 from opportune.simulation.visit import visit
 
 Floats = NDArray[np.float64]
@@ -203,7 +203,7 @@ def go_through(
 def _seat(worlds: Sequence[Any], met: Sequence[Met], policy: Policy, horizon: int) -> list[Person]:
     """A participant for each world, at its beginning, with what all share."""
     batch = pack(worlds, [policy], horizon)
-    at = layout_for(worlds, policy, horizon, "cpu")
+    (at,) = layouts_for(worlds, [policy], horizon, "cpu")
     people: list[Person] = []
     model, budget = aligned(at.length(Model)), aligned(at.length(Budget))
     for w, own in enumerate(met):

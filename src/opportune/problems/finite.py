@@ -29,6 +29,7 @@ from opportune.problems.settings import (
     schedule_of,
     units_of,
 )
+from opportune.problems.tables import constant_parts, part_means
 from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
 
 Floats = NDArray[np.float64]
@@ -171,14 +172,7 @@ class Problem(Beliefs):
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
         """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""
-        out = np.empty((parts, self.actions, self.d))
-        for part in range(parts):
-            members = np.flatnonzero(labels == part)
-            weight = np.ones(members.size) if probs is None else probs[members]
-            if weight.sum() <= 0.0:
-                weight = np.ones(members.size)
-            out[part] = np.tensordot(weight / weight.sum(), self.features[members], axes=1)
-        return out
+        return part_means(self.features, labels, parts, probs).copy()
 
     def index(self, context: Any) -> int:
         """The number of a context given as a number, or as its variables' levels {name: level}."""
@@ -272,41 +266,10 @@ class Problem(Beliefs):
 
     def constants(self, at: Layout, horizon: int) -> Floats:
         """What both agents know beforehand, as the flat array that the compiled step functions take."""
-        sizes = at.sizes
-        means = self.means(self.stratum_of, self.strata, self.context_probs)
-        if sizes.senses:
-            means = np.concatenate([means, self.means(self.sense_of, self.senses, self.context_probs)])
-        means = means / self.units
-        known = self.context_probs is not None
-        rows = self.features / self.units
-        rows = (np.concatenate([rows, means]) if known else rows).reshape(-1, self.d)
-        parts: dict[str, Any] = {
-            **self._knowledge(horizon),
-            "rows": rows,
-            "stratum_of": self.stratum_of,
-            "sense_of": self.sense_of,
-            "stratum_of_sense": self._stratum_of_sense(),
-            "start": means,
-        }
-        if known:
-            blind = means[: self.strata]
-            parts["distance"] = np.linalg.norm(blind[:, :, None] - blind[:, None, :], axis=-1)
-            parts["sense_probability"] = np.bincount(self.sense_of, weights=self.context_probs, minlength=self.senses)
-        if sizes.table:
-            columns = np.zeros((self.d, sizes.table))
-            columns[:, : len(rows)] = rows.T
-            parts["columns"] = columns
-        if sizes.support:
-            places = np.sort(np.argsort(rows == 0.0, axis=1, kind="stable")[:, : sizes.support], axis=1)
-            lists = np.zeros_like(rows)
-            lists[:, : 2 * sizes.support] = np.concatenate([places, np.take_along_axis(rows, places, axis=1)], axis=1)
-            parts["lists"] = lists
-        return at.filled(Constants, parts)
-
-    def _stratum_of_sense(self) -> Ints:
-        strata = np.zeros(self.senses, dtype=np.int64)
-        strata[self.sense_of] = self.stratum_of
-        return strata
+        fixed = constant_parts(
+            self.features, self.units, self.stratum_of, self.sense_of, self.context_probs, at.sizes
+        )  # fmt: skip
+        return at.filled(Constants, {**self._knowledge(horizon), **fixed})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""

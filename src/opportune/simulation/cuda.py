@@ -5,7 +5,8 @@ is one participant, or a study whose participants share a budget or a model: the
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -14,13 +15,15 @@ from numba import config, cuda, float64
 from numpy.typing import NDArray
 
 from opportune.core import simd
+from opportune.core.compiled import inner_function
 from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
 from opportune.core.protocol import Draws
 from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.core.scores import choose_search, score_optimistic
 from opportune.core.views import of_arrays
 from opportune.errors import InputError
-from opportune.simulation.loop import Batch, mail_size, run_step, start_run
+from opportune.simulation.loop import Batch, mail_size, run_step, start_run, stream_of
+from opportune.simulation.pack import Output
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
 from opportune.worlds.arrivals import arrivals_of, count_run, count_type
 from opportune.worlds.linear import LinearWorld
@@ -37,8 +40,12 @@ class Used(NamedTuple):
 
 
 MEMORY_SHARE = 0.8  # of the card's free memory that results may take
-AT_ONCE = 2  # chunks on the card: one runs, one is fetched
-ENOUGH_RUNS = 600_000  # in a chunk, to keep the card busy
+AT_ONCE = 4  # chunks on the card: one runs, one is fetched, others wait, so that the card need not
+ENOUGH_RUNS = 200_000  # in a chunk, to keep the card busy; no more, since nothing runs while the last one is fetched
+ENOUGH_STUDIES = 65_536  # likewise, each with all its participants
+WARP = 32  # threads that go in step: best they all read one world's constants
+
+draw_stream = inner_function(stream_of)
 
 
 @functools.cache
@@ -174,103 +181,126 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
 
 
 def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
-              streams: NDArray[np.uint64], horizon: int, totals: NDArray[np.float64],
-              numbers: NDArray[np.float64], marks: NDArray[np.int16],
-              meanwhile: Callable[[], object] = lambda: None) -> None:  # fmt: skip
-    """All runs on the GPU, in chunks of replicates whose results fit its memory; `meanwhile` is done beside."""
-    traced = numbers.shape[-1]
+              horizon: int, output: Output, counting: "Counting | None" = None) -> None:  # fmt: skip
+    """All runs of some policies on the GPU, in chunks of replicates, and the counting of contexts beside them.
+
+    Several chunks are on the card at a time: while one runs and others wait, the results of one before are fetched.
+    """
+    replicates, _, n_worlds, _, traced = output.numbers.shape
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
-    replicates, n_worlds = streams.shape
-    per_replicate = policies.size * n_worlds
     rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))
     used = Used(
         tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
         tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
         (batch.kind,),
     )
-    state, groups = 0, []
+    groups: list[int] = []
     if shared or pooled:
         kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
         groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
         groups += [max(1, batch.history), mail_size(at.sizes)]
-        state = 8 * per_replicate * sum(groups)
     else:
         kernel = build(at, used, batch.kind, batch.history, traced > 0)
-    chunk = min(replicates, _replicates_at_once(per_replicate, traced, state))
-    runs = chunk * policies.size * (1 if state else n_worlds)
-    room = [cuda.device_array((-(-runs // THREADS) * THREADS, n_worlds, size), np.float64) for size in groups]
-    at_once = 1 if state else min(AT_ONCE, -(-replicates // chunk))  # chunks would share the state
-    places = [_Place.make(chunk, policies.size, n_worlds, traced) for _ in range(at_once)]
+    at_once = 1 if groups else AT_ONCE  # chunks would share the state
+    threads_each = policies.size * (1 if groups else n_worlds)
+    enough = -(-(ENOUGH_STUDIES if groups else ENOUGH_RUNS) // threads_each)
+    results = 8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))
+    bytes_each = policies.size * n_worlds * (at_once * results + 8 * sum(groups))
+    bytes_each += at_once * counting.kept[:1].nbytes if counting else 0
+    chunk = min(replicates, _replicates_at_once(enough, bytes_each))
+    at_once = min(at_once, -(-replicates // chunk))
+    threads = -(-chunk * threads_each // THREADS) * THREADS
+    room = [cuda.device_array((threads, n_worlds, size), np.float64) for size in groups]
+    places = [_Place.make(chunk, policies.size, n_worlds, traced, counting) for _ in range(at_once)]
     waiting: list[tuple[_Place, int, int]] = []
-    for number, first in enumerate(range(0, replicates, chunk)):
-        last, place = min(first + chunk, replicates), places[number % len(places)]
-        if len(waiting) == len(places):
-            _fetch(*waiting.pop(0), totals, numbers, marks)
-        runs = (last - first) * policies.size * (1 if state else n_worlds)
-        kernel[-(-runs // THREADS), THREADS, place.stream](
-            *given, np.uint64(seed), cuda.to_device(streams[first:last], stream=place.stream), horizon, *room,
-            place.totals[:, : last - first], place.numbers[: last - first], place.marks[: last - first],
-        )  # fmt: skip
-        waiting.append((place, first, last))
-        if number == 0:
-            meanwhile()
-    for each in waiting:
-        _fetch(*each, totals, numbers, marks)
+    with cuda.defer_cleanup():  # to free memory is to wait for all kernels
+        for number, first in enumerate(range(0, replicates, chunk)):
+            last, place = min(first + chunk, replicates), places[number % at_once]
+            if len(waiting) == at_once:
+                _fetch(*waiting.pop(0), policies, output, counting)
+            streams = place.streams[: last - first]
+            _numbering()[-(-streams.size // THREADS), THREADS, place.stream](first, streams)
+            if counting is not None:
+                counting.start(place, streams)
+            kernel[-(-(last - first) * threads_each // THREADS), THREADS, place.stream](
+                *given, np.uint64(seed), streams, horizon, *room,
+                place.totals_of(last - first), place.numbers[: last - first], place.marks[: last - first],
+            )  # fmt: skip
+            waiting.append((place, first, last))
+        for each in waiting:
+            _fetch(*each, policies, output, counting)
 
 
 class _Place(NamedTuple):
     """Where a chunk's results are on the card: while they are fetched, the next chunk runs into another one."""
 
     stream: Any
-    totals: Any
+    shape: tuple[int, int]  # policies, worlds
+    streams: Any
+    totals: Any  # in one row, so that those of a smaller chunk lie side by side, too
     numbers: Any
     marks: Any
+    counts: Any
 
     @classmethod
-    def make(cls, replicates: int, policies: int, worlds: int, traced: int) -> "_Place":
+    def make(cls, replicates: int, policies: int, worlds: int, traced: int, counting: "Counting | None") -> "_Place":
         shape = (replicates, policies, worlds)
         return cls(
             cuda.stream(),
-            cuda.device_array((len(TOTALS), *shape), np.float64),
+            (policies, worlds),
+            cuda.device_array((replicates, worlds), np.uint64),
+            cuda.device_array(len(TOTALS) * replicates * policies * worlds, np.float64),
             cuda.device_array((*shape, len(NUMBERS) * traced), np.float64),
             cuda.device_array((*shape, len(MARKS) * traced), np.int16),
+            counting.room(replicates) if counting else None,
         )
 
+    def totals_of(self, replicates: int) -> Any:
+        """The totals of a chunk, each of all its runs by itself: [totals, R, Q, W]."""
+        shape = (len(TOTALS), replicates, *self.shape)
+        return self.totals[: math.prod(shape)].reshape(shape)
 
-def _fetch(place: _Place, first: int, last: int, totals: NDArray[np.float64], numbers: NDArray[np.float64],
-           marks: NDArray[np.int16]) -> None:  # fmt: skip
+
+def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], output: Output,
+           counting: "Counting | None") -> None:  # fmt: skip
     """Wait for a chunk and take over its results, each total by itself."""
-    for j in range(len(TOTALS)):
-        _copy(place.totals[j, : last - first], totals[first:last, ..., j], place.stream)
-    if numbers.shape[-1]:
-        for there, here in ((place.numbers, numbers), (place.marks, marks)):
-            _copy(there[: last - first], here[first:last].reshape(last - first, *there.shape[1:]), place.stream)
-
-
-def _copy(there: Any, here: NDArray[Any], stream: Any) -> None:
-    if here.flags.c_contiguous:
-        there.copy_to_host(here, stream=stream)
-        stream.synchronize()
-    else:
-        here[...] = there.copy_to_host()
+    replicates = last - first
+    totals = place.totals_of(replicates)
+    pairs = [(totals[j], column) for j, column in enumerate(output.columns)]
+    if output.numbers.shape[-1]:
+        for there, here in ((place.numbers, output.numbers), (place.marks, output.marks)):
+            pairs.append((there[:replicates], here.reshape(*here.shape[:3], -1)))
+    for there, here in pairs:
+        if policies.size == here.shape[1] and here.dtype == there.dtype:
+            there.copy_to_host(here[first:last], stream=place.stream)
+        else:
+            aside = there.copy_to_host(stream=place.stream)
+            place.stream.synchronize()
+            here[first:last, policies] = aside
+    if counting is not None:
+        place.counts[:replicates].copy_to_host(counting.kept[first:last], stream=place.stream)
+    place.stream.synchronize()
 
 
 class Counting:
-    """How often each context arrives in each run, counted beside the runs: streams[R, W] -> [W, R, K]."""
+    """How often each context arrives in each run, counted beside the runs, chunk by chunk: `counts`, [W, R, K]."""
 
-    def __init__(self, worlds: Sequence[LinearWorld], streams: NDArray[np.uint64], horizon: int, seed: int) -> None:
+    def __init__(self, worlds: Sequence[LinearWorld], replicates: int, horizon: int, seed: int) -> None:
         _teach_compiler()
         arrivals = arrivals_of(worlds)
-        self._stream = cuda.stream()
-        self._there = cuda.device_array((*streams.shape[::-1], arrivals.cumulative.shape[2]), count_type(horizon))
-        given = [cuda.to_device(x, stream=self._stream) for x in (streams, *arrivals)]
-        launch = _counting()[-(-streams.size // THREADS), THREADS, self._stream]
-        launch(np.uint64(seed), *given, horizon, self._there)
+        self._seed, self._horizon = np.uint64(seed), horizon
+        self._given = [cuda.to_device(x) for x in arrivals]
+        self.kept = np.empty((replicates, len(worlds), arrivals.cumulative.shape[2]), dtype=count_type(horizon))
+        self.counts = np.moveaxis(self.kept, 1, 0)
 
-    @functools.cached_property
-    def counts(self) -> NDArray[Any]:
-        """Them, once they are there."""
-        return np.asarray(self._there.copy_to_host(stream=self._stream))
+    def room(self, replicates: int) -> Any:
+        """Room on the card for the counts of so many replicates."""
+        return cuda.device_array((replicates, *self.kept.shape[1:]), self.kept.dtype)
+
+    def start(self, place: _Place, streams: Any) -> None:
+        """Count for the runs of a chunk, on the card."""
+        launch = _counting()[-(-streams.size // THREADS), THREADS, place.stream]
+        launch(self._seed, streams, *self._given, self._horizon, place.counts[: streams.shape[0]])
 
 
 @functools.cache
@@ -283,20 +313,35 @@ def _counting() -> Any:
         for i in range(cuda.grid(1), worlds * replicates, cuda.gridsize(1)):
             w, r = i // replicates, i % replicates
             for k in range(counts.shape[2]):
-                counts[w, r, k] = 0
-            count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], 0, horizon, counts[w, r], -1)
+                counts[r, w, k] = 0
+            count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], 0, horizon, counts[r, w], -1)
 
     return kernel
 
 
-def _replicates_at_once(per_replicate: int, traced: int, state: int = 0) -> int:
-    """How many replicates to run in a chunk.
+@functools.cache
+def _numbering() -> Any:
+    """The kernel that writes down the streams of runs.
 
-    As many as keep the card busy, so that one chunk's results can be fetched while the next runs, and as fit, with
-    their state where it is kept beside them, into its free memory.
+    The kernel that runs them reads them: to work them out there takes registers that its steps need (4 to 9% slower).
     """
-    each = AT_ONCE * per_replicate * (8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))) + state
+
+    @cuda.jit
+    def kernel(first, streams):  # type: ignore[no-untyped-def]
+        replicates, worlds = streams.shape
+        for i in range(cuda.grid(1), worlds * replicates, cuda.gridsize(1)):
+            r, w = i // worlds, i % worlds
+            streams[r, w] = draw_stream(np.uint64(first + r), np.uint64(w))
+
+    return kernel
+
+
+def _replicates_at_once(enough: int, bytes_each: int) -> int:
+    """How many replicates to run in a chunk: as many as keep the card busy, or as fit into its free memory.
+
+    Rather some more than that the threads of a warp differ in what they read.
+    """
     free = 2**30  # what the simulator, which has no memory of its own, is given
     if not config.ENABLE_CUDASIM:
         free = cuda.current_context().get_memory_info()[0]
-    return max(1, min(int(MEMORY_SHARE * free / each), -(-ENOUGH_RUNS // per_replicate)))
+    return max(1, min(int(MEMORY_SHARE * free / bytes_each), max(WARP, enough)))

@@ -12,10 +12,9 @@ from numba.cuda.extending import infer_getattr, intrinsic, lower_getattr_generic
 from numba.cuda.np.arrayobj import make_array, populate_array
 from numba.cuda.typing.templates import AttributeTemplate
 
-from opportune.core.layout import GROUPS, Layout, Sizes, dimensions
+from opportune.core.attributes import FIELDS, NAMES, declare_attributes
+from opportune.core.layout import Layout
 
-_NAMES = tuple(group.__name__.lower() for group in GROUPS)
-_FIELDS = {name: tuple(dimensions(group)) for name, group in zip(_NAMES, GROUPS, strict=True)}
 _array = types.Array(types.float64, 1, "C")
 _pointer = types.CPointer(types.float64)
 
@@ -27,6 +26,14 @@ class ParticipantType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Participant{layout.at}{used}")
         self.layout = layout
         self.used = used._asdict()
+
+    def sizes_type(self) -> "SizesType":
+        """The type of its sizes."""
+        return SizesType(self.layout)
+
+    def group_type(self, group: str) -> "GroupType":
+        """The type of one of its groups."""
+        return GroupType(self.layout, group)
 
 
 class SizesType(types.Type):  # type: ignore[misc]
@@ -44,13 +51,13 @@ class GroupType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Group({group}){layout.at}")
         self.layout = layout
         self.group = group
-        self.places = layout.places[_NAMES.index(group)]
+        self.places = layout.places[NAMES.index(group)]
 
 
 @register_model(ParticipantType)
 class _ParticipantModel(models.StructModel):  # type: ignore[misc]
     def __init__(self, manager, kind):  # type: ignore[no-untyped-def]
-        super().__init__(manager, kind, [(name, _pointer) for name in _NAMES])
+        super().__init__(manager, kind, [(name, _pointer) for name in NAMES])
 
 
 @register_model(SizesType)
@@ -65,38 +72,17 @@ class _GroupModel(models.StructModel):  # type: ignore[misc]
         super().__init__(manager, kind, [("numbers", _pointer)])
 
 
-@infer_getattr
-class _ParticipantAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = ParticipantType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        if name == "sizes":
-            return SizesType(kind.layout)
-        return GroupType(kind.layout, name) if name in _NAMES else None
-
-
-@infer_getattr
-class _SizesAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = SizesType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        return types.int64 if name in Sizes._fields else None
-
-
-@infer_getattr
-class _GroupAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = GroupType
-
-    def generic_resolve(self, kind, name):  # type: ignore[no-untyped-def]
-        return _array if name in _FIELDS[kind.group] else None
+declare_attributes(
+    infer_getattr, AttributeTemplate, ParticipantType, SizesType, GroupType, number=types.int64, part=_array
+)
 
 
 @lower_getattr_generic(ParticipantType)
 def _group_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
     whole = context.make_helper(builder, kind, value=value)
     if name == "sizes":
-        return context.make_helper(builder, SizesType(kind.layout))._getvalue()
-    view = context.make_helper(builder, GroupType(kind.layout, name))
+        return context.make_helper(builder, kind.sizes_type())._getvalue()
+    view = context.make_helper(builder, kind.group_type(name))
     view.numbers = getattr(whole, name)
     return view._getvalue()
 
@@ -109,7 +95,7 @@ def _size_of(context, builder, kind, value, name):  # type: ignore[no-untyped-de
 @lower_getattr_generic(GroupType)
 def _part_of(context, builder, kind, value, name):  # type: ignore[no-untyped-def]
     view = context.make_helper(builder, kind, value=value)
-    place = _FIELDS[kind.group].index(name)
+    place = FIELDS[kind.group].index(name)
     begin, end = kind.places[place : place + 2]
     item = context.get_constant(types.intp, 8)
     part = make_array(_array)(context, builder)
@@ -134,7 +120,7 @@ def participant_of(layout: Layout, used: Any) -> Any:
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             whole = context.make_helper(builder, signature.return_type)
-            for name, kind, value in zip(_NAMES, signature.args, arguments, strict=True):
+            for name, kind, value in zip(NAMES, signature.args, arguments, strict=True):
                 setattr(whole, name, make_array(kind)(context, builder, value).data)
             return whole._getvalue()
 

@@ -5,7 +5,7 @@ Rewards that come late wait in `mail`, one row per decision point under way.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,11 @@ class Batch(NamedTuple):
 def mail_size(sizes: Sizes) -> int:
     """Numbers of mail that a participant needs."""
     return (sizes.delay + 1) * (MAIL_HEAD + sizes.variables) if sizes.delay > 0 else 1
+
+
+def stream_of(replicate: Any, world: Any) -> Any:
+    """The stream of a run, of unsigned numbers: the world's in the high 32 bits, the replicate's in the low ones."""
+    return replicate | world << np.uint64(32)
 
 
 @step_function

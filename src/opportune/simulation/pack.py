@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -16,7 +17,7 @@ from opportune.errors import InputError
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
-from opportune.simulation.loop import Batch
+from opportune.simulation.loop import Batch, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
 from opportune.worlds import LinearWorld, SimulatedWorld
@@ -37,16 +38,25 @@ DESCRIPTIONS = {
 class Output:
     """Where runs leave their results: axes replicate, policy, world first.
 
-    In memory a run's totals lie side by side or, `by_total`, each total of all runs.
+    In memory a run's totals lie side by side (`totals`) or, `by_total`, each total of all runs, of its own type; one or
+    the other, each total is one of the `columns`.
     """
 
     def __init__(self, replicates: int, policies: int, worlds: int, traced: int, *, by_total: bool = False) -> None:
         lead = (replicates, policies, worlds)
-        totals = np.zeros((len(TOTALS), *lead) if by_total else (*lead, len(TOTALS)))
-        self.totals: NDArray[np.float64] = np.moveaxis(totals, 0, -1) if by_total else totals
+        self.totals: NDArray[np.float64] = np.zeros((0 if by_total else replicates, policies, worlds, len(TOTALS)))
+        self.columns: list[NDArray[Any]] = [
+            np.empty(lead, dtype=kind) if by_total else self.totals[..., i]
+            for i, (kind, _) in enumerate(TOTALS.values())
+        ]
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
         self.counts: NDArray[Any] | None = None  # how often each context arrived, [W, R, K], if counted on the way
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Replicates, policies and worlds."""
+        return self.numbers.shape[:3]
 
     def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
         """Take in the results of some policies for the replicates first..last."""
@@ -57,22 +67,24 @@ class Output:
     @contextmanager
     def part(self, chosen: NDArray[np.int64], first: int, last: int) -> Iterator["Output"]:
         """Room for the results of some policies: a part of this, or if that lies scattered, room aside, then put."""
-        _, policies, worlds, _, traced = self.numbers.shape
+        _, policies, worlds = self.shape
         if chosen.size == policies:
             part = Output(0, 0, 0, 0)
             part.totals, part.numbers = self.totals[first:last], self.numbers[first:last]
             part.marks = self.marks[first:last]
             yield part
         else:
-            part = Output(last - first, chosen.size, worlds, traced, by_total=not self.totals.flags.c_contiguous)
+            part = Output(last - first, chosen.size, worlds, self.numbers.shape[-1])
             yield part
             self.put(part, chosen, first, last)
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
-    """The stream of each run: the world's number in the high 32 bits, the replicate's in the low ones."""
-    world = np.arange(worlds, dtype=np.uint64) << np.uint64(32)
-    return np.arange(first, last, dtype=np.uint64)[:, None] | world[None, :]
+    """The stream of each run, [R, W]."""
+    streams: NDArray[np.uint64] = stream_of(
+        np.arange(first, last, dtype=np.uint64)[:, None], np.arange(worlds, dtype=np.uint64)
+    )
+    return streams
 
 
 def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
@@ -105,11 +117,13 @@ def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]
     return {**world, "table": False, "simd": 1, "support": max(w.informed_problem().support for w in worlds)}
 
 
-def layout_for(worlds: Sequence[SimulatedWorld], policy: Policy, horizon: int, device: str) -> Layout:
-    """The layout that a policy needs."""
-    form = {**layout_form(policy, horizon=horizon, participants=len(worlds)), **device_form(worlds, device)}
-    layout: Layout = worlds[0].informed_problem().layout(**form)
-    return layout
+def layouts_for(
+    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str
+) -> list[Layout]:
+    """The layout that each policy needs."""
+    problem, form = worlds[0].informed_problem(), device_form(worlds, device)
+    needed = (layout_form(policy, horizon=horizon, participants=len(worlds)) for policy in policies)
+    return [problem.layout(**each, **form) for each in needed]
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
@@ -179,13 +193,12 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
-    for i, (name, (kind, _)) in enumerate(TOTALS.items()):
-        values = output.totals[:finished, :, :, i].transpose(1, 2, 0)
-        variables[name] = (axes, values.astype(np.int64) if kind is int else values)
+    for (name, (kind, _)), column in zip(TOTALS.items(), output.columns, strict=True):
+        variables[name] = (axes, column[:finished].transpose(1, 2, 0).astype(kind, copy=False))
     coords: dict[str, Any] = {
         "policy": labels,
         "world": np.arange(len(worlds)),
-        "replicate": np.arange(finished),
+        "replicate": pd.RangeIndex(finished),
         "world_name": ("world", [w.name or f"world {i}" for i, w in enumerate(worlds)]),
         "budget": ("policy", [p.budget.amount if p.budget else np.inf for p in policies]),
         **_names([w.informed_problem() for w in worlds]),

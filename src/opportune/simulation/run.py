@@ -29,7 +29,7 @@ from opportune.simulation.pack import (
     Output,
     build_dataset,
     check_inputs,
-    layout_for,
+    layouts_for,
     pack,
     policy_labels,
     streams_of,
@@ -201,7 +201,7 @@ def pick_device(device: str, policies: Sequence[Policy]) -> str:
 def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[SimulatedWorld], *, horizon: int, seed: int,
          progress: bool, device: str, on_interrupt: str) -> int:  # fmt: skip
     """Run everything in chunks of replicates; returns how many replicates are finished."""
-    replicates = output.totals.shape[0]
+    replicates = output.shape[0]
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
     if device == "cuda":
@@ -230,7 +230,7 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
               workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run by threads of this process; yields, as it goes, how many replicates are finished."""
     for first, last in spans:
-        streams = streams_of(first, last, output.totals.shape[2])
+        streams = streams_of(first, last, output.shape[2])
         for group in groups:
             _run_group(batch, group, seed, streams, horizon, output, first, last, workers.threads)
         yield last
@@ -245,7 +245,7 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: lis
         Chunk(group._replace(chosen=some), first, last)
         for first, last in spans
         for group in groups
-        for some in _split(group.chosen, (last - first) * output.totals.shape[2] * horizon, most)
+        for some in _split(group.chosen, (last - first) * output.shape[2] * horizon, most)
     ]
     missing = [True] * len(chunks)
     complete = 0  # chunks, in the order of replicates
@@ -270,28 +270,21 @@ def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[t
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
-    replicates, _, n_worlds = output.totals.shape[:3]
-    streams = streams_of(0, replicates, n_worlds)
-    counting = cuda.Counting(linear, streams, horizon, seed) if linear else None
-
-    def fetch_counts() -> None:
-        if counting is not None:
-            output.counts = counting.counts
-
-    for group in groups:
-        with output.part(group.chosen, 0, replicates) as part:
-            cuda.run_batch(
-                batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
-                part.totals, part.numbers, part.marks, fetch_counts,
-            )  # fmt: skip
+    replicates = output.shape[0]
+    counting = cuda.Counting(linear, replicates, horizon, seed) if linear else None
+    output.counts = counting.counts if counting else None
+    for i, group in enumerate(groups):
+        cuda.run_batch(
+            batch, group.at, group.chosen, group.shared, group.pooled, seed, horizon, output,
+            counting if i == 0 else None,
+        )  # fmt: skip
     yield replicates
 
 
 def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str) -> list[Group]:
     """Policies that can run in one call of the compiled loop."""
     groups: dict[tuple[Layout, bool, bool], list[int]] = {}
-    for i, policy in enumerate(policies):
-        at = layout_for(worlds, policy, horizon, device)
+    for i, (policy, at) in enumerate(zip(policies, layouts_for(worlds, policies, horizon, device), strict=True)):
         groups.setdefault((at, policy.shared, policy.pooled), []).append(i)
     return [
         Group(at, np.array(chosen, dtype=np.int64), shared, pooled) for (at, shared, pooled), chosen in groups.items()
@@ -310,7 +303,7 @@ def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64
 
 def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
     """The replicates in spans, each a chunk of work; smaller ones if they are sent elsewhere."""
-    replicates, n_policies, n_worlds = output.totals.shape[:3]
+    replicates, n_policies, n_worlds = output.shape
     per_replicate = n_policies * n_worlds * horizon
     chunk = CHUNK_STEPS // per_replicate
     if sent:
