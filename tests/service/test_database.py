@@ -21,7 +21,7 @@ def test_migrations_make_the_tables_that_the_code_knows(database: Database) -> N
     with database.reading.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, tables.metadata) == []
-    assert database.migrate() == ("0005", "0005")
+    assert database.migrate() == ("0006", "0006")
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:

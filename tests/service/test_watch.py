@@ -230,3 +230,20 @@ def test_an_overspent_budget_is_red(sqlite: Database, shared: bool, hard: bool) 
     alerts.look(BEGIN + 2 * clock.HOUR)
     assert alerts_of(sqlite, "overspent") == [None if shared else "P2"]
     assert [alert["level"] for alert in alert_rows(sqlite) if alert["code"] == "overspent"] == ["red"]
+
+
+def test_rewards_that_were_given_up_are_found_by_their_index(sqlite: Database) -> None:
+    """However long the record is; without the index all of it would be read, once a minute."""
+
+    def plan() -> str:
+        opened = Database(sqlite.url)  # a connection that has planned nothing yet
+        query = "EXPLAIN QUERY PLAN SELECT received FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
+        with opened.reading.connect() as connection:
+            found = str(connection.exec_driver_sql(query, ("skipped",)).all())
+        opened.close()
+        return found
+
+    assert "events_skipped" in plan()
+    with sqlite.writing.begin() as connection:
+        connection.exec_driver_sql("DROP INDEX events_skipped")
+    assert "events_skipped" not in plan()

@@ -66,6 +66,7 @@ events = Table(
     Column("hash", Text, nullable=False),
     Column("body", Text, nullable=False),
     Index("events_participant", "participant", "seq"),
+    Index("events_skipped", "seq", sqlite_where=text("kind = 'skipped'"), postgresql_where=text("kind = 'skipped'")),
 )
 
 participants = Table(
