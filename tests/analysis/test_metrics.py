@@ -230,7 +230,7 @@ def test_what_metrics_need() -> None:
     """A metric that needs a trace, the truth or a known rule says so."""
     totals = run(tiny_world(), pd2_ucb(3), trace=False)
     needs = "needs every step; run simulate with trace=True$"
-    for metric, what in ((spend, "spending over time"), (decomposition, "the clairvoyant's value")):
+    for metric, what in ((spend, "spending over time"), (decomposition, "the decomposition")):
         with pytest.raises(InputError, match=f"^{what} {needs}"):
             metric(totals)
     untold = run(tiny_world(), pd2_ucb(3)).drop_vars("true_gap")

@@ -13,6 +13,7 @@ from opportune.core.compiled import PACKAGE
 from opportune.errors import DataError, StateError
 from opportune.experiments import kept, opens, runner, table, writer
 from opportune.experiments.base import Config
+from opportune.experiments.found import Ran
 from opportune.experiments.record import read_record
 from opportune.report.page import write_report
 
@@ -116,7 +117,7 @@ def test_an_edit_of_the_code_runs_everything_again(
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
     reproduce(tmp_path)
     count = len(ran)
-    monkeypatch.setattr(runner, "_found", lambda *_: pytest.fail("stop here"))
+    monkeypatch.setattr(runner, "_ran", lambda *_: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception):
         runner.reproduce(["opens"], out=tmp_path)
     parts = list(tmp_path.glob(".parts/opens-*/*.nc"))
@@ -170,7 +171,7 @@ def test_damaged_parts_are_named_and_run_again(
     """Of an interrupted run's tasks, those that are undamaged are kept, and the others run."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "_found", lambda *_: pytest.fail("stop here"))
+        patch.setattr(runner, "_ran", lambda *_: pytest.fail("stop here"))
         with pytest.raises(pytest.fail.Exception):
             reproduce(tmp_path)
     tasks = ran.copy()
@@ -208,13 +209,14 @@ def test_nothing_interrupted_is_stored_as_finished(
         with pytest.raises(StateError, match="was interrupted; expected a complete result"):
             reproduce(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    found: list[writer.Found] = []
-    monkeypatch.setattr(writer.Writer, "write", lambda _, one: found.append(one))
+    ran_whole: list[Ran] = []
+    monkeypatch.setattr(writer.Writer, "write", lambda _, one: ran_whole.append(one))
     with pytest.raises(DataError, match="holds no results"):
         reproduce(tmp_path)
-    (one,) = found
+    (one,) = ran_whole
+    task, data = next(iter(one.parts.items()))
     with pytest.raises(StateError, match=r"^table was interrupted; expected a complete result$"):
-        writer.write(replace(one, data=one.data.assign_attrs(interrupted=1)))
+        writer.write(replace(one, parts={**one.parts, task: data.assign_attrs(interrupted=1)}))
     assert ran
     assert list(tmp_path.iterdir()) == []
 

@@ -30,6 +30,7 @@ from opportune.experiments import (
     table,
 )
 from opportune.experiments.base import Config
+from opportune.experiments.found import combine
 
 SMALL: dict[Any, Config] = {
     table: {"instances": 2, "sequences": 2, "horizon": 20, "budgets": [2, 4]},
@@ -40,7 +41,7 @@ SMALL: dict[Any, Config] = {
         "optimistic_replications": 2,
     },
     recommenders: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "inflations": [1, 3]},
-    reveal: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4]},
+    reveal: {"instances": 3, "replications": 2, "horizon": 20, "budgets": [2, 4], "known": True},
     partial: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "actions": 5, "reported": [0, 3]},
     opens: {"instances": 2, "replications": 2, "horizon": 20, "budget": 4, "open_rates": [0.0, 0.5]},
 }  # fmt: skip
@@ -133,21 +134,24 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_short_tasks_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that is quicker run again than written leaves no file behind."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 1e9)
-    monkeypatch.setattr(runner, "_found", lambda *_: pytest.fail("stop here"))
+    monkeypatch.setattr(runner, "_ran", lambda *_: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception):
         runner.reproduce(["table"], out=tmp_path)
     assert not list(tmp_path.rglob("*.nc"))
 
 
 def test_tasks_share_axes_that_are_alike(tmp_path: Path) -> None:
-    """In NAME.nc an axis has its own name where all tasks agree on it, else each task's."""
+    """In NAME.nc an axis has its own name where all tasks agree on it, else that of the first task which has it."""
     runner.reproduce(["opens"], out=tmp_path)
     data = op.load(tmp_path / "opens.nc")
     assert dict(data.sizes) == {"policy": 3, "world": 2, "replicate": 2}
     assert list(data["policy"].values) == ["naive", "PD1", "PD2"]
-    parts = {"a": xr.Dataset({"x": ("t", [1, 2])}), "b": xr.Dataset({"x": ("t", [1, 2, 3])})}
-    combined = runner._combine(opens.EXPERIMENT, {"seed": 1}, parts)
+    parts = {name: xr.Dataset({"x": ("t", range(n))}) for name, n in {"a": 2, "b": 3, "c": 2}.items()}
+    combined = combine("opens", {"seed": 1}, parts)
     assert dict(combined.sizes) == {"a.t": 2, "b.t": 3}
+    assert {str(name): x.dims for name, x in combined.items()} == {"a.x": ("a.t",), "b.x": ("b.t",), "c.x": ("a.t",)}
+    moved = parts["c"].assign_coords(t=[5, 6])
+    assert combine("opens", {"seed": 1}, {**parts, "c": moved})["c.x"].dims == ("c.t",)
 
 
 @pytest.mark.parametrize("module", SMALL)
@@ -202,7 +206,7 @@ def test_texts_are_for_readers(tmp_path: Path) -> None:
 
 
 def test_the_documentation_keeps_the_order() -> None:
-    """Experiments are described in the order in which they run and in which the report shows them."""
+    """Experiments are described in the order in which the report shows them."""
     text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
     named = [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")]
     assert [name for name in named if name in NAMES] == list(NAMES)

@@ -71,6 +71,7 @@ def test_counts_of_contexts_are_those_of_the_trace(stay: float) -> None:
             counted = np.bincount(data["context"].isel(policy=0, world=w, replicate=r), minlength=10)
             np.testing.assert_array_equal(data["context_count"].isel(world=w, replicate=r), counted)
     bare = run(worlds, replicates=6, trace=False)
+    np.testing.assert_array_equal(bare["context_count"], data["context_count"])
     np.testing.assert_allclose(op.regret(bare), op.regret(data).isel(step=-1), atol=1e-9)
 
 

@@ -29,8 +29,7 @@ def clairvoyant(gaps: ArrayLike, budget: ArrayLike) -> Floats:
 
     The last gap served may get a fraction; of equal gaps the earlier one is served first.
     """
-    gap, limit = _sequences(gaps, budget)
-    return _fill(gap, limit, np.zeros_like(gap))
+    return _largest(*_sequences(gaps, budget))
 
 
 def modified_clairvoyant(gaps: ArrayLike, budget: ArrayLike, disagreement: ArrayLike, tolerance: ArrayLike) -> Floats:
@@ -85,12 +84,7 @@ def auxiliary(
     rows = (limit.size, gap.shape[-1])
     out = np.empty(rows)
     _run_rule(
-        gap.reshape(rows),
-        np.array(np.broadcast_to(n, gap.shape)).reshape(rows),
-        np.array(np.broadcast_to(beta, gap.shape)).reshape(rows),
-        limit.reshape(-1),
-        disagreement is not None,
-        out,
+        gap.reshape(rows), _rows(n, gap.shape), _rows(beta, gap.shape), limit.reshape(-1), disagreement is not None, out
     )
     return out.reshape(gap.shape)
 
@@ -131,7 +125,7 @@ def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Float
     probability = _steps("o", o)
     gap, limit = _sequences(gaps, budget, probability.shape)
     got = (probability * gap).sum(axis=-1)
-    best = (_fill(gap, limit, np.zeros_like(gap)) * gap).sum(axis=-1)
+    best = (_largest(gap, limit) * gap).sum(axis=-1)
     return np.asarray(np.divide(got, best, out=np.ones_like(best), where=best > 0.0), dtype=np.float64)
 
 
@@ -140,6 +134,21 @@ def minimum_gap(gaps: ArrayLike) -> Floats:
     gap = _gaps(gaps)
     least = np.min(gap, axis=-1, where=gap > 0.0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
+
+
+def _largest(gap: Floats, budget: Floats) -> Floats:
+    """What `_fill` gives where it may start from nothing, by one sort: which gaps are served, not in which order."""
+    steps = gap.shape[-1]
+    if steps == 0:
+        return np.zeros_like(gap)
+    served = np.minimum(np.ceil(budget), steps).astype(np.int64)[..., np.newaxis]
+    ordered = np.sort(gap, axis=-1)
+    last = np.take_along_axis(ordered, np.minimum(steps - served, steps - 1), axis=-1)
+    last = np.where(served > 0, np.maximum(last, 0.0), np.inf)  # the least gap that is served
+    out = (gap > last).astype(np.float64)
+    tied = (gap == last) & (gap > 0.0)
+    before = out.sum(axis=-1, keepdims=True) + np.cumsum(tied, axis=-1) - 1.0
+    return np.asarray(np.where(tied, np.clip(budget[..., np.newaxis] - before, 0.0, 1.0), out), dtype=np.float64)
 
 
 def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
@@ -155,17 +164,20 @@ def _fill(gap: Floats, budget: Floats, least: Floats) -> Floats:
 
 @driver_function
 def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: ignore[no-untyped-def]
-    """Run PD1, or PD2 where `learning`, over each row of gaps; writes the probabilities to `out`."""
+    """Run PD1, or PD2 where `learning`, over each row of gaps; writes the probabilities to `out`.
+
+    A single row of disagreements or tolerances is that of all rows.
+    """
     for row in range(gaps.shape[0]):
+        n = disagreement[min(row, disagreement.shape[0] - 1)]
+        beta = tolerance[min(row, tolerance.shape[0] - 1)]
         budget = budgets[row]
         c = growth(budget)
         price = 0.0
         spent = 0.0
         for t in range(gaps.shape[1]):
             if learning:
-                o, _, _, _ = learning_primal_dual(
-                    gaps[row, t], disagreement[row, t], tolerance[row, t], price, spent, budget
-                )
+                o, _, _, _ = learning_primal_dual(gaps[row, t], n[t], beta[t], price, spent, budget)
             else:
                 o, _ = primal_dual(gaps[row, t], price, spent, budget)
             price = next_price(price, o, budget, c)
@@ -218,4 +230,16 @@ def _sequences(gaps: ArrayLike, budget: ArrayLike, *others: tuple[int, ...]) -> 
             f"the shapes {gap.shape} of gaps, {limit.shape} of budget{given} do not fit together; expected "
             "shapes that broadcast, with time the last axis of all but budget"
         )
-    return np.array(np.broadcast_to(gap, shape)), np.array(np.broadcast_to(limit, shape[:-1]))
+    return _spread(gap, shape), _spread(limit, shape[:-1])
+
+
+def _spread(values: Floats, shape: tuple[int, ...]) -> Floats:
+    """The values brought to a shape: themselves if they have it, for they are a copy of what was given."""
+    return values if values.shape == shape else np.array(np.broadcast_to(values, shape))
+
+
+def _rows(values: Floats, shape: tuple[int, ...]) -> Floats:
+    """Values of every step as rows: one for all if they do not differ between sequences, else one for each."""
+    if values.ndim <= 1:
+        return _spread(values, shape[-1:])[np.newaxis]
+    return _spread(values, shape).reshape(-1, shape[-1])

@@ -33,8 +33,8 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     if "step" not in data.dims:
         best = _clairvoyant_totals(data)
         return (best - data["total_value"]).transpose(*RUN_AXES).rename("regret")
-    best = clairvoyant_value(data).cumsum("step", skipna=False)
-    result = best - data["value"].cumsum("step", skipna=False)
+    _needs_whole(data, "regret")
+    result = _best_so_far(data) - data["value"].cumsum("step", skipna=False)
     return result.assign_coords(step=data["step"]).rename("regret").assign_attrs(long_name="cumulative regret")
 
 
@@ -95,17 +95,31 @@ def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     data = check_results(data, "the clairvoyant's value", truth=True)
     _needs_whole(data, "the clairvoyant's value")
     _needs_everyone(data, "the clairvoyant's value")
-    gaps = _by_context(data, "true_gap")
-    chosen = xr.zeros_like(data["value"])
-    known: dict[tuple[float, bool], int] = {}  # of policies that met the same arrivals, as they do in a simulation
+    return data["value"].copy(data=np.stack(_best_values(data))).rename("clairvoyant_value")
+
+
+def _best_values(data: xr.Dataset) -> list[NDArray[np.float64]]:
+    """CLV's value at every step for each policy: one array for all who have one budget and met the same arrivals."""
+    context, budgets = data["context"].values, data["budget"].values
+    gap, blind = data["true_gap"].values, data["true_blind"].values
+    known: dict[tuple[float, bool], tuple[int, NDArray[np.float64]]] = {}
+    values = []
     for i, policy in enumerate(described_policies(data)):
-        budget, shared = float(data["budget"].values[i]), _shared(policy)
-        like = known.setdefault((budget, shared), i)
-        if like != i and np.array_equal(gaps[like].values, gaps[i].values):
-            chosen[i] = chosen[like].values
-        else:
-            chosen[i] = _together(clairvoyant, gaps[i].values, budget, shared=shared)
-    return (_by_context(data, "true_blind") + chosen * gaps).rename("clairvoyant_value")
+        budget, shared = float(budgets[i]), _shared(policy)
+        like, _ = known.get((budget, shared), (i, None))
+        if like == i or not np.array_equal(context[like], context[i]):
+            gaps = _at_contexts(gap, context[i])
+            chosen = _together(clairvoyant, gaps, budget, shared=shared)
+            known[budget, shared] = i, _at_contexts(blind, context[i]) + chosen * gaps
+        values.append(known[budget, shared][1])
+    return values
+
+
+def _best_so_far(data: xr.Dataset) -> xr.DataArray:
+    """CLV's cumulative value at every step, for each policy's budget."""
+    values = _best_values(data)
+    sums = {id(value): np.cumsum(value, axis=-1) for value in values}
+    return data["value"].copy(data=np.stack([sums[id(value)] for value in values]))
 
 
 def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
@@ -116,15 +130,20 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
     data = check_results(data, "the auxiliary problem's value", truth=True)
     _needs_beginning(data, "the auxiliary problem's value")
     _needs_everyone(data, "the auxiliary problem's value")
+    return data["value"].copy(data=_auxiliary_values(data)).rename("auxiliary_value")
+
+
+def _auxiliary_values(data: xr.Dataset) -> NDArray[np.float64]:
+    """AUX's value at every step for each policy."""
     gaps = _by_context(data, "true_gap")
-    chosen = xr.zeros_like(data["value"])
+    chosen = np.zeros(gaps.shape)
     for i, policy in enumerate(described_policies(data)):
         kind, budget = policy["revealer"]["kind"], float(data["budget"].values[i])
         if kind == "FixedRate":
             participants = data.sizes["world"] if _shared(policy) else 1
             chosen[i] = budget / (config(data)["horizon"] * participants)
         elif kind in {"PrimalDual", "LearningPrimalDual"}:
-            scaled = gaps[i].values / _scale(data, policy)
+            scaled = gaps[i] / _scale(data, policy)
             chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
         elif _plain_pace(policy):
             _needs_whole(data, "the auxiliary problem of PACE")
@@ -132,15 +151,17 @@ def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
             chosen[i] = _together(paced_auxiliary, ranks[i], budget, shared=_shared(policy))
         else:
             raise InputError(f"the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}")
-    return (_by_context(data, "true_blind") + chosen * gaps).rename("auxiliary_value")
+    return _by_context(data, "true_blind") + chosen * gaps
 
 
 @plain_calls
 def decomposition(data: xr.Dataset) -> xr.Dataset:
     """Regret as information reveal loss (CLV - AUX) plus bandit learning loss (AUX - ALG), at every step."""
     data = check_results(data, "the decomposition", truth=True)
-    best = clairvoyant_value(data).cumsum("step", skipna=False)
-    known = auxiliary_value(data).cumsum("step", skipna=False)
+    _needs_whole(data, "the decomposition")
+    _needs_everyone(data, "the decomposition")
+    best = _best_so_far(data)
+    known = data["value"].copy(data=np.cumsum(_auxiliary_values(data), axis=-1))
     got = data["value"].cumsum("step", skipna=False)
     parts = {
         "information_reveal_loss": best - known,
@@ -176,7 +197,7 @@ def _ranks(data: xr.Dataset, *, shared: bool) -> NDArray[np.float64]:
         ranks = pace_ranks(gaps.ravel(), weights.ravel() / len(gaps)).reshape(gaps.shape)
     else:
         ranks = pace_ranks(gaps, weights)
-    return np.asarray(_look_up(data, ranks).values, dtype=np.float64)
+    return _at_contexts(ranks, data["context"].values)
 
 
 def _together(
@@ -194,16 +215,15 @@ def _together(
     return rule(in_turn, budget).reshape(replicates, steps, worlds).transpose(2, 0, 1)
 
 
-def _by_context(data: xr.Dataset, name: str) -> xr.DataArray:
-    """A property of contexts, looked up for the context of every step."""
-    return _look_up(data, data[name].values)
+def _by_context(data: xr.Dataset, name: str) -> NDArray[np.float64]:
+    """A property of contexts, looked up for the context of every step: [policy, world, replicate, step]."""
+    return _at_contexts(data[name].values, data["context"].values)
 
 
-def _look_up(data: xr.Dataset, table: NDArray[Any]) -> xr.DataArray:
-    """table[world, context] at every step."""
-    context = data["context"]
-    world = np.arange(context.sizes["world"]).reshape(1, -1, 1, 1)
-    return context.copy(data=table[world, context.transpose("policy", "world", "replicate", "step").values])
+def _at_contexts(table: NDArray[np.float64], context: NDArray[Any]) -> NDArray[np.float64]:
+    """table[world, context] at every step: context[..., world, replicate, step]."""
+    found: NDArray[np.float64] = table[np.arange(table.shape[0]).reshape(-1, 1, 1), context]
+    return found
 
 
 def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:

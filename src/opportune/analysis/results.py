@@ -64,7 +64,8 @@ def _encode(data: xr.Dataset) -> bytes:
     import h5netcdf  # noqa: PLC0415  (slow to import)
     from xarray.backends import H5NetCDFStore  # noqa: PLC0415
 
-    encoding = {str(name): {"zlib": True, "complevel": 1} for name, v in data.data_vars.items() if v.size > 10_000}
+    large = [str(name) for name in data.data_vars if data.variables[name].size > 10_000]
+    encoding = {name: {"zlib": True, "complevel": 1} for name in large}
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
         _storable(data).dump_to_store(H5NetCDFStore(file), encoding=encoding)
@@ -152,7 +153,7 @@ def config(data: xr.Dataset) -> dict[str, Any]:
 def _storable(data: xr.Dataset) -> xr.Dataset:
     """NetCDF has no booleans: store them as bytes and remember."""
     data = data.copy()
-    for name, variable in data.data_vars.items():
-        if variable.dtype == bool:
-            data[name] = variable.astype(np.int8).assign_attrs(was_bool=1, **variable.attrs)
+    for name in [name for name in data.data_vars if data.variables[name].dtype == bool]:
+        variable = data[name]
+        data[name] = variable.astype(np.int8).assign_attrs(was_bool=1, **variable.attrs)
     return data

@@ -74,7 +74,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     return run_study(
         worlds(config, int(task.split("-")[1]), seed), paper_policies(config["budget"], ("adaptive",)),
         horizon=config["horizon"], replicates=config["replications"], seed=seed,
-        reduce=reduce_to_totals,
+        reduce=reduce_to_totals, trace=False,
     )  # fmt: skip
 
 

@@ -6,27 +6,26 @@ import numpy as np
 import xarray as xr
 
 from opportune.analysis.plots import WIDE, block_means, draw_curves, legend_outside, new_figure
+from opportune.experiments import regret
 from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.claims import Claim, claim, measure, without_exception
 from opportune.experiments.record import Table
 from opportune.experiments.studies import (
     SCALES,
     by_budget,
-    paper_policies,
     plain,
-    reduce_trace,
-    run_study,
-    study_worlds,
 )
 
-LATE = 1 / 3  # the last and the first third of the steps are compared
+KEPT = (
+    "probability", "price", "spend", "spent", "nudges", "price_falls", "early_gap", "early_gap_of_instance",
+    "early_spend", "late_gap", "late_gap_of_instance", "late_spend",
+)  # fmt: skip
 ROUNDING = 1e-9  # what sums of probabilities may be off by
 
 
 def config(quick: bool) -> Config:
-    """The synthetic study at the paper's three budgets."""
-    return {"instances": 50, "replications": 2 if quick else 20, "horizon": 300,
-            "budgets": [10, 30] if quick else [10, 20, 30]}  # fmt: skip
+    """The runs of `regret`, which need not be made again after it."""
+    return regret.config(quick)
 
 
 def tasks(config: Config) -> list[str]:
@@ -36,30 +35,7 @@ def tasks(config: Config) -> list[str]:
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """Curves of every policy at one budget, and what the claims need of the single steps."""
-    return run_study(
-        study_worlds(config["instances"], seed), paper_policies(int(task[1:])), horizon=config["horizon"],
-        replicates=config["replications"], seed=seed, reduce=_reduce,
-    )  # fmt: skip
-
-
-def _reduce(data: xr.Dataset) -> xr.Dataset:
-    """Curves and totals, how often the price fell, and the mean gap of reveals early and late."""
-    short = reduce_trace(data)[["probability", "price", "spend", "spent", "nudges"]]
-    short["price_falls"] = (data["price"].diff("step") < 0).sum(("world", "replicate", "step"))
-    third = round(data.sizes["step"] * LATE)
-    for name, part in (("early", slice(None, third)), ("late", slice(-third, None))):
-        weight, gap = data["probability"].isel(step=part), data["gap"].isel(step=part)
-        total = _total(weight)
-        short[f"{name}_gap"] = _total(weight * gap) / total.where(total > 0)
-        here = weight.sum(("replicate", "step"))
-        short[f"{name}_gap_of_instance"] = (weight * gap).sum(("replicate", "step")) / here.where(here > 0)
-        short[f"{name}_spend"] = total / (data.sizes["world"] * data.sizes["replicate"])
-    return short
-
-
-def _total(values: xr.DataArray) -> xr.DataArray:
-    """The sum over all runs and steps, policy by policy: its rounding must not depend on which ones run together."""
-    return xr.DataArray([values.isel(policy=i).sum().item() for i in range(values.sizes["policy"])], dims="policy")
+    return regret.run_task(config, task, seed)[list(KEPT)]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:

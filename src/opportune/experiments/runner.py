@@ -1,13 +1,8 @@
-"""Running experiments: tasks in order, finished ones kept, then findings, files and the report."""
+"""Running experiments: tasks in order, finished ones kept; then what was found is written, and the report."""
 
-import json
-import os
-import platform
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +12,19 @@ import xarray as xr
 from rich.console import Console
 
 from opportune import checks, threads
-from opportune._version import __version__
-from opportune.analysis.results import FORMAT
 from opportune.arguments import plain_calls
 from opportune.errors import DataError, StateError
 from opportune.experiments import NAMES, find
 from opportune.experiments.base import Experiment
+from opportune.experiments.found import Ran
 from opportune.experiments.kept import PARTS, find_finished, load_part, parts_folder, save_part, source_hash
-from opportune.experiments.record import FigureFiles, Record, command
-from opportune.experiments.writer import Found, Writer, score
+from opportune.experiments.writer import Writer, score
 from opportune.files import held
 from opportune.progress import bar
 from opportune.report.page import write_report
 from opportune.simulation.run import DEVICES, on_device
 
-WORTH_KEEPING = 0.5  # seconds
+WORTH_KEEPING = 2.0  # seconds
 
 
 @plain_calls
@@ -100,6 +93,8 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
             else:
                 progress.advance(whole, len(experiment.tasks(config)))
                 progress.console.print(f"{experiment.name}: finished before, kept ({score(done)})")
+        # What has most tasks has most to write: it is run first, so that nobody waits for its files at the end.
+        todo.sort(key=lambda planned: -len(planned[0].tasks(planned[1])))
         with Writer(progress.console, aside=len(todo) > 1 and numba.get_num_threads() > 1) as writer:
             for experiment, config in todo:
                 began = time.perf_counter()
@@ -110,7 +105,7 @@ def _run_all(plan: list[tuple[Experiment, dict[str, Any]]], out: Path, force: bo
                     progress.advance(whole)
                     writer.poll()
                 seconds = time.perf_counter() - began
-                writer.write(_found(experiment, config, parts, out, seconds))
+                writer.write(_ran(experiment, config, parts, out, seconds))
             progress.update(whole, description="writing")
     with suppress(OSError):  # unless tasks of another configuration are in it
         (out / PARTS).rmdir()
@@ -121,7 +116,8 @@ def _results(
 ) -> xr.Dataset:
     """A task's results: from disk if an interrupted run with this configuration left them, else run now.
 
-    What took less than `WORTH_KEEPING` is not left on disk: writing it would take about as long as running it again.
+    What took less than `WORTH_KEEPING` is not left on disk: it is soon run again, and would be written for nothing in
+    every run that is not interrupted.
     """
     folder = parts_folder(experiment, config, out)
     if not force:
@@ -146,62 +142,16 @@ def _in_order(data: xr.Dataset) -> xr.Dataset:
     return data.copy(data={name: np.ascontiguousarray(values) for name, values in data.data_vars.items()})
 
 
-def _found(
+def _ran(
     experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset], out: Path, seconds: float
-) -> Found:
-    """What an experiment found, ready to be written."""
-    findings = experiment.findings(config, parts)
-    record = Record(
-        experiment=experiment.name,
-        title=experiment.title,
-        about=experiment.about,
-        found=findings.found,
+) -> Ran:
+    """An experiment whose tasks are done, as the writer takes it."""
+    return Ran(
+        name=experiment.name,
         config=config,
-        numbers=findings.numbers,
-        claims=findings.claims,
-        figures=[
-            FigureFiles(name=p.name, caption=p.caption, alt=p.alt, png=f"{p.name}.png", svg=f"{p.name}.svg")
-            for p in findings.pictures
-        ],
-        tables=findings.tables,
+        parts=parts,
         seconds=round(seconds, 2),
-        finished=datetime.now(UTC).replace(microsecond=0),
-        versions={
-            "opportune": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "numba", "scipy", "xarray")},
-        },
-        machine=f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        command=command([experiment.name], seed=config["seed"], quick=config["quick"]),
         code=source_hash(),
-    )
-    return Found(
-        record=record,
-        pictures=findings.pictures,
-        data=_combine(experiment, config, parts),
         out=out,
-        parts=parts_folder(experiment, config, out),
+        kept=parts_folder(experiment, config, out),
     )
-
-
-def _combine(experiment: Experiment, config: dict[str, Any], parts: dict[str, xr.Dataset]) -> xr.Dataset:
-    """All tasks in one file: each task's variables under its name, as are axes that differ between tasks."""
-    axes = {str(axis) for data in parts.values() for axis in data.dims}
-    own = {axis for axis in axes if not _alike(axis, parts)}
-    merged: dict[str, xr.DataArray] = {}
-    for task, data in parts.items():
-        renamed = data.rename({axis: f"{task}.{axis}" for axis in own if axis in data.dims})
-        for name, values in renamed.data_vars.items():
-            merged[f"{task}.{name}"] = values.reset_coords(drop=True)
-    combined = xr.Dataset(merged)
-    combined.attrs = {
-        "opportune_version": __version__, "opportune_format": FORMAT, "seed": str(config["seed"]),
-        "experiment": experiment.name, "config": json.dumps(config),
-    }  # fmt: skip
-    return combined
-
-
-def _alike(axis: str, parts: dict[str, xr.Dataset]) -> bool:
-    """Whether an axis is the same in every task that has it."""
-    first, *others = (data.get_index(axis) for data in parts.values() if axis in data.dims)
-    return all(first.equals(other) for other in others)

@@ -21,12 +21,13 @@ from opportune.worlds import SimulatedWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
+THIRD = 1 / 3  # of the steps: the first and the last are compared
 FALL = 0.02  # a curve falls if it falls by more than this share of the figure's height
 TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 PAPER = ("naive", "PD1", "PD2")
 """The paper's three policies."""
 
-MOST_RECENT = 32
+MOST_RECENT = 64
 _recent: dict[Any, tuple[Any, xr.Dataset]] = {}
 """What was run of late: of each policy by itself, with its worlds, which must not make room for others meanwhile."""
 
@@ -62,10 +63,10 @@ def run_study(
     """Simulate and reduce, by `reduce_trace` unless told otherwise; without a trace, only totals are there to reduce.
 
     As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time. What
-    another experiment has just run in the paper's instances, and reduced in the same way, is not run again.
+    another task or experiment has just run in the same instances, and reduced in the same way, is not run again.
     """
     together = max(1, TRACED // (len(worlds) * replicates * horizon)) if trace else len(policies)
-    keys = [(id(worlds), policy, horizon, replicates, seed, reduce) for policy in policies]
+    keys = [(id(worlds), policy, horizon, replicates, seed, reduce, trace) for policy in policies]
     found = {key: _recent[key][1] for key in keys if key in _recent}
     todo = [(key, policy) for key, policy in zip(keys, policies, strict=True) if key not in found]
     for some in (todo[i : i + together] for i in range(0, len(todo), together)):
@@ -75,7 +76,7 @@ def run_study(
         )  # fmt: skip
         reduced = (reduce or reduce_trace)(data)
         found.update((key, reduced.isel(policy=[i])) for i, (key, _) in enumerate(some))
-    if isinstance(worlds, tuple) and reduce is None:  # those of `study_worlds`
+    if isinstance(worlds, tuple):  # those of `study_worlds`, or made of them
         if len(_recent) >= MOST_RECENT:
             _recent.clear()
         _recent.update((key, (worlds, found[key])) for key in keys)
@@ -83,7 +84,7 @@ def run_study(
 
 
 def reduce_trace(data: xr.Dataset) -> xr.Dataset:
-    """Curves averaged over replicates for each world, and totals of every run."""
+    """Curves averaged over replicates for each world, totals of every run, and what reveals were made for when."""
     curves = {
         "regret": regret(data),
         "realised_regret": realised_regret(data),
@@ -100,8 +101,34 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
             "nudges": data["nudges"],
             "reveals": data["reveals"],
             "budget_of": data["budget"],
+            **_reduce_reveals(data),
         }
     ).drop_vars(["budget", "world_name"], errors="ignore")
+
+
+def _reduce_reveals(data: xr.Dataset) -> dict[str, xr.DataArray]:
+    """How often the price fell; of the first and the last third of the steps the mean gap of reveals, and their number.
+
+    Policy by policy: the rounding of a sum must not depend on which ones run together.
+    """
+    third = round(data.sizes["step"] * THIRD)
+    runs = data.sizes["world"] * data.sizes["replicate"]
+    policies = range(data.sizes["policy"])
+    found: dict[str, list[Any]] = {
+        "price_falls": [int((np.diff(data["price"].values[i], axis=-1) < 0.0).sum()) for i in policies]
+    }
+    for name, part in (("early", slice(None, third)), ("late", slice(-third, None))):
+        weight, gap = (data[of].isel(step=part).values for of in ("probability", "gap"))
+        spent = [weight[i].sum((1, 2)) for i in policies]
+        gained = [(weight[i] * gap[i]).sum((1, 2)) for i in policies]
+        with np.errstate(invalid="ignore"):  # NaN where nothing was spent
+            found[f"{name}_gap"] = [gained[i].sum() / spent[i].sum() for i in policies]
+            found[f"{name}_gap_of_instance"] = [gained[i] / spent[i] for i in policies]
+        found[f"{name}_spend"] = [spent[i].sum() / runs for i in policies]
+    return {
+        name: xr.DataArray(np.array(values), dims=("policy", "world")[: np.ndim(values)])
+        for name, values in found.items()
+    }
 
 
 def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:

@@ -1,42 +1,27 @@
-"""Writing what experiments found: data, figures and, last, the result; by a process beside the one that runs them.
+"""Finding what there is in experiments' results, and writing it; by a process beside the one that runs them.
 
 Since files are whole or not there, that process may end at any moment.
 """
 
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
-import xarray as xr
 from rich.console import Console
 
 from opportune.analysis.plots import save_figure
 from opportune.analysis.results import save
-from opportune.errors import StateError
-from opportune.experiments.base import Picture
 from opportune.experiments.beside import Beside, Gone
 from opportune.experiments.claims import Verdict
+from opportune.experiments.found import Ran, put_together
 from opportune.experiments.record import Record, write_record
 from opportune.files import digest_of
 
 GRACE = 1.0  # seconds for what is being written when something goes wrong, or Ctrl-C comes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What is to be written of an experiment: its files to be, and where its tasks' results are."""
-
-    record: Record
-    pictures: list[Picture]
-    data: xr.Dataset
-    out: Path
-    parts: Path
-
-
 class Writer:
-    """Writes what experiments found; `aside`, in a process of its own while this one goes on with the next experiment.
+    """Writes what experiments found; `aside`, in a process of its own while this one runs the next experiment.
 
     At the end this process helps with what is waiting. After an error or Ctrl-C, what is being written has a moment to
     be finished; what is waiting is not begun.
@@ -46,7 +31,7 @@ class Writer:
         self.console = console
         self.aside = aside
         self.ended = False
-        self.waiting: dict[Future[Record], Found] = {}
+        self.waiting: dict[Future[Record], Ran] = {}
 
     def __enter__(self) -> Self:
         if self.aside:
@@ -67,21 +52,21 @@ class Writer:
                 self.thread.shutdown(cancel_futures=True)  # nothing is there to wait for any more
                 self.other.close()
 
-    def write(self, found: Found) -> None:
+    def write(self, ran: Ran) -> None:
         """Write an experiment's files, or have them written aside."""
         if self.aside:
-            self.waiting[self.thread.submit(self._hand_over, found)] = found
+            self.waiting[self.thread.submit(self._hand_over, ran)] = ran
         else:
-            self._tell(write(found))
+            self._tell(write(ran))
 
-    def _hand_over(self, found: Found) -> Record:
+    def _hand_over(self, ran: Ran) -> Record:
         """Have an experiment's files written by the other process; if that is gone, write them here."""
         try:
-            record: Record = self.other.call(found)
+            record: Record = self.other.call(ran)
         except Gone:
             if self.ended:
                 raise
-            return write(found)
+            return write(ran)
         return record
 
     def poll(self) -> None:
@@ -92,10 +77,10 @@ class Writer:
 
     def _finish(self) -> None:
         """Write what has not been begun, the last first, and wait for the rest."""
-        for future, found in reversed(list(self.waiting.items())):
+        for future, ran in reversed(list(self.waiting.items())):
             if future.cancel():
                 del self.waiting[future]
-                self._tell(write(found))
+                self._tell(write(ran))
         wait(self.waiting)
         self.poll()
 
@@ -103,17 +88,15 @@ class Writer:
         self.console.print(f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})")
 
 
-def write(found: Found) -> Record:
-    """Write NAME.nc, the figures and, last, NAME.json; then drop its tasks' results. Returns what is in NAME.json."""
-    name = found.record.experiment
-    if found.data.attrs.get("interrupted"):
-        raise StateError(f"{name} was interrupted; expected a complete result")
-    names = [save(found.data, found.out / f"{name}.nc").name]
+def write(ran: Ran) -> Record:
+    """Write what was found: NAME.nc, the figures and, last, NAME.json, which is returned; then drop tasks' results."""
+    found = put_together(ran)
+    names = [save(found.data, ran.out / f"{ran.name}.nc").name]
     for picture in found.pictures:
-        names += save_figure(picture.figure, found.out, picture.name)
-    record = found.record.model_copy(update={"files": {file: digest_of(found.out / file) for file in names}})
-    write_record(record, found.out / f"{name}.json")
-    shutil.rmtree(found.parts, ignore_errors=True)
+        names += save_figure(picture.figure, ran.out, picture.name)
+    record = found.record.model_copy(update={"files": {file: digest_of(ran.out / file) for file in names}})
+    write_record(record, ran.out / f"{ran.name}.json")
+    shutil.rmtree(ran.kept, ignore_errors=True)
     return record
 
 

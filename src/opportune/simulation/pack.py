@@ -21,7 +21,7 @@ from opportune.simulation.loop import Batch, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
 from opportune.worlds import LinearWorld, SimulatedWorld
-from opportune.worlds.arrivals import count_contexts
+from opportune.worlds.arrivals import count_contexts, count_type
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -216,10 +216,20 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     linear = [w for w in worlds if isinstance(w, LinearWorld)]
     if linear:
         counts = output.counts
+        if counts is None and output.marks.shape[-1]:
+            counts = _count_traced(output.marks[:finished, 0, :, MARKS.index("context")], linear[0].problem.contexts)
         if counts is None:
             counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
         variables["context_count"] = (("world", "replicate", "k"), counts)
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
+
+
+def _count_traced(context: NDArray[np.int16], contexts: int) -> NDArray[Any]:
+    """How often each context arrived, from the trace of any policy: [R, W, T] -> [W, R, K]."""
+    replicates, worlds, steps = context.shape
+    run = np.arange(worlds * replicates).reshape(worlds, replicates, 1)
+    found = np.bincount((contexts * run + context.transpose(1, 0, 2)).ravel(), minlength=run.size * contexts)
+    return found.reshape(worlds, replicates, contexts).astype(count_type(steps))
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:

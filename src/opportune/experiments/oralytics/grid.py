@@ -83,7 +83,7 @@ def open_tasks(config: Config) -> dict[float, str]:
 
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
-    """One task: brushing so far at each of `times`, and totals, for every policy, user and trial."""
+    """One task: brushing so far at each of `times`, and totals, for every user, trial and policy that is compared."""
     worlds = _worlds(config, task)
     policies = _policies(config, task)
     data = simulate(worlds, policies, horizon=config["horizon"], replicates=config["trials"], seed=seed, progress=False)
@@ -123,7 +123,9 @@ def _policies(config: Config, task: str) -> list[Policy]:
             for policy in each
         ]
     three = _three(Budget(budget), scale=CHOICES[task].scale if task in CHOICES else "range")
-    return three if task.startswith("open-") else three + _references()
+    if task in {"base", "robas2"}:
+        return three + _references() + _extremes()
+    return three + _references() if task.startswith("cost-") else three
 
 
 def _three(budget: Budget, *, scale: str = "range", tail: str = "") -> list[Policy]:
@@ -136,11 +138,17 @@ def _three(budget: Budget, *, scale: str = "range", tail: str = "") -> list[Poli
 
 
 def _references() -> list[Policy]:
-    """Policies without a budget, which frame the scale."""
+    """Policies that learn nothing, which frame the scale."""
     return [
         Policy(recommender=FixedAction(action=0), revealer=Never(), name="never send"),
         Policy(recommender=RandomAction(), revealer=Never(), name="coin flip"),
         Policy(recommender=FixedAction(action=1), revealer=Never(), name="always send"),
+    ]
+
+
+def _extremes() -> list[Policy]:
+    """The paper's recommender without and with all that reveals could bring."""
+    return [
         Policy(recommender=LinUCB(), revealer=Never(), name=UNREVEALED),
         Policy(recommender=LinUCB(), revealer=Always(), name=REVEALED),
     ]

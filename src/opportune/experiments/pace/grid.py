@@ -23,7 +23,7 @@ BRUSHERS, SESSIONS, REVEALS = 10, 140, 30
 def config(quick: bool) -> Config:
     """The paper's study at three budgets, horizons up to 10,000, one thing changed at a time, and brushing."""
     return {
-        "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
+        "instances": 50, "replications": 2 if quick else 5, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30],
         "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 16,
         "floor_instances": 50 if quick else 200, "floor_replications": 1 if quick else 3,

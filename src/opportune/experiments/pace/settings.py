@@ -158,7 +158,7 @@ def _run_together(config: Config, setting: Setting, budget: int, seed: int) -> x
         worlds = setting.change(everyone[first : first + PARTICIPANTS], config["horizon"])
         data = simulate(
             list(worlds), _together(setting, budget), horizon=config["horizon"],
-            replicates=config["robust_replications"], seed=(seed + first) % 2**64, progress=False,
+            replicates=config["robust_replications"], seed=(seed + first) % 2**64, trace=setting.shared, progress=False,
         )  # fmt: skip
         studies.append(reduce_to_totals(data).mean("world"))
     return xr.concat(studies, dim="world").transpose("policy", "world", "replicate", ...)
