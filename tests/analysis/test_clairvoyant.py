@@ -100,6 +100,15 @@ def test_modified_clairvoyant_without_disagreement() -> None:
     np.testing.assert_array_equal(modified_clairvoyant(gap, 4.5, 3.0, np.inf), clairvoyant(gap, 4.5))
 
 
+@often
+@given(st.lists(st.lists(gap, min_size=12, max_size=12), min_size=1, max_size=4), budget)
+def test_clairvoyant_is_the_modified_one_that_nothing_binds(sequences: list[list[float]], budget: float) -> None:
+    """Both serve the same moments, to the bit: the one by a sort of values, the other by an order of moments."""
+    some = np.array(sequences)
+    for amount in (budget, 0.0, math.inf, 2.5):
+        np.testing.assert_array_equal(clairvoyant(some, amount), modified_clairvoyant(some, amount, 0.0, 0.0))
+
+
 def test_modified_clairvoyant_infeasible() -> None:
     """Lower bounds above the budget are refused, with both numbers and the sequence at fault."""
     gap = np.full((2, 4), 0.5)

@@ -226,6 +226,18 @@ def test_mean_outcome_is_what_patients_got() -> None:
     np.testing.assert_allclose(so_far.isel(step=-1), mean_outcome(run(mixed_worlds(), naive_ucb(3), trace=False)))
 
 
+def test_policies_are_measured_by_their_own_arrivals() -> None:
+    """One budget means one clairvoyant only for those who met the same arrivals: results put together may differ."""
+    both = run(synthetic_worlds(2, seed=3), [pd1_ucb(3), pd2_ucb(3)])
+    other = run(synthetic_worlds(2, seed=3), [pd1_ucb(3), pd2_ucb(3)], seed=99)
+    mixed = both.copy(deep=True)
+    for name in ("context", "value", "outcome", "best", "probability"):
+        mixed[name][1] = other[name][1]
+    assert not np.array_equal(mixed["context"][0], mixed["context"][1])
+    np.testing.assert_array_equal(regret(mixed)[0], regret(both)[0])
+    np.testing.assert_array_equal(regret(mixed)[1], regret(other)[1])
+
+
 def test_what_metrics_need() -> None:
     """A metric that needs a trace, the truth or a known rule says so."""
     totals = run(tiny_world(), pd2_ucb(3), trace=False)

@@ -14,7 +14,7 @@ from processes import COMMAND, Started, needs_linux
 
 SOON = 4.0  # seconds, on a busy machine
 AT_ONCE = 1.5
-EXPERIMENTS = ("reproduce", "opens", "table", "--quick", "--out", "out")
+EXPERIMENTS = ("reproduce", "opens", "regret-unknown", "--quick", "--out", "out")
 KEPT = "opportune: interrupted: what is finished is kept in out; the same command goes on from there"
 
 STUDY = """
@@ -75,12 +75,12 @@ def test_an_interrupted_reproduction_ends_soon_and_goes_on(when: str, tmp_path: 
         assert command.said()[-1] == KEPT
         assert not any("Traceback" in line for line in command.said())
     finished = {path.stem for path in out.glob("*.json")}
-    assert "table" not in finished
+    assert "regret-unknown" not in finished
     assert not list(out.rglob("*.part"))
     with started(tmp_path, *EXPERIMENTS) as again:
         assert again.ended(120) == 0
         assert {line.split(":")[0] for line in again.said() if "finished before, kept" in line} == finished
-    for name in ("opens.json", "table.json"):
+    for name in ("opens.json", "regret-unknown.json"):
         assert result(out / name) == result(control / name)
 
 
@@ -98,7 +98,7 @@ def test_the_second_ctrl_c_ends_everything_at_once(when: str, pause: float, tmp_
         command.interrupt()
         assert command.ended(AT_ONCE) == 130
         assert command.said()[-1] == KEPT
-    assert not (out / "table.json").exists()
+    assert not (out / "regret-unknown.json").exists()
 
 
 def test_a_killed_reproduction_takes_its_writer_along(tmp_path: Path) -> None:

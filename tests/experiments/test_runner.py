@@ -104,6 +104,14 @@ def test_errors_of_the_second_process_surface(tmp_path: Path) -> None:
     assert not (tmp_path / "table.json").exists()
 
 
+def test_what_has_most_to_write_runs_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The experiment with most tasks is run before the others, however they are named; the report keeps its order."""
+    page = runner.reproduce(["table", "opens"], out=tmp_path, jobs=1).read_text(encoding="utf-8")
+    told = capsys.readouterr().err
+    assert told.index("opens: done in") < told.index("table: done in")
+    assert page.index(table.EXPERIMENT.title) < page.index(opens.EXPERIMENT.title)
+
+
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C, finished experiments and tasks are kept; the rest is run, with the same result."""
     monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)

@@ -27,7 +27,7 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     spends the budget over the whole run: of a few steps take regret(data).sel(step=...), not the regret of those steps.
     """
     data = check_results(data, "regret", truth=True)
-    if any(map(_shared, described_policies(data))):
+    if "step" not in data.dims and any(map(_shared, described_policies(data))):
         _needs_trace(data, "regret under a shared budget")
     _needs_everyone(data, "regret")
     if "step" not in data.dims:

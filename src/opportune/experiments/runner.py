@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from opportune import checks, threads
+from opportune import checks, memory, threads
 from opportune.arguments import plain_calls
 from opportune.errors import DataError, StateError
 from opportune.experiments import NAMES, find
@@ -57,6 +57,7 @@ def reproduce(
     console = Console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))
+        stack.enter_context(memory.kept())
         suited = _suited(device, console)
         stack.enter_context(held(out))
         stack.enter_context(on_device(suited))

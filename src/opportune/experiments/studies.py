@@ -44,9 +44,13 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
     return policies
 
 
-@lru_cache(maxsize=8)
 def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
     """The paper's synthetic instances, made once: all tasks of an experiment, and most experiments, share them."""
+    return _study_worlds(instances, seed, known)
+
+
+@lru_cache(maxsize=8)
+def _study_worlds(instances: int, seed: int, known: bool) -> tuple[LinearWorld, ...]:
     return tuple(synthetic_worlds(instances, seed, known=known))
 
 
@@ -77,9 +81,9 @@ def run_study(
         reduced = (reduce or reduce_trace)(data)
         found.update((key, reduced.isel(policy=[i])) for i, (key, _) in enumerate(some))
     if isinstance(worlds, tuple):  # those of `study_worlds`, or made of them
-        if len(_recent) >= MOST_RECENT:
-            _recent.clear()
         _recent.update((key, (worlds, found[key])) for key in keys)
+        for oldest in list(_recent)[:-MOST_RECENT]:
+            del _recent[oldest]
     return xr.concat([found[key] for key in keys], dim="policy", coords="different", compat="equals")
 
 
@@ -152,17 +156,21 @@ def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray
     return data[name].mean("replicate")
 
 
+def _by_policy(data: xr.Dataset, name: str) -> dict[str, NDArray[np.float64]]:
+    """The same as plain arrays, instance by instance."""
+    means = instance_means(data, name).transpose("policy", "world")
+    return dict(zip(map(str, data["policy"].values), means.values, strict=True))
+
+
 def summary(data: xr.Dataset, name: str = "final_regret") -> dict[str, dict[str, float]]:
     """Mean over all runs and the half width of its 95% interval over instances, for each policy."""
-    means = instance_means(data, name)
-    return {str(p): interval(means.sel(policy=p).values)._asdict() for p in data["policy"].values}
+    return {policy: interval(values)._asdict() for policy, values in _by_policy(data, name).items()}
 
 
 def advantage(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> NDArray[np.float64]:
     """How much lower `better` is than `worse`, instance by instance."""
-    means = instance_means(data, name)
-    difference: NDArray[np.float64] = (means.sel(policy=worse) - means.sel(policy=better)).values
-    return difference
+    means = _by_policy(data, name)
+    return means[worse] - means[better]
 
 
 def compare(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> dict[str, float]:

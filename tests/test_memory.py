@@ -1,0 +1,39 @@
+"""Memory that is kept while large arrays come and go: the same numbers, and given back afterwards."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opportune import memory
+
+LARGE = 8_000_000  # numbers: 64 MB, more than any array that comes from memory kept otherwise
+
+
+def resident() -> float:
+    """Megabytes that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library is another one")
+def test_freed_memory_is_kept_and_then_given_back() -> None:
+    """An array that was dropped leaves its memory with the process while this lasts, and not afterwards or before."""
+    start = resident()
+    np.ones(LARGE)
+    assert resident() < start + 32  # the control
+    with memory.kept():
+        np.ones(LARGE)
+        assert resident() > start + 48
+    assert resident() < start + 32
+    np.ones(LARGE)
+    assert resident() < start + 32
+
+
+def test_an_error_passes() -> None:
+    """What goes wrong meanwhile goes wrong as ever, and memory is no longer kept."""
+    with pytest.raises(ZeroDivisionError), memory.kept():
+        _ = 1 // 0
+    start = resident() if sys.platform == "linux" else 0.0
+    np.ones(LARGE)
+    assert sys.platform != "linux" or resident() < start + 32
