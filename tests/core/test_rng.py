@@ -21,6 +21,7 @@ from opportune.core.rng import (
 )
 
 UNIT = 2.0**-53
+MOST = 10**9
 
 # counter, key, output: Random123's file of known answers (kat_vectors), philox4x32 with 10 rounds
 KNOWN_ANSWERS = [
@@ -172,7 +173,7 @@ def test_poisson_is_the_quantile_function(rate: float) -> None:
     rng = np.random.default_rng(3)
     u = np.concatenate([grid(rng.random(500)), grid(rng.random(200) * 1e-6), 1.0 - grid(rng.random(200) * 1e-6)])
     u = u[(u > 0.0) & (u < 1.0)]
-    got = np.array([poisson(x, rate) for x in u])
+    got = np.array([poisson(x, rate, MOST) for x in u])
     clear = (np.abs(stats.poisson.cdf(got, rate) - u) > 1e-12) & (np.abs(stats.poisson.cdf(got - 1, rate) - u) > 1e-12)
     assert clear.mean() > 0.99
     np.testing.assert_array_equal(got[clear], stats.poisson.ppf(u[clear], rate))
@@ -182,16 +183,24 @@ def test_poisson_is_the_quantile_function(rate: float) -> None:
 def test_poisson_at_the_ends(rate: float) -> None:
     """The lowest and the highest draws give numbers that hold all but 1e-11 of the mass between them."""
     for u in (0.0, UNIT, 1e-12, 1.0 - 1e-12, 1.0 - UNIT):
-        y = poisson(u, rate)
+        y = poisson(u, rate, MOST)
         assert stats.poisson.cdf(y - 1, rate) - 1e-11 <= u
         assert stats.poisson.cdf(y, rate) >= u - 1e-11
-    assert poisson(0.0, rate) < rate + 1.0
-    assert poisson(0.5, 0.0) == 0
+    assert poisson(0.0, rate, MOST) < rate + 1.0
+    assert poisson(0.5, 0.0, MOST) == 0
+
+
+@pytest.mark.parametrize("rate", [0.5, 150.0, 400.0, 900.0])
+def test_poisson_stops_where_it_is_told_to(rate: float) -> None:
+    """With a highest number the quantile is that number or itself, whichever is less."""
+    for u in grid(np.random.default_rng(4).random(200)):
+        for most in (0, 1, 140, 180):
+            assert poisson(u, rate, most) == min(poisson(u, rate, MOST), most)
 
 
 def test_poisson_draws_are_poisson() -> None:
     """Counts made from draws have the Poisson distribution, by a chi-squared test."""
-    counts = np.bincount([poisson(draw(13, 0, step, NOISE), 2.5) for step in range(20_000)], minlength=10)
+    counts = np.bincount([poisson(draw(13, 0, step, NOISE), 2.5, MOST) for step in range(20_000)], minlength=10)
     observed = np.append(counts[:8], counts[8:].sum())
     expected = 20_000 * np.append(stats.poisson.pmf(np.arange(8), 2.5), stats.poisson.sf(7, 2.5))
     assert stats.chisquare(observed, expected).pvalue > 1e-3

@@ -148,17 +148,19 @@ def normal(u):  # type: ignore[no-untyped-def]
 
 
 @dual_function
-def poisson(u, rate):  # type: ignore[no-untyped-def]
-    """The Poisson quantile of u in [0, 1): the least y with P(Y <= y) > u.
+def poisson(u, rate, most):  # type: ignore[no-untyped-def]
+    """The Poisson quantile of u in [0, 1): the least y with P(Y <= y) > u, or `most` if it is more than that.
 
     The search starts where no mass below could matter (less than 1e-30) and walks up.
     """
     if rate <= 0.0:
         return 0
     y = max(0, int(rate - 12.0 * math.sqrt(rate) - 12.0))
+    if y >= most:
+        return most
     mass = math.exp(y * math.log(rate) - rate - math.lgamma(y + 1.0))
     below = mass
-    last = int(rate + 12.0 * math.sqrt(rate) + 40.0)
+    last = min(most, int(rate + 12.0 * math.sqrt(rate) + 40.0))
     while below <= u and y < last:
         y += 1
         mass *= rate / y

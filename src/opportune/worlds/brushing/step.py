@@ -233,7 +233,7 @@ def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-de
         return 0.0
     if lam >= CERTAIN_RATE:
         return CAP
-    return min(float(rng.poisson(u_poisson, lam)), CAP)
+    return float(rng.poisson(u_poisson, lam, int(CAP)))
 
 
 @dual_function
