@@ -20,6 +20,8 @@ class Part(NamedTuple):
 
     def mine(self, participant: str) -> tuple[str, str]:
         """What to join to a query and its condition, so that each row is one part's; strangers are the first's."""
+        if self.of == 1:
+            return "", "1 = 1"
         join = f"LEFT JOIN participants AS person ON person.name = {participant}"
         return join, f"COALESCE(person.number, 0) % {self.of} = {self.number}"
 
@@ -61,10 +63,8 @@ def compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spe
     decisions, verdict = refold.decisions, refold.verdict
     names = refold.columns or tuple(column.name for column in tables.decisions.columns)
     spent, nudged, place = names.index("probability"), names.index("nudge"), names.index("id")
-    spending = Spending(
-        math.fsum(values[spent] for values in decisions.values()),
-        sum(bool(values[nudged]) for values in decisions.values()),
-    )
+    known = decisions.values()
+    spending = Spending(math.fsum([row[spent] for row in known]), sum([bool(row[nudged]) for row in known]))
     columns = ", ".join(f"decisions.{name}" for name in names)
     join, mine = part.mine("decisions.participant")
     left = dict(decisions)

@@ -260,7 +260,7 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
 def _query(part: Part, joined: str, *more: str) -> str:
     """A part's events, and those that concern all, in order; whether each is its own."""
     common = ", ".join(f"'{kind}'" for kind in _COMMON)
-    join, mine = part.mine("events.participant") if part.of > 1 else ("", "1")
+    join, mine = part.mine("events.participant")
     columns = "seq", "kind", "participant", "decision", "who", "received", "hash", "body"
     names = ", ".join([*(f"events.{name}" for name in columns), mine, *more])
     only = "" if part.of == 1 else f"WHERE {mine} OR events.kind IN ({common})"
