@@ -14,6 +14,7 @@ import pytest
 from wrong_values import MAPPING, NAME, NUMBER, TRUTH, WHOLE, Values, continuous, finite, refusal
 
 import opportune as op
+from opportune.core.layout import Model, Snapshot
 from opportune.errors import StateError
 from opportune.live.saving import checksum
 
@@ -189,6 +190,43 @@ def test_changed_states_are_refused(saved: dict[str, Any], place: tuple[str | in
             del part[place[-1]]
             with pytest.raises(StateError):
                 op.Agent.from_dict(sealed(changed))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ((0, 0), 1e10, "cov has a variance beyond 1/lam"),
+        ((1, 1), 0.0, "cov has a variance that is not positive"),
+        ((0, 1), 100.0, "cov is not symmetric"),
+        ((1, 0), 100.0, "cov is not symmetric"),
+        ((0, -1), 1.0, "cov is not 0 beyond its 2 columns"),
+        ("both", 100.0, "cov has a direction in which the variance is not positive"),
+    ],
+)
+@pytest.mark.parametrize("group", [Model, Snapshot])
+def test_a_cov_that_cannot_be_is_refused(
+    group: type, place: tuple[int, int] | str, value: float, said: str, saved: dict[str, Any]
+) -> None:
+    """V^-1 is symmetric, positive in every direction and at most what it began as: else NaN would come of learning."""
+    changed = copy.deepcopy(saved)
+    name = group.__name__.lower()
+    numbers = np.array(changed["state"][name])
+    at = decided()._at
+    cov = at.views(group, numbers).cov[: at.sizes.d * at.sizes.stride].reshape(at.sizes.d, at.sizes.stride)
+    for where in ((0, 1), (1, 0)) if place == "both" else (place,):
+        cov[where] = value
+    changed["state"][name] = numbers.tolist()
+    assert f"{name}.{said}" in refusal(lambda: op.Agent.from_dict(sealed(changed)))
+
+
+def test_long_lives_are_resumed() -> None:
+    """The control: what has become small by rounding, after many steps with large and alike features, is resumed."""
+    features = np.array([[[1.0, 1e6], [1.0, 1e6 + 1]], [[1.0, 0.0], [2.0, 1e-3]], [[1.0, 5e5], [1.0, 3.0]]])
+    made = agent(finite(features=features, theta_bound=100.0), ALWAYS, horizon=3000)
+    for step in range(3000):
+        made.decide(step % 3)
+        made.learn(0.1)
+    assert op.Agent.from_dict(made.to_dict()).to_dict() == made.to_dict()
 
 
 def test_deep_states_are_refused() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.core.fitting import PLAIN
 from opportune.core.layout import NOTES, Counts, Snapshot
 from opportune.errors import OpportuneError, StateError
 from opportune.live.agent import Agent
@@ -151,8 +152,9 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points
     parts = agent._at.views(STATE[name], numbers)
     sizes = agent._at.sizes
     if name in {"model", "snapshot"}:
-        diagonal = parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride).diagonal()
-        _must(bool((diagonal > 0.0).all()), f"{name}.cov has a variance that is not positive")
+        _check_cov(
+            name, parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride), agent.problem.regularisation
+        )
         _must(parts.radius[0] >= 0.0, f"{name}.radius is negative")
     if name == "model":
         _must(parts.log_det[0] >= -1e-9, "model.log_det is negative")
@@ -169,6 +171,22 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points
     if name == "budget":
         _check_budget(parts, agent._amount, agent._hard, decisions, points)
     into[:] = numbers
+
+
+def _check_cov(name: str, rows: NDArray[np.float64], lam: float) -> None:
+    """V^-1 must be the inverse of a matrix of at least lam I: positive in every direction, and at most 1/lam."""
+    cov, padding = rows[:, : len(rows)], rows[:, len(rows) :]
+    variances = cov.diagonal()
+    _must(bool((variances > 0.0).all()), f"{name}.cov has a variance that is not positive")
+    _must(bool((variances * lam <= 1.0 + 1e-6).all()), f"{name}.cov has a variance beyond 1/lam, the one at the start")
+    _must(not padding.any(), f"{name}.cov is not 0 beyond its {len(rows)} columns")
+    sd = np.sqrt(variances)
+    scaled = cov / sd / sd[:, None]
+    rounding = 1e-6 + 1e-10 / (lam * float(variances.min()))  # of what began as 1/lam and has become small
+    same = PLAIN or bool((np.abs(scaled - scaled.T) <= rounding).all())  # by plain arrays only the upper half is kept
+    _must(same, f"{name}.cov is not symmetric")
+    least = np.linalg.eigvalsh(np.triu(scaled), UPLO="U").min()
+    _must(bool(least > -rounding), f"{name}.cov has a direction in which the variance is not positive")
 
 
 def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed: int) -> None:
