@@ -1,5 +1,6 @@
 """Result files: what `save` wrote comes back, and whatever happened to a file since is noticed."""
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -172,3 +173,23 @@ def test_files_of_earlier_versions_are_told_apart_from_damaged_ones(tmp_path: Pa
     expected = f"^{path} has results format 1; this version reads format {FORMAT}: load it with the version that wrote"
     with pytest.raises(DataError, match=expected):
         load(path)
+
+
+def test_files_with_a_checksum_of_their_own_are_read_or_refused(tmp_path: Path) -> None:
+    """Whatever bytes somebody has sealed anew: HDF5's complaints of any kind are a DataError in one line."""
+    content = save(results(), tmp_path / "good.nc").read_bytes()
+    body, last = content[:-LAST], content[-LAST:]
+    at = body.index(b"DIMENSION_LIST")
+    refused = []
+    for place in (*range(at - 8, at + 40), *range(len(body) - 40, len(body), 8), len(body) // 2):
+        changed = bytearray(body)
+        changed[place] ^= 0xFF
+        seal = last.replace(hashlib.sha256(body).hexdigest().encode(), hashlib.sha256(changed).hexdigest().encode())
+        path = tmp_path / "changed.nc"
+        path.write_bytes(bytes(changed) + seal)
+        try:
+            load(path)
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > 10
+    assert all(text.startswith(f"{path} cannot be read as NetCDF: ") and text.isprintable() for text in refused)

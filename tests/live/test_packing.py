@@ -1,13 +1,18 @@
 """An agent's numbers as bytes: exactly what they were, or refused."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from live_examples import mixed_problem
 
 import opportune as op
+from opportune.core.layout import Snapshot
 from opportune.errors import StateError
+from opportune.live import packing
 from opportune.live.packing import healthy, pack, pack_shared, unpack, unpack_shared
 
 
@@ -58,6 +63,52 @@ def test_bytes_that_were_damaged_are_refused(damage: str) -> None:
         unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
     with pytest.raises(StateError, match="3 steps, and 0 are stored"):
         unpack(cohort().seat(0, stream=1), data, ())
+
+
+def with_part(text: str, *, place: int, value: object) -> str:
+    """The text of a state with another part in one of its places."""
+    return json.dumps([value if i == place else part for i, part in enumerate(json.loads(text))])
+
+
+WRONG_PARTS: list[list[object]] = [
+    ["x", -1, 1.0, 10**9, None, True], [1, "no"], [0, None], [-1, 10**9, "x", 1.5], [{"step": 3}, [1]],
+]  # fmt: skip
+TEXTS: dict[str, Callable[[str], str]] = {
+    "no JSON": lambda _: "[",
+    "deep": lambda _: "[" * 100_000,
+    "another kind": lambda _: '{"a": 1}',
+    "too short": lambda text: json.dumps(json.loads(text)[:-1]),
+    **{
+        f"{place}-{value!r}": partial(with_part, place=place, value=value)
+        for place, values in enumerate(WRONG_PARTS)
+        for value in values
+    },
+}
+
+
+@pytest.mark.parametrize("change", TEXTS.values(), ids=TEXTS)
+def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
+    """Whatever stands in the bytes, with a checksum that fits: it is refused, so that it can be made again."""
+    agent = cohort().seat(0, stream=1)
+    steps(agent, 3)
+    text, numbers = packing._opened(pack(agent))
+    bad = packing._sealed(change(text.decode()).encode(), numbers)
+    with pytest.raises(StateError, match="cannot be resumed"):
+        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_numbers_that_cannot_be_are_refused(value: float) -> None:
+    """NaN, infinity and a variance below 0, of a participant's own and of what all share."""
+    one = cohort(pooled=True)
+    agent = one.seat(0, stream=1)
+    steps(agent, 3)
+    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    with pytest.raises(StateError, match="cannot be resumed: it h"):
+        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent._steps.values())
+    one._model[0] = np.nan  # type: ignore[index]
+    with pytest.raises(StateError, match="NaN or infinity"):
+        unpack_shared(cohort(pooled=True), pack_shared(one))
 
 
 @pytest.mark.parametrize("group", ["model", "snapshot", "budget", "trail"])

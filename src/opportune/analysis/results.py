@@ -83,13 +83,13 @@ def load(path: str | Path) -> xr.Dataset:
     try:
         with xr.open_dataset(source, engine="h5netcdf") as opened:
             data = opened.load()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{source} cannot be read as NetCDF: {error}") from None
-    for name in data.data_vars:
-        if data[name].attrs.pop("was_bool", 0):
-            attrs = data[name].attrs
-            data[name] = data[name].astype(bool)
-            data[name].attrs.update(attrs)
+        for name in data.data_vars:
+            if data[name].attrs.pop("was_bool", 0):
+                attrs = data[name].attrs
+                data[name] = data[name].astype(bool)
+                data[name].attrs.update(attrs)
+    except Exception as error:  # whatever HDF5, NetCDF and xarray make of a file that is none
+        raise DataError(_no_netcdf(source, error)) from None
     data.attrs = {key: v.item() if isinstance(v, np.generic) else v for key, v in data.attrs.items()}
     return data
 
@@ -123,13 +123,18 @@ def _without_checksum(source: Path) -> str:
     try:
         with h5netcdf.File(source, "r") as file:
             attributes = dict(file.attrs)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        return f"{source} cannot be read as NetCDF: {' '.join(str(error).split())}"
+    except Exception as error:  # likewise
+        return _no_netcdf(source, error)
     if "opportune_format" not in attributes:
         return f"{source} was not written by opportune: it has no attribute opportune_format"
     if attributes["opportune_format"] != FORMAT:
         return _other_format(source, attributes["opportune_format"])
     return f"{source} has lost its checksum: it was cut or changed; expected it as `save` wrote it"
+
+
+def _no_netcdf(source: Path, error: Exception) -> str:
+    said = "".join(c for c in " ".join(str(error).split()) if c.isprintable())
+    return f"{source} cannot be read as NetCDF: {said[:300] or type(error).__name__}; expected it as `save` wrote it"
 
 
 def _other_format(source: Path, given: Any) -> str:

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from opportune import checks
 from opportune.errors import StateError
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.point import STATE, Step
-from opportune.live.saving import describe_proposal, restore_proposal
+from opportune.live.saving import careful, describe_proposal, restore_proposal
 
 MAGIC = b"OPS1"
 _HEAD = struct.Struct("<4sIII")  # magic, checksum of the rest, length of the text, length of the numbers
@@ -36,15 +37,23 @@ def pack(agent: Agent) -> bytes:
 def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
     text, numbers = _opened(data)
-    agent.step, agent._late_answer, agent.withdrawn, waiting, proposal = json.loads(text)
-    agent._pending.set_order(array("q", numbers[: 8 * waiting]))
-    for step in steps:
-        agent._steps[step.step] = step
-        agent._pending.note(step)
-    if len(agent._steps) != agent.step:
-        raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {len(agent._steps)} are stored")
-    _fill([agent._block], numbers[8 * waiting :])
-    agent._proposal = restore_proposal(agent, proposal)
+    with careful():
+        step, late_answer, withdrawn, waiting, proposal = json.loads(text)
+        agent.step = checks.whole("step", step, least=0, most=agent.horizon)
+        agent._late_answer = checks.yes_no("late_answer", late_answer)
+        agent.withdrawn = checks.yes_no("withdrawn", withdrawn)
+        held = 8 * checks.whole("rewards that wait", waiting, least=0, most=agent.step)
+        agent._pending.set_order(array("q", numbers[:held]))
+        for known in steps:
+            agent._steps[known.step] = known
+            agent._pending.note(known)
+        if len(agent._steps) != agent.step:
+            stored = len(agent._steps)
+            raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {stored} are stored")
+        _fill([agent._block], numbers[held:])
+        agent._proposal = restore_proposal(agent, proposal)
+    if not healthy(agent):
+        raise StateError("the state cannot be resumed: it has a variance that is not positive")
 
 
 def pack_shared(cohort: Cohort) -> bytes:
@@ -113,7 +122,10 @@ def _fill(groups: "list[np.ndarray]", numbers: bytes) -> None:
     if sum(group.nbytes for group in groups) != len(numbers):
         expected = sum(group.nbytes for group in groups)
         raise StateError(f"the state cannot be resumed: it has {len(numbers)} bytes of numbers; expected {expected}")
+    given = np.frombuffer(numbers, dtype=np.float64)
+    if not np.isfinite(given).all():
+        raise StateError("the state cannot be resumed: it holds NaN or infinity")
     at = 0
     for group in groups:
-        group[:] = np.frombuffer(numbers, dtype=np.float64, count=group.size, offset=at)
-        at += group.nbytes
+        group[:] = given[at : at + group.size]
+        at += group.size
