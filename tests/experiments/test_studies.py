@@ -78,6 +78,7 @@ def test_reveals_by_hand() -> None:
         np.testing.assert_allclose(found[f"{name}_gap_of_instance"], gaps, rtol=1e-12)
         np.testing.assert_allclose(found[f"{name}_spend"], weight.sum(["world", *over]) / 6, rtol=1e-12)
     assert (found["price_falls"] == 0).all()
+    assert set(studies.REVEALS) < set(found)
 
 
 @pytest.mark.parametrize("change", [{"seed": 8}, {"replicates": 2}, {"horizon": 41}])

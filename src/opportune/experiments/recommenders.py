@@ -10,6 +10,7 @@ from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.claims import Claim
 from opportune.experiments.record import Table
 from opportune.experiments.studies import (
+    REVEALS,
     by_budget,
     compare,
     falling_note,
@@ -59,7 +60,8 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
         for name, recommender in recommenders.items()
     ]
     worlds = study_worlds(config["instances"], seed)
-    return run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
+    ran = run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
+    return ran.drop_vars(REVEALS)
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:

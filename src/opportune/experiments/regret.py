@@ -13,6 +13,7 @@ from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.claims import Claim, claim, measure
 from opportune.experiments.record import Table
 from opportune.experiments.studies import (
+    REVEALS,
     SCALES,
     advantage,
     by_budget,
@@ -49,6 +50,11 @@ def tasks(config: Config) -> list[str]:
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """All policies at one budget."""
+    return run_policies(config, task, seed).drop_vars(REVEALS)
+
+
+def run_policies(config: Config, task: str, seed: int) -> xr.Dataset:
+    """The same, with what `reveal` reads off these runs."""
     worlds = study_worlds(config["instances"], seed, known=config["known"])
     policies = paper_policies(int(task[1:]))
     return run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)

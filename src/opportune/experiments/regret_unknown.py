@@ -9,6 +9,7 @@ from opportune.experiments.base import Config, Experiment, Findings
 from opportune.experiments.claims import Claim, claim, measure
 from opportune.experiments.record import Cell, Table
 from opportune.experiments.studies import (
+    REVEALS,
     SCALES,
     by_budget,
     instance_means,
@@ -40,6 +41,10 @@ def tasks(config: Config) -> list[str]:
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """One way of knowing the distribution at one budget."""
+    return _run_policies(config, task, seed).drop_vars(REVEALS)
+
+
+def _run_policies(config: Config, task: str, seed: int) -> xr.Dataset:
     kind, budget = task.split("-B")
     horizon = config["horizon"]
     if kind == "optimistic":

@@ -10,16 +10,9 @@ from opportune.experiments import regret
 from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.claims import Claim, claim, measure, without_exception
 from opportune.experiments.record import Table
-from opportune.experiments.studies import (
-    SCALES,
-    by_budget,
-    plain,
-)
+from opportune.experiments.studies import REVEALS, SCALES, by_budget, plain
 
-KEPT = (
-    "probability", "price", "spend", "spent", "nudges", "price_falls", "early_gap", "early_gap_of_instance",
-    "early_spend", "late_gap", "late_gap_of_instance", "late_spend",
-)  # fmt: skip
+CURVES = ("probability", "price", "spend")
 ROUNDING = 1e-9  # what sums of probabilities may be off by
 
 
@@ -35,7 +28,7 @@ def tasks(config: Config) -> list[str]:
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """Curves of every policy at one budget, and what the claims need of the single steps."""
-    return regret.run_task(config, task, seed)[list(KEPT)]
+    return regret.run_policies(config, task, seed)[[*CURVES, "spent", "nudges", *REVEALS]]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:

@@ -110,6 +110,13 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
     ).drop_vars(["budget", "world_name"], errors="ignore")
 
 
+REVEALS = (
+    "price_falls",
+    *(f"{when}_{what}" for when in ("early", "late") for what in ("gap", "gap_of_instance", "spend")),
+)
+"""What `reduce_trace` keeps besides curves and totals."""
+
+
 def _reduce_reveals(data: xr.Dataset) -> dict[str, xr.DataArray]:
     """How often the price fell; of the first and the last third of the steps the mean gap of reveals, and their number.
 
