@@ -98,7 +98,7 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
     }
     return xr.Dataset(
         {
-            **{name: values.mean("replicate") for name, values in curves.items()},
+            **{name: values.mean("replicate", skipna=False) for name, values in curves.items()},
             "final_regret": curves["regret"].isel(step=-1, drop=True),
             "final_realised": curves["realised_regret"].isel(step=-1, drop=True),
             "spent": data["spent"],
