@@ -304,3 +304,16 @@ def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "stream", partial(stream, size=7))
     assert verify(lived) == short
     assert len(lots) > 5
+
+
+def test_an_empty_record_is_judged_one_by_one(sqlite: Database) -> None:
+    """Nothing to fold is nothing wrong, unless something is stored."""
+    with pytest.raises(Doubt):
+        in_bulk(sqlite)
+    assert verify(sqlite, bulk=True).findings == []
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    assert in_bulk(sqlite).count == 1, "the control: with one event there is something"
+    with sqlite.writing.begin() as connection:
+        connection.execute(tables.events.delete())
+    assert verify(sqlite, bulk=True).findings == verify(sqlite, bulk=False).findings != []

@@ -133,6 +133,8 @@ def _follow(
     except Doubt:
         return None
     refold = bulk.refold
+    if refold.fold is None:
+        return None
     refold.decisions = bulk.rows()
     states = bulk.states()
     spending = compare_decisions(connection, refold, part)
