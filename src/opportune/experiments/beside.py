@@ -12,8 +12,11 @@ import queue
 import subprocess
 import sys
 import threading
+import traceback
 from importlib import import_module
 from typing import IO, Any
+
+from opportune.errors import OpportuneError
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from opportune.experiments.beside import serve; serve()"
@@ -68,6 +71,8 @@ def serve() -> None:
         try:
             answer = (True, function(pickle.loads(inbox.get())))
         except Exception as error:
+            if not isinstance(error, OpportuneError):  # whose sentence says it all
+                error.add_note(traceback.format_exc())  # else nobody would learn where it went wrong
             answer = (False, error)
         _send(answers, _packed(answer))
 
