@@ -154,6 +154,7 @@ def test_study_files_that_are_right() -> None:
         (lambda study: study.replace(replicates=NoText()), "replicates in [study] is something of type NoText"),
         (lambda study: study.replace(horizn=3), "horizn"),
         (lambda study: settings_of(study, budgets=3), "budgets is 3; expected a list of numbers"),
+        (lambda study: settings_of(study, budgets=[]), "budgets is empty; expected a list of numbers"),
         (lambda study: settings_of(study, budgets=range(10**9)), "budgets has 1000000000 entries"),
         (lambda study: settings_of(study, budgets=[math.nan]), "budgets is nan; expected a finite number"),
         (lambda study: settings_of(study, participants=10**18), "participants is 1000000000000000000; expected"),
@@ -255,7 +256,8 @@ COMMANDS = [
     ["calibrate", "good.toml", "bad.csv", "--out", "x" * 300], ["fit-brushing", "/dev/full", "--study", "robas3",
     "--out", "o.json"], ["new", "x" * 300 + ".toml", "--yes"], ["new", "no/n.toml", "--yes"],
     ["new", "n.toml", "--yes", "--name", "\x1b[31m"], ["plan", "good.toml", "--out", "x" * 300],
-    ["plan", "good.toml", "--budgets", "1,x"], ["plan", "good.toml", "--target", "nan"],
+    ["plan", "good.toml", "--budgets", "1,x"], ["plan", "good.toml", "--budgets", " "],
+    ["plan", "good.toml", "--budgets", ","], ["plan", "good.toml", "--target", "nan"],
     *(
         [*command, "--db", f"sqlite:///{place}"]
         for command in (["verify"], ["status"], ["export", "o"], ["backup", "o.db"], ["close", "--reason", "x"],

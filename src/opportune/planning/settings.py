@@ -206,7 +206,9 @@ def settings_of(
     given = list(study.settings.study.budgets)
     if budgets is not None:
         given = checks.listed("budgets", budgets, "a list of numbers, such as [0, 5, 10]", most=MOST_BUDGETS)
-    if not given:
+        if not given:
+            raise InputError("budgets is empty; expected a list of numbers, such as [0, 5, 10]")
+    elif not given:
         given = [math.ceil(horizon * share) for share in DEFAULT_SHARES]
     checked = sorted({0.0, *(checks.real("budgets", b, least=0.0, most=float(horizon)) for b in given)})
     if len(checked) < 2:
