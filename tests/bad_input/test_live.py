@@ -229,6 +229,12 @@ def test_long_lives_are_resumed() -> None:
     assert op.Agent.from_dict(made.to_dict()).to_dict() == made.to_dict()
 
 
+@pytest.mark.parametrize("key", [pd.NA, None, 1.5, ("a",), b"checksum"])
+def test_keys_that_are_no_text(key: Any) -> None:
+    """A state is made of JSON values: what is no text as a key is refused, or nothing but another checksum."""
+    refusal(lambda: op.Agent.from_dict({**decided().to_dict(), key: 1}))
+
+
 def test_deep_states_are_refused() -> None:
     """A state nested without end is refused, not followed."""
     deep: list[Any] = []

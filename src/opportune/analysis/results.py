@@ -76,9 +76,12 @@ def _encode(data: xr.Dataset) -> bytes:
 def load(path: str | Path) -> xr.Dataset:
     """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
     source = checks.path("path", path)
-    if not source.is_file():
-        wrong = "is a folder" if source.is_dir() else "does not exist"
-        raise DataError(f"{source} {wrong}; expected a results file")
+    try:
+        if not source.is_file():
+            wrong = "is a folder" if source.is_dir() else "does not exist"
+            raise DataError(f"{source} {wrong}; expected a results file")
+    except OSError as error:  # a name that is too long, say
+        raise DataError(f"{checks.shown(str(source))} cannot be read: {error.strerror}") from None
     _check(source)
     try:
         with xr.open_dataset(source, engine="h5netcdf") as opened:

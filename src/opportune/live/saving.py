@@ -54,7 +54,7 @@ def unsealed(saved: Any, what: str) -> Mapping[str, Any]:
         raise StateError(f"the state's kind is {kind}; expected {what!r}, the state of {_A[what]}")
     if not isinstance(saved.get("version"), str):
         raise StateError(f"the state's version is {checks.shown(saved.get('version'))}; expected text")
-    body = {key: value for key, value in saved.items() if key != "checksum"}
+    body = {key: value for key, value in saved.items() if not (isinstance(key, str) and key == "checksum")}
     if checks.shown(saved.get("checksum")) != repr(checksum(body)):
         raise StateError("the state's checksum does not fit its contents: it was changed or cut after saving")
     return saved
