@@ -27,7 +27,7 @@ from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
 
 MOST_AT_ONCE = 256
-MANY, LINGER = 16, 0.002
+MANY, LINGER = 16, 0.001
 """After a batch of so many the next waits so many seconds for company: half as many transactions under load."""
 log = structlog.get_logger()
 
