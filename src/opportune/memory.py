@@ -13,7 +13,7 @@ _KEEPING = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Keep freed memory while this lasts, up to 2 GB; then give it back.
+    """Keep freed memory while this lasts, up to 2 GB; then give it back, unless it was interrupted.
 
     Otherwise each array of more than 32 MB is asked of the operating system anew, which clears it first: of the time
     that experiments take, a twentieth. Where the C library is another one than Linux's usual one, nothing happens.
@@ -23,11 +23,16 @@ def kept() -> Iterator[None]:
         yield
         return
     _set(library, _KEEPING)
+    interrupted = False
     try:
         yield
+    except KeyboardInterrupt:  # threads that were left behind may still be at work
+        interrupted = True
+        raise
     finally:
-        _set(library, _USUAL)
-        library.malloc_trim(0)
+        if not interrupted:
+            _set(library, _USUAL)
+            library.malloc_trim(0)
 
 
 def _set(library: ctypes.CDLL, values: dict[int, int]) -> None:

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from opportune.analysis.results import load
+from opportune.cli import interrupts
 from opportune.files import LOCK, held
 from processes import COMMAND, Started, needs_linux
 
@@ -170,3 +172,19 @@ def test_a_command_that_was_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:
         command.interrupt()
         assert command.ended(120) == 0
     assert (tmp_path / "out" / "long.nc").is_file()
+
+
+def test_ctrl_c_is_not_lost_where_llvm_calls_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised there would be printed and forgotten: it is tried again a moment later; elsewhere it is raised."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
+    listener, there = interrupts._Listener(), {"__name__": interrupts.LLVM}
+    exec("import sys\ndef called_back(hear): hear(2, sys._getframe())", there)
+    there["called_back"](listener.hear)  # type: ignore[operator]
+    end = time.monotonic() + 10.0
+    while not sent and time.monotonic() < end:
+        time.sleep(0.01)
+    assert sent == [(os.getpid(), signal.SIGINT)]
+    with pytest.raises(KeyboardInterrupt):
+        listener.hear(2, sys._getframe())
+    listener.answered()

@@ -13,6 +13,8 @@ from opportune.cli.shared import INTERRUPTED, Interrupted
 from opportune.errors import WriteError
 
 PATIENCE = 2.0  # seconds that a command has to answer the first Ctrl-C
+AGAIN = 0.02  # seconds after which Ctrl-C is tried again where it could not be heard
+LLVM = "llvmlite.binding.executionengine"
 _NOTHING = "nothing was written"
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
@@ -25,9 +27,14 @@ class _Listener:
         self.heard = False
         self.timer: threading.Timer | None = None
 
-    def hear(self, _number: int, _frame: FrameType | None) -> None:
+    def hear(self, _number: int, frame: FrameType | None) -> None:
         if self.heard:
             self.end()
+        if _called_back(frame):
+            again = threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+            again.daemon = True
+            again.start()
+            return
         self.heard = True
         self.timer = threading.Timer(PATIENCE, self.end)
         self.timer.daemon = True
@@ -46,6 +53,13 @@ class _Listener:
         shown = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
         os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
         os._exit(INTERRUPTED)
+
+
+def _called_back(frame: FrameType | None) -> bool:
+    """Whether LLVM is calling Python: what is raised there is printed and lost."""
+    while frame is not None and frame.f_globals.get("__name__") != LLVM:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _started_by(process: int) -> list[int]:
