@@ -33,10 +33,12 @@ PAGE = {"page": True}
 """The option of an address that people open in a browser: they are known by their session, not by a key."""
 OPEN = {"open": True}
 """The option of an address that needs no key."""
-_DECISION = re.compile(r"^d[1-9][0-9]{0,17}$")
+DECISION = r"^d[1-9][0-9]{0,17}$"
+_DECISION = re.compile(DECISION)
 _NAME = re.compile(NAME)
 _ENCODE = msgspec.json.Encoder().encode
 KEY = r"^[\x21-\x7e]+$"
+LONGEST_KEY = 200
 log = structlog.get_logger()
 
 IdempotencyKey = Annotated[
@@ -44,7 +46,7 @@ IdempotencyKey = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         min_length=1,
-        max_length=200,
+        max_length=LONGEST_KEY,
         pattern=KEY,
         description="An id of your choosing, new for each request: a retry with it gets the original answer.",
     ),
