@@ -103,6 +103,17 @@ def test_bulk_finds_what_one_by_one_finds(database: Database, sharing: str) -> N
         assert kinds == set(events.KINDS), "the control: everything has happened"
 
 
+@pytest.mark.parametrize("sharing", ["pooled", "both, hard"])
+def test_who_joins_late_begins_with_what_all_have_learned(sqlite: Database, sharing: str) -> None:
+    """A model of all is as it was when someone was enrolled, also if that is folded with what came before and after."""
+    writer = live(sqlite, study_text(**SHARING[sharing]), people=2, steps=8)
+    agree(sqlite, sharing)
+    writer.do(Enrol(who="staff", received=LATER, participant="last"))
+    agree(sqlite, sharing)
+    writer.do(Propose(who="app", received=LATER, participant="last", given={"sensed": SENSED}))
+    agree(sqlite, sharing)
+
+
 def record(database: Database) -> dict[int, str]:
     """The kinds of all events, by number."""
     with database.reading.connect() as connection:
@@ -213,6 +224,57 @@ def test_whatever_is_found_one_by_one_is_doubted_in_bulk(lived: Database, kind: 
     rewrite(lived, whole)
     assert in_bulk(lived).holds
     assert tried > found > 10, "the control: most changes are found, but words are anybody's"
+
+
+def reasoned(database: Database, body: Body) -> None:
+    """Mend the row of `decisions` that follows from an event's reason, too."""
+    values = {"reason": body["answer"]["reason"]}
+    set_to(database, tables.decisions, tables.decisions.c.id == body["decision"], values)
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_reasons_notes_and_time_zones_are_held_to_the_fold(sqlite: Database, sharing: str) -> None:
+    """With hashes and rows mended: why nobody was available, what the rule went by, and whose clock it was."""
+    writer = live(sqlite, study_text(**SHARING[sharing]), people=2, steps=8)
+    writer.do(Propose(who="app", received=LATER, participant="P001", given={"sensed": {**SENSED, "stress": None}}))
+    together = bool(SHARING[sharing])
+    whole = bodies_of(sqlite)
+    decided = [seq for seq, body in whole.items() if body["kind"] == events.PROPOSED]
+    away = [seq for seq in decided if not whole[seq]["answer"]["available"]]
+    noted = [seq for seq in decided if "notes" in whole[seq]["answer"]]
+    silent = [seq for seq in decided if seq not in noted and seq not in away]
+    missing = [seq for seq in away if whole[seq]["answer"]["reason"].startswith("no value of")]
+    told = [seq for seq in away if "reason" in whole[seq]["given"]]
+    assert min(map(len, (missing, told, silent, noted))) > 0, "the control: all of it has happened"
+    first, last = noted[0], noted[-1]
+    least = [math.nextafter(whole[first]["answer"]["notes"][0], math.inf), *whole[first]["answer"]["notes"][1:]]
+    changes: list[tuple[int, tuple[str, ...], Any]] = [
+        *((seq, ("timezone",), "Europe/Rome") for seq in {body["kind"]: seq for seq, body in whole.items()}.values()),
+        *((seq, ("timezone",), None) for seq in (decided[0], first, last)),
+        *((seq, ("answer", "reason"), "asleep") for seq in (missing[0], told[-1], first)),
+        (told[0], ("answer", "reason"), None),
+        *((seq, ("answer", "notes"), [9.0] * 8) for seq in (first, last, silent[0], away[0])),
+        *((seq, ("answer", "notes"), whole[seq]["answer"]["notes"][:-1]) for seq in (first, last)),
+        *((seq, ("answer", "notes"), ...) for seq in (first, last)),
+        (first, ("answer", "notes"), least),
+    ]
+    for seq, path, value in changes:
+        changed = with_value(whole[seq], path, value)
+        rewrite(sqlite, {**whole, seq: changed})
+        if path[-1] == "reason":
+            reasoned(sqlite, changed)
+        for processes in (1, 2):
+            with pytest.raises(Doubt):
+                in_bulk(sqlite, processes=processes, together=together)
+        found = verify(sqlite, bulk=True, processes=1).findings
+        if value is not least:
+            assert [text for text in found if text.startswith(f"event {seq}") and path[-1] in text], (seq, path, found)
+        else:
+            assert found == [], "a last digit is within what verify allows"
+        if path[-1] == "reason":
+            reasoned(sqlite, whole[seq])
+    rewrite(sqlite, whole)
+    assert in_bulk(sqlite, together=together).holds
 
 
 @pytest.mark.parametrize("table", [tables.decisions, tables.participants, tables.states], ids=lambda table: table.name)

@@ -160,9 +160,7 @@ class Agent:
         """The next decision point, checked: what `propose` does with it."""
         tossed = draw(*self._key, step.step, COIN) if coin is None else coin
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
-        if step.place.missing:
-            available = False
-            reason = reason or f"no value of {', '.join(step.place.missing)}"
+        available = available and not step.place.missing
         if available and self._late_answer:
             opened, self._late_answer = True, False
         self.step = step.step
@@ -179,7 +177,7 @@ class Agent:
         names = self.problem.action_names
         self._proposal = Proposal(
             step.step, bool(nudged), probability, names[int(stale)], gap, price, tossed, self.budget_left,
-            opened and available, available, None if available else reason or "the participant is not available",
+            opened and available, available, None if available else point.absence(reason, step.place.missing),
             names[int(fresh)], disagreement, tolerance, self.policy.revealer.priced, self._rule_name,
             tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not opened else None, previous,
         )  # fmt: skip

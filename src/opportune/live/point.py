@@ -130,6 +130,11 @@ def _plain_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def absence(reason: str | None, missing: Sequence[str]) -> str:
+    """Why a decision point is missing: the reason that was given, else which values lack, if any do."""
+    return reason or (f"no value of {', '.join(missing)}" if missing else "the participant is not available")
+
+
 def check_outcome(made: Proposal, answered: bool | None, opened: bool, *, told: bool) -> bool:
     """Whether what became of a proposal is a reveal; raises where that cannot have become of it."""
     if answered is not None:

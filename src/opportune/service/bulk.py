@@ -10,6 +10,7 @@ Where participants share a budget or a model, the calls of all must be made in o
 record, which takes most of the time, is divided between several all the same.
 """
 
+import itertools
 import math
 from array import array
 from collections.abc import Iterator
@@ -22,12 +23,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune.core.layout import NOTES
 from opportune.errors import OpportuneError
 from opportune.live import replay
 from opportune.live.decision import Proposal
+from opportune.live.steps import begin_live
 from opportune.service import events, typed
 from opportune.service.clock import from_iso
 from opportune.service.events import Event
+from opportune.service.person import Person
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.script import Script
@@ -35,7 +39,7 @@ from opportune.service.tracks import COLUMNS, ID, Calls, Doubt, Track
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
-_WHAT, _SEQ = replay.CALL.index("what"), replay.CALL.index("seq")
+_WHAT, _WHO, _SEQ = map(replay.CALL.index, ("what", "who", "seq"))
 _HASH = len(events.START)
 _KNOWN = ("status", "reason", "seq", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
@@ -79,6 +83,8 @@ class Bulk:
         self._tracks: dict[str, Track] = {}
         self._script: Script | None = None
         self._seats = _Seats()
+        self._newcomers: list[tuple[int, Person]] = []
+        """Who begins with what all have learned by then, which calls that are still to be made decide."""
 
     def take(self, rows: list[Row]) -> None:
         """Some events in their order: the part's own, and those that concern all."""
@@ -119,6 +125,8 @@ class Bulk:
             befores.append(event.before)
             if kind not in _COMMON:
                 track = tracks[participant]  # type: ignore[index]
+                if event.timezone != track.person.timezone:
+                    raise Doubt(f"event {seq}: time zone")
                 happened = received if event.happened == known else from_iso(event.happened)
                 kinds[kind](event, received, happened, track)
                 track.person.seq = seq
@@ -148,6 +156,8 @@ class Bulk:
             if name in self._tracks:
                 raise Doubt("enrolled again")
             self._tracks[name] = Track(self.refold.persons[name], [], set(), {})
+        if name in self.refold.persons and fold.running.policy.pooled:
+            self._newcomers.append((event.seq, self.refold.persons[name]))
 
     def make_calls(self, waiting: list[Calls]) -> None:
         """Make calls, and compare what is found with what the record says; several lists are put into one order."""
@@ -155,10 +165,20 @@ class Bulk:
         if fold is None or not waiting:
             return
         calls = waiting[0] if len(waiting) == 1 else _in_order(waiting)
-        handles, judged, streams = self._seats.of(self.refold)
+        seats, common = self._seats.of(self.refold), fold.cohort._common
         found, acted = np.zeros((len(calls.claims), len(replay.FOUND))), np.zeros(len(calls.actions))
-        common = fold.cohort._common
-        replay.replay(handles, judged, common._key[0], streams, calls.rows, calls.values, found, acted)
+        noted = np.full((len(calls.notes), NOTES), np.nan)
+        for part in _rounds(calls, [seq for seq, _person in self._newcomers]):
+            while self._newcomers and self._newcomers[0][0] < part.seq:
+                begin_live(self._newcomers.pop(0)[1].agent._handle, False, False)
+            replay.replay(
+                seats.handles, seats.judged, common._key[0], seats.streams, calls.rows[part.calls],
+                calls.values[part.calls], found[part.proposals], acted[part.settlements],
+            )  # fmt: skip
+            for number, who in part.asked:
+                noted[number] = seats.notes[who]
+        if not np.array_equal(noted, calls.notes, equal_nan=True):
+            raise Doubt("what the rule went by is not what is noted")
         said = dict(zip(replay.FOUND, found.T, strict=True))
         left = []
         for spent, nudges in (("spent before", "nudges before"), ("spent", "nudges")):
@@ -202,15 +222,24 @@ class Bulk:
         return {entry.row[ID]: entry.row for track in self._tracks.values() for entry in track.entries}
 
 
+class _Table(NamedTuple):
+    """What compiled code takes of participants, by their number; and where it leaves what the rule went by last."""
+
+    handles: NDArray[Any]
+    judged: NDArray[np.float64]
+    streams: NDArray[np.uint64]
+    notes: dict[int, NDArray[np.float64]]
+
+
 class _Seats:
-    """The addresses of participants' arrays by their number, as compiled code takes them."""
+    """The addresses of participants' arrays."""
 
     def __init__(self) -> None:
         self._known = 0
-        self._table: tuple[NDArray[Any], NDArray[np.float64], NDArray[np.uint64]] | None = None
+        self._table: _Table | None = None
 
-    def of(self, refold: Refold) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.uint64]]:
-        """Handles, what was judged last, and streams; made again when somebody is new."""
+    def of(self, refold: Refold) -> _Table:
+        """Handles, what was judged last, streams and notes; made again when somebody is new."""
         assert refold.fold is not None
         if self._table is None or self._known < len(refold.persons):
             handle = refold.fold.cohort._common._handle
@@ -219,8 +248,9 @@ class _Seats:
             for person in refold.persons.values():
                 handles[person.number], streams[person.number] = person.agent._handle, person.agent._key[1]
             if self._table is not None:
-                judged[: len(self._table[1])] = self._table[1]
-            self._known, self._table = len(refold.persons), (handles, judged, streams)
+                judged[: len(self._table.judged)] = self._table.judged
+            notes = {person.number: person.agent._notes for person in refold.persons.values()}
+            self._known, self._table = len(refold.persons), _Table(handles, judged, streams, notes)
         return self._table
 
 
@@ -251,12 +281,49 @@ def whole(links: list[Links]) -> int:
 
 def _in_order(waiting: list[Calls]) -> Calls:
     """Calls of several parts, as their events came; those of one event stay as they are."""
-    rows, values, claims, actions = (np.concatenate(part) for part in zip(*waiting, strict=True))
+    rows, values, claims, notes, actions = (np.concatenate(part) for part in zip(*waiting, strict=True))
     proposals, settlements = rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE
     order, proposed, settled = (
         np.argsort(seqs, kind="stable") for seqs in (rows[:, _SEQ], rows[proposals, _SEQ], rows[settlements, _SEQ])
     )
-    return Calls(rows[order], values[order], claims[proposed], actions[settled])
+    said = notes[proposed] if len(notes) else notes
+    return Calls(rows[order], values[order], claims[proposed], said, actions[settled])
+
+
+class _Round(NamedTuple):
+    """Calls that can be made at once."""
+
+    seq: float  # of the first one's event
+    calls: slice
+    proposals: slice
+    settlements: slice
+    asked: list[tuple[int, int]]  # proposals that were put to a rule which says what it went by; whose they are
+
+
+def _rounds(calls: Calls, joined: list[int]) -> Iterator[_Round]:
+    """All calls, cut where someone has joined, and before anybody's next proposal if the rule says what it went by.
+
+    What it went by is kept only until then. The last round has no calls: it is for those who joined after all of them.
+    """
+    rows, noted = calls.rows, len(calls.notes) > 0
+    proposals, settlements = (
+        np.flatnonzero(found) for found in (rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE)
+    )
+    members = rows[proposals, _WHO].astype(int).tolist() if noted else []
+    asked = (~np.isnan(calls.notes[:, 0])).tolist() if noted else []
+    again, met = [], set[int]()
+    for row, who in zip(proposals.tolist(), members, strict=False):
+        if who in met:
+            again.append(row)
+            met.clear()
+        met.add(who)
+    cuts = [*sorted({0, *again, *np.searchsorted(rows[:, _SEQ], joined).tolist(), len(rows)}), len(rows)]
+    made, settled = (np.searchsorted(found, cuts).tolist() for found in (proposals, settlements))
+    for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
+        of_proposals, of_settlements = (slice(*found[number : number + 2]) for found in (made, settled))
+        put = [(i, members[i]) for i in range(*made[number : number + 2]) if asked[i]] if noted else []
+        seq = float(rows[begin, _SEQ]) if begin < len(rows) else math.inf
+        yield _Round(seq, slice(begin, end), of_proposals, of_settlements, put)
 
 
 def _proposal(event: typed.Proposed) -> Proposal:

@@ -14,9 +14,11 @@ from opportune.service.running import Running
 
 CLOSE = 1e-9
 MOST_FINDINGS = 100
-_EXACT = ("nudged", "fresh", "stale", "available", "action", "outcome", "revealed", "learned", "number", "stream")
+_EXACT = (
+    "nudged", "fresh", "stale", "available", "reason", "action", "outcome", "revealed", "learned", "number", "stream",
+)  # fmt: skip
 _NEAR = ("probability", "coin", "gap", "price", "disagreement", "tolerance", "before", "left")
-_PROPOSED = itemgetter("nudged", "fresh", "stale", "available", *_NEAR)
+_PROPOSED = itemgetter("nudged", "fresh", "stale", "available", "reason", *_NEAR)
 _SETTLED = itemgetter("action", "outcome", "revealed")
 
 
@@ -61,6 +63,8 @@ class Refold:
     def take(self, event: Event, received: int, *, mine: bool = True) -> None:
         """One event: let it happen again, and compare what is answered; of others' participants only the number."""
         kind, fold = event.kind, self.fold
+        if event.participant is None and event.timezone is not None:
+            self.verdict.add(f"event {event.seq} is about nobody; its timezone is {event.timezone!r} on record")
         if fold is not None and kind not in _COMMON:
             if event.study != fold.running.hash:
                 self.verdict.add(f"event {event.seq} names another study file than the one in force")
@@ -87,6 +91,7 @@ class Refold:
     def _enrol(self, event: Event, fold: Fold, received: int) -> None:
         assert event.participant is not None
         number = self.enrolled - 1
+        self._check_zone(event, event.given["timezone"])
         answer = {"number": number, "stream": number << 32}
         self._compare(event, answer)
         self.persons[event.participant] = Person(
@@ -101,6 +106,7 @@ class Refold:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
             return
         kind = event.kind
+        self._check_zone(event, person.timezone)
         sealed = person.sealed(event.given.get("earlier")) if kind in _REVEALING else ()
         answer = fold.apply(kind, person, event.given, event.step)
         person.seq = event.seq
@@ -112,6 +118,12 @@ class Refold:
         for number in sealed:
             if person.agent._steps[number].seen:
                 self._change(self._ids[person.name, number], projection.seen(number, person, event.seq))
+
+    def _check_zone(self, event: Event, timezone: str) -> None:
+        """An event's time zone is the participant's."""
+        if event.timezone != timezone:
+            text = f"timezone is {event.timezone!r} on record; {event.participant} was enrolled with {timezone!r}"
+            self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
     def _check_coin(self, event: Event, person: Person, coin: float) -> None:
         """The coin is a pure function of (seed, stream, step), and says whether to nudge."""
@@ -131,7 +143,7 @@ class Refold:
                 if now.get(name) != then.get(name):
                     text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
                     self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
-            for name in _NEAR:
+            for name in (*_NEAR, "notes"):
                 if not near(now.get(name), then.get(name)):
                     text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
                     self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
@@ -173,14 +185,22 @@ def _alike(kind: str, now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
         if kind == events.PROPOSED:
             one, other = now.get("settled"), then.get("settled")
             same = one is other or (one is not None and other is not None and _SETTLED(one) == _SETTLED(other))
-            return bool(same and _PROPOSED(now) == _PROPOSED(then))
+            return bool(same and _PROPOSED(now) == _PROPOSED(then) and now.get("notes") == then.get("notes"))
     except (KeyError, TypeError):
         return False
     return now == then
 
 
 def near(one: Any, other: Any) -> bool:
-    """Whether two numbers are equal but for rounding; or both are missing."""
-    if one is None or other is None:
-        return one is other
+    """Whether two numbers, or lists of them, are equal but for rounding; or both are missing.
+
+    JSON has no number that is not finite, so that one of these is missing where it was read.
+    """
+    if other is None:
+        return one is None or (isinstance(one, float) and not math.isfinite(one))
+    if one is None:
+        return False
+    if isinstance(one, list) or isinstance(other, list):
+        alike = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
+        return alike and all(near(*pair) for pair in zip(one, other, strict=True))
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opportune.core.layout import NOTES
 from opportune.live import point, replay
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
 from opportune.live.replay import PROPOSE, SETTLE, STAND_BY
@@ -57,6 +58,7 @@ from opportune.service.tracks import (
 
 _ABSENT = bytes(typed.ABSENT)
 _LARGEST = sys.float_info.max
+_NO_NOTES = (math.nan,) * NOTES
 
 
 class Script:
@@ -73,6 +75,7 @@ class Script:
         self._action_number = {name: number for number, name in enumerate(problem.action_names)}
         self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
         self._some_reported = problem.reported
+        self._ranked = bool(fold.cohort._common._at.sizes.ranked)
         self._horizon, self._endless = fold.cohort.horizon, math.isinf(fold.cohort._common._amount)
         self._places: dict[tuple[bytes, bytes, int], Place] = {}
         self._told: dict[tuple[str, str | None, bytes, int], Place] = {}
@@ -97,6 +100,7 @@ class Script:
         self._rows: list[float] = []
         self._values: list[float] = []
         self._claims: list[float | None] = []
+        self._notes: list[float] = []
         self._actions: list[int] = []
 
     def cut(self) -> Calls:
@@ -106,6 +110,7 @@ class Script:
             rows,
             np.array(self._values, dtype=np.float64).reshape(len(rows), self._variables),
             np.array(self._claims, dtype=np.float64).reshape(-1, len(CLAIMS)),
+            np.array(self._notes, dtype=np.float64).reshape(-1, NOTES),
             np.array(self._actions, dtype=np.float64),
         )
         self._begin()
@@ -128,7 +133,7 @@ class Script:
         found = point.new_step(self._problem, self._reported_names, step, given, told).place
         place = Place(
             (found.stratum, found.sense, found.context), (found.stratum, found.sense, UNKNOWN),
-            tuple(found.values.tolist()), bool(found.missing), told, _text(given),
+            tuple(found.values.tolist()), tuple(found.missing), told, _text(given),
             None if told is None else _text(told),
         )  # fmt: skip
         self._keep(self._places, key, place)
@@ -163,7 +168,8 @@ class Script:
         reported = given.reported
         place = self._place(bytes(given.sensed), _ABSENT if reported is typed.ABSENT else bytes(reported), step)
         available = given.available and not place.missing
-        if answer.available != available or (done is None) != (nudged and shown is None):
+        reason = None if available else point.absence(given.reason, place.missing)
+        if answer.available != available or answer.reason != reason or (done is None) != (nudged and shown is None):
             raise Doubt
         opened = given.opened and available
         if available and track.late_answer:
@@ -171,7 +177,7 @@ class Script:
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
             event.decision, person.name, step, event.seq, day_of(happened, person.enrolled, person.timezone), happened,
-            received, person.timezone, place.sensed_text, place.reported_text, available, answer.reason, nudged,
+            received, person.timezone, place.sensed_text, place.reported_text, available, reason, nudged,
             answer.probability, answer.coin, answer.gap, answer.price, answer.disagreement, answer.tolerance,
             answer.fresh, answer.stale, before, left, LEARNED_MODE, answer.why, None, "settled", None, received,
             answer.stale, False, shown is not None, None, True, False, WAITING, None, None, None, 0,
@@ -188,12 +194,22 @@ class Script:
             answer.gap, answer.price, answer.probability, answer.tolerance, answer.disagreement,
             self._action_number[answer.fresh], stale, nudged, answer.coin, before, left,
         )  # fmt: skip
+        if self._ranked:
+            self._note_claims(answer.notes, asked=available and not opened)
+        elif answer.notes is not None:
+            raise Doubt
         if done is None:
             row = entry.row
             row[EXPIRES], row[STATUS], row[SETTLED_AT] = happened + running.answer_window, "nudge", None
             track.open, person.open_decision = event, event.decision
         else:
             self._conclude(event, track, entry, done, happened, shown, opened, False)
+
+    def _note_claims(self, notes: list[float] | None, *, asked: bool) -> None:
+        """What the rule went by, which it says wherever it was asked."""
+        if asked != (notes is not None) or (notes is not None and len(notes) != NOTES):
+            raise Doubt
+        self._notes += notes or _NO_NOTES
 
     def _conclude(
         self, event: Any, track: Track, entry: Entry, done: typed.Outcome, happened: int, shown: str | None,

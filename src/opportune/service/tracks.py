@@ -42,7 +42,7 @@ class Place(NamedTuple):
     where: tuple[int, int, int]  # stratum, sensed part, context
     blind: tuple[int, int, int]  # the same where nobody has seen the context
     values: tuple[float, ...]  # contexts not finite
-    missing: bool
+    missing: tuple[str, ...]  # variables that lack a value
     reported: dict[str, Any] | None
     sensed_text: str
     reported_text: str | None
@@ -74,4 +74,5 @@ class Calls(NamedTuple):
     rows: NDArray[np.float64]
     values: NDArray[np.float64]
     claims: NDArray[np.float64]  # `CLAIMS`, for each proposal
+    notes: NDArray[np.float64]  # what the rule went by, likewise; not a number where it was not asked
     actions: NDArray[np.float64]  # for each that is settled

@@ -25,6 +25,7 @@ class Sensed(msgspec.Struct, gc=False):
     reported: msgspec.Raw = ABSENT
     opened: bool = False
     available: bool = True
+    reason: str | None = None
     shown: str | None = None
     mode: str = "learned"
     earlier: msgspec.Raw = ABSENT
@@ -47,6 +48,7 @@ class Proposal(msgspec.Struct, gc=False):
     available: bool
     reason: str | None
     why: str
+    notes: list[float] | None = None
     settled: Outcome | None = None
 
 
