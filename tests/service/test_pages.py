@@ -774,3 +774,20 @@ def test_analysts_see_no_names_of_people(site: Site) -> None:
     assert "berta" not in exported
     assert "staff 3" in exported
     assert "app one" in exported, "an app is not a person"
+
+
+def test_analysts_find_no_names_of_people(site: Site) -> None:
+    """A search for text finds what an analyst is shown; for staff also who it was, whole or letter by letter."""
+    people = desks(site, berta="staff", cora="analyst")
+    decision = call(site)
+    went(people["berta"].send("/today", "/today/take", decision=decision))
+    went(people["berta"].send("/today", "/today/outcome", decision=decision, outcome="again"))
+
+    def found(who: str, text: str) -> int:
+        return people[who].send("/record", "/record", text=text).text.count('<td class="num">')
+
+    for text in ("berta", "BERTA", "bert", '"who":"b', '"who":"berta","rec', "%erta"):
+        assert found("cora", text) == 0, text
+    assert found("berta", "bert") == found("berta", '"who":"b') == 1, "the control: it is on record"
+    for text in ("morning", '"stress":', "P001", decision, "proposed", "New_York", '","happened":"'):
+        assert found("cora", text) == found("berta", text) > 0, text

@@ -1,5 +1,6 @@
 """Record and export: search what happened, download the tables, verify the record."""
 
+import re
 import threading
 from typing import Any
 
@@ -7,7 +8,7 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath
 from litestar.response import Stream
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from opportune.service import clock, events, exports, reading, tables
 from opportune.service.alerts import CODES
@@ -42,7 +43,7 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
             names = [row["who"] for row in wrote if view.named(row["who"]) == asked["who"]]
         query = query.where(table.c.who.in_(names))
     if asked["text"]:
-        query = query.where(table.c.body.contains(asked["text"], autoescape=True))
+        query = query.where(_has_text(asked["text"], named=view.role != ANALYST))
     if asked["before"].isdecimal() and len(asked["before"]) < 18:
         query = query.where(table.c.seq < int(asked["before"]))
     found = reading.rows(view.service.database, query.order_by(table.c.seq.desc()).limit(PER_PAGE + 1))
@@ -59,6 +60,16 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
             "answer": msgspec.json.format(msgspec.json.encode(event.answer), indent=2).decode(),
         })  # fmt: skip
     return {"rows": shown, "asked": asked, "before": rows[-1]["seq"] if more else None, "kinds": events.KINDS}
+
+
+def _has_text(text: str, *, named: bool) -> Any:
+    """Whether an event has a text; without names, only in what does not say who did it."""
+    table = tables.events.c
+    if named:
+        return table.body.contains(text, autoescape=True)
+    # The name ends before `received`. Quotes in it are escaped, so that it cannot look like what follows.
+    after = table.body.like('%"received":"%' + re.sub(r"([/%_])", r"/\1", text) + "%", escape="/")
+    return or_(after, *(c.contains(text, autoescape=True) for c in (table.kind, table.participant, table.decision)))
 
 
 @get("/record", opt=READERS, sync_to_thread=True, include_in_schema=False)
