@@ -784,7 +784,8 @@ def test_analysts_find_no_names_of_people(site: Site) -> None:
     went(people["berta"].send("/today", "/today/outcome", decision=decision, outcome="again"))
 
     def found(who: str, text: str) -> int:
-        return people[who].send("/record", "/record", text=text).text.count('<td class="num">')
+        page: str = people[who].send("/record", "/record", text=text).text
+        return page.count('<td class="num">')
 
     for text in ("berta", "BERTA", "bert", '"who":"b', '"who":"berta","rec', "%erta"):
         assert found("cora", text) == 0, text
