@@ -141,6 +141,36 @@ def test_files_that_are_no_study(text: str, said: str) -> None:
     assert refused.count("\n") <= 50
 
 
+PLACES = {
+    "action": ('"none", "call"', '"none", "call", "{}"'),
+    "label of an action": ("[reward]", '[actions.call]\nlabel = "{}"\n[reward]'),
+    "label of a variable": ("[variables.stress]", '[variables.stress]\nlabel = "{}"'),
+    "nudge": ("[reward]", '[nudge]\nname = "{}"\n[reward]'),
+    "several nudges": ("[reward]", '[nudge]\nplural = "{}"\n[reward]'),
+    "unit": ("[reward]", '[reward]\nunit = "{}"'),
+    "policy": ('name = "p"', 'name = "{}"'),
+}
+"""Where a study file has names for people, and what to put there."""
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_names_have_one_line(where: str) -> None:
+    """What stands in figures, tables and messages has no line ends or other controls."""
+    line, instead = PLACES[where]
+    assert line in STUDY
+    for odd in "\n\r\t\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x1b\x00":
+        text = STUDY.replace(line, instead.format(f"a\\u{ord(odd):04x}b"))
+        assert "expected text without" in refused_study(text), ascii(odd)
+    parse_study(STUDY.replace(line, instead.format("a b")))
+
+
+def test_descriptions_may_have_lines() -> None:
+    """A text for people to read may have lines and tabs, and so may a formula; nothing else that is not shown."""
+    said = STUDY + '[actions.call]\ndescription = """\nKindly,\n\n\tand soon.\n"""\n'
+    parse_study(said.replace('"action*stress + x"', '"""action*stress\n  + x"""'))
+    assert "expected text without" in refused_study(said.replace("Kindly", "\\u000c"))
+
+
 def test_study_files_that_are_right() -> None:
     """The control: the file that the cases above change, and names that only look dangerous."""
     study = parse_study(STUDY.replace('name = "p"', 'name = "[red]$x_ 日本"'))

@@ -14,6 +14,8 @@ from opportune.study.messages import Error, syntax_error
 MOST_BYTES = 1_000_000
 MOST_DEPTH = 20
 MOST_CHARACTERS = 10_000
+SEVERAL_LINES = ("description", "question", "formula")
+"""Keys whose text may have line ends and tabs; any other may stand in a figure, a table or a message of one line."""
 
 
 def parse_toml(source: str, text: str) -> dict[str, Any]:
@@ -37,21 +39,21 @@ def content_errors(content: dict[str, Any]) -> Iterator[Error]:
     """Names and texts that cannot be shown, and numbers beyond what can be computed with."""
     for place, value in _walk(content):
         name = ".".join(str(part) for part in place)
-        for text in (place[-1], value):
-            if isinstance(text, str) and (reason := _wrong_text(text)):
+        for text, lines in ((place[-1], False), (value, place[-1] in SEVERAL_LINES)):
+            if isinstance(text, str) and (reason := _wrong_text(text, lines=lines)):
                 yield place, f"{checks.shown(name)} has the text {show(text)}; expected {reason}"
         if isinstance(value, int | float) and checks.LARGEST < abs(value) < math.inf:
             yield place, f"{name} is {checks.shown(value)}; expected a number of at most {checks.LARGEST:g} in size"
 
 
-def _wrong_text(text: str) -> str:
-    """What is expected instead of a text; line ends may stand in one."""
+def _wrong_text(text: str, *, lines: bool) -> str:
+    """What is expected instead of a text."""
     if len(text) > MOST_CHARACTERS:
         return f"at most {MOST_CHARACTERS} characters"
     try:
-        for line in text.splitlines():
-            for begin in range(0, len(line), checks.MOST_TEXT):
-                checks.text("text", line[begin : begin + checks.MOST_TEXT].replace("\t", " "), empty=True)
+        for begin in range(0, len(text), checks.MOST_TEXT):
+            part = text[begin : begin + checks.MOST_TEXT]
+            checks.text("text", part.replace("\t", " ") if lines else part, empty=True, lines=lines)
     except InputError as error:
         return str(error).rsplit("; expected ", maxsplit=1)[1]
     return ""
