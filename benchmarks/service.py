@@ -79,6 +79,7 @@ def run_server(url: str, port: int, *, stored: bool) -> None:
     import uvicorn
 
     from opportune.service.api.app import create_app
+    from opportune.service.api.protocol import Protocol
     from opportune.service.database import Database
     from opportune.service.logs import log_as_json
     from opportune.service.service import Service
@@ -86,7 +87,7 @@ def run_server(url: str, port: int, *, stored: bool) -> None:
     log_as_json()
     if not stored:
         _forget_everything()
-    uvicorn.run(create_app(Service(Database(url))), port=port, log_level="error", access_log=False, http="httptools")
+    uvicorn.run(create_app(Service(Database(url))), port=port, log_level="error", access_log=False, http=Protocol)
 
 
 def _forget_everything() -> None:

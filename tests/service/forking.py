@@ -14,6 +14,7 @@ import uvicorn
 from study_text import study_text
 
 from opportune.service.api.app import create_app
+from opportune.service.api.protocol import Protocol
 from opportune.service.database import Database
 from opportune.service.fold import Fold
 from opportune.service.ledger import Ledger
@@ -81,7 +82,7 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(0)
             log_as_json()
-            settings = {"log_level": "error", "access_log": False, "http": "httptools"}
+            settings = {"log_level": "error", "access_log": False, "http": Protocol}
             service = Service(Database(url), rehearsal="rehearsal" in sys.argv)
             uvicorn.run(create_app(service), port=int(port), **settings)  # type: ignore[arg-type]
             os._exit(0)

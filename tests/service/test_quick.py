@@ -1,24 +1,31 @@
 """The short way for decisions, answers and rewards: what it answers is what the long way would have."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from site_over_http import SENSED, Site, site_on
+from line import DECIDE, JSON, NOON, Line, Served, request, served
+from site_over_http import SENSED, site_on
 
 from opportune.service import auth
 from opportune.service.api import quick, watching
+from opportune.service.api.protocol import Protocol
 from opportune.service.auth import Keys, add_key, revoke_key
+from opportune.service.commands import Command
 from opportune.service.database import Database
+from opportune.service.problems import Refused
+from opportune.service.service import Service
+from opportune.service.writer import Writer
 
-NOON = "2026-03-29T12:00:00Z"
-DECIDE = "participants/P001/decisions"
 Asked = tuple[str, str | None, dict[str, str], Any]
 """An address, the role of the key, more headers, and a body: bytes as they are, the rest as JSON."""
 
+PLAIN: dict[str, str] = {}
+TWICE = {"x-twice": "1\r\nx-twice: 2"}
+"""What sends a request the long way, and changes nothing else."""
 IN_ORDER: dict[str, Asked] = {
     "a decision": (DECIDE, "app", {}, {"sensed": SENSED}),
     "a retry of it": (DECIDE, "app", {"idempotency-key": "1"}, {"sensed": SENSED}),
@@ -67,77 +74,102 @@ OUT_OF_ORDER: dict[str, Asked] = {
 }  # fmt: skip
 
 
-def ask(site: Site, asked: Asked, number: int) -> httpx.Response:
-    """Ask for something, at the same moment wherever it is asked."""
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of those that take the short way, as they come."""
+    keys: list[str] = []
+    command_of = quick.command_of
+
+    def noted(service: Service, asked: quick.Asked, body: bytes | bytearray) -> Command | None:
+        found = command_of(service, asked, body)
+        if found is not None:
+            keys.append(asked.key)
+        return found
+
+    monkeypatch.setattr(quick, "command_of", noted)
+    return keys
+
+
+def ask(site: Served, line: Line, asked: Asked, number: int) -> tuple[bytes, bytes]:
+    """Ask for something, at the same moment wherever it is asked; the date is left out of the answer."""
     path, role, more, body = asked
-    given = {name.lower(): value for name, value in site.headers(role, str(number)).items()}
-    headers = {"content-type": "application/json", "rehearsal-time": NOON, **given, **more}
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    found: httpx.Response = site.client.post(f"/api/v1/{path}", headers=headers, content=content)
-    return found
+    given = {"idempotency-key": str(number), **({} if role is None else site.headers(str(number), role))}
+    headers = {**JSON, "rehearsal-time": NOON, **given, **more}
+    line.send(request(f"/api/v1/{path}", headers, body if isinstance(body, bytes) else json.dumps(body).encode()))
+    head, content = line.answer()
+    plain, dates = re.subn(rb"\r\ndate: [^\r]+", b"", head)
+    assert dates == 1
+    return plain, content
 
 
-def answers(database: Database) -> dict[str, tuple[int, dict[str, str], bytes]]:
-    """What everything is answered with, one after the other: status, headers and body."""
+def answers(database: Database, http: Any) -> dict[str, tuple[bytes, bytes]]:
+    """What everything is answered with, one after the other, byte for byte."""
     found = {}
-    with site_on(database, rehearsal=True) as site:
-        site.enrol()
-        assert ask(site, (DECIDE, "app", {}, {"sensed": SENSED}), 0).status_code == 201  # keys are known now
-        assert ask(site, ("decisions/d3/answer", "staff", {}, {"answered": True}), 0).status_code in {200, 409}
+    with served(database, http=http, rehearsal=True) as site, site.line() as line:
+        assert ask(site, line, (DECIDE, "app", {}, {"sensed": SENSED}), 0)[0].startswith(b"HTTP/1.1 201")
+        ask(site, line, ("decisions/d3/answer", "staff", {}, {"answered": True}), 0)
         for number, (name, asked) in enumerate([*IN_ORDER.items(), *OUT_OF_ORDER.items()], start=1):
-            answer = ask(site, asked, number)
-            found[name] = answer.status_code, dict(answer.headers), answer.content
+            found[name] = ask(site, line, asked, number)
     return found
 
 
-def test_both_ways_answer_the_same(sqlite: Database, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status, headers and body, of what is in order and of what is not; and what is not takes the long way."""
-    quickly: list[str] = []
-    carried_out = quick._carried_out
-
-    async def noted(service: Any, command: Any) -> Any:
-        quickly.append(command.key)
-        return await carried_out(service, command)
-
-    monkeypatch.setattr(quick, "_carried_out", noted)
-    short = answers(sqlite)
-    assert len(quickly) == len(IN_ORDER) + 1, "the others took the long way"
-    monkeypatch.setattr(quick, "_asked", lambda scope, service: None)
+def test_both_ways_answer_the_same(sqlite: Database, folder: Path, quickly: list[str]) -> None:
+    """Every byte but the date, of what is in order and of what is not; and what is not takes the long way."""
+    short = answers(sqlite, Protocol)
+    assert len(quickly) == len(IN_ORDER) + 2, "the others took the long way"
     other = Database(f"sqlite:///{folder / 'long.db'}")
-    long = answers(other)
+    long = answers(other, "httptools")
     other.close()
-    assert len(quickly) == len(IN_ORDER) + 1, "all of them took the long way"
+    assert len(quickly) == len(IN_ORDER) + 2, "all of them took the long way"
     for name, answer in long.items():
         assert short[name] == answer, name
-    assert {status for status, _, _ in short.values()} >= {200, 201, 400, 401, 403, 404, 409, 422}
+    assert {int(head[9:12]) for head, _ in short.values()} >= {200, 201, 400, 401, 403, 404, 409, 422}
 
 
-def test_the_body_may_come_in_pieces(sqlite: Database) -> None:
-    """What is not all here takes the long way, whole."""
-    with site_on(sqlite) as site:
-        site.enrol()
-        content = json.dumps({"sensed": SENSED}).encode()
-        headers = {**site.headers("app"), "content-type": "application/json"}
-        pieces = (content[i : i + 7] for i in range(0, len(content), 7))
-        assert site.client.post(f"/api/v1/{DECIDE}", headers=headers, content=pieces).status_code == 201
+def test_faults_are_answered_the_same_on_both_ways(
+    sqlite: Database, quickly: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be stored, and what nobody has foreseen: the same bytes, with the header that says when to retry."""
+    found: dict[tuple[type, bool], tuple[bytes, bytes]] = {}
+    with served(sqlite) as site, site.line() as line:
+        for error in (Refused("unavailable", "the disk is full"), ZeroDivisionError("a participant's secret")):
+            with monkeypatch.context() as patch:
+                patch.setattr(Writer, "write", lambda _writer, commands, error=error: [error for _ in commands])
+                for more in (PLAIN, TWICE):
+                    line.send(request(f"/api/v1/{DECIDE}", {**site.headers("a"), **more}, b'{"sensed":{}}'))
+                    found[type(error), more is PLAIN] = line.answer()
+    assert quickly == ["a", "a"]
+    for kind in (Refused, ZeroDivisionError):
+        short, long = found[kind, True], found[kind, False]
+        assert re.sub(rb"date: [^\r]+", b"", short[0]) == re.sub(rb"date: [^\r]+", b"", long[0])
+        assert short[1] == long[1]
+    assert b"\r\nretry-after: 1" in found[Refused, True][0]
+    assert found[ZeroDivisionError, True][0].startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
 
 
-def test_both_ways_are_counted(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_are_counted(sqlite: Database, quickly: list[str]) -> None:
     """A decision is a decision in the metrics, whichever way it took."""
 
     def count() -> float:
         name, labels = "opportune_request_seconds_count", {"operation": "decide", "status": "201"}
         return watching.REGISTRY.get_sample_value(name, labels) or 0.0
 
+    with served(sqlite) as site, site.line() as line:
+        before = count()
+        for number, more in enumerate((PLAIN, PLAIN, TWICE)):
+            body = json.dumps({"sensed": SENSED}).encode()
+            line.send(request(f"/api/v1/{DECIDE}", {**site.headers(str(number)), **more}, body))
+            assert line.answer()[0].startswith(b"HTTP/1.1 201")
+        assert count() == before + 3
+        assert quickly == ["0", "1"]
+
+
+def test_another_server_takes_the_long_way(sqlite: Database, quickly: list[str]) -> None:
+    """The application by itself needs no server of ours."""
     with site_on(sqlite) as site:
         site.enrol()
-        before = count()
-        site.decide()
-        site.decide()
-        assert count() == before + 2
-        monkeypatch.setattr(quick, "_asked", lambda scope, service: None)
-        site.decide()
-        assert count() == before + 3
+        assert site.decide()["step"] == 1
+    assert not quickly
 
 
 def test_a_key_is_asked_about_again_before_it_is_forgotten(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -40,10 +41,14 @@ class Reply(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A command that waits to be written, and who waits for it."""
+    """A command that waits to be written, and what is done with its answer: in an event loop, if there is one."""
 
     command: Command
-    future: "Future[Reply] | asyncio.Future[Reply]"
+    done: "Callable[[Reply | Exception], None]"
+    loop: asyncio.AbstractEventLoop | None
+
+
+_Answered = tuple[Callable[["Reply | Exception"], None], "Reply | Exception"]
 
 
 class TooLate(Exception):  # noqa: N818  (a command was refused)
@@ -87,19 +92,25 @@ class Writer:
     def submit(self, command: Command) -> "Future[Reply]":
         """Have a command carried out with whatever else waits."""
         future: Future[Reply] = Future()
-        self._waiting.append(Waiting(command, future))
+        self._waiting.append(Waiting(command, partial(_settle, future), None))
         self._calls.put(True)
         return future
 
     def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
-        """Likewise, from an event loop: its future is done there. What came in together is handed over together."""
+        """Likewise, from an event loop: its future is done there."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
-        self._waiting.append(Waiting(command, future))
+        self.submit_then(command, partial(_settle, future), loop)
+        return future
+
+    def submit_then(
+        self, command: Command, done: "Callable[[Reply | Exception], None]", loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Likewise: `done` is called there with the answer. What came in together is handed over together."""
+        self._waiting.append(Waiting(command, done, loop))
         if self._called_by is not loop:
             self._called_by = loop
             loop.call_soon(self._call)
-        return future
 
     def _call(self) -> None:
         self._called_by = None  # before the call: whoever comes from now on calls again
@@ -129,15 +140,15 @@ class Writer:
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
         """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
-        loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Reply], Reply | Exception]]] = {}
-        for item, reply in zip(waiting, found, strict=True):
-            if isinstance(item.future, asyncio.Future):
-                loops.setdefault(item.future.get_loop(), []).append((item.future, reply))
+        loops: dict[asyncio.AbstractEventLoop, list[_Answered]] = {}
+        for (_, done, loop), reply in zip(waiting, found, strict=True):
+            if loop is None:
+                done(reply)
             else:
-                _settle(item.future, reply)
-        for loop, pairs in loops.items():
+                loops.setdefault(loop, []).append((done, reply))
+        for loop, answered in loops.items():
             with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
-                loop.call_soon_threadsafe(_settle_all, pairs)
+                loop.call_soon_threadsafe(_answer_all, answered)
 
     def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
         """Carry out commands in one transaction; if it fails, in one each."""
@@ -246,9 +257,12 @@ def _settle(future: "Future[Reply] | asyncio.Future[Reply]", reply: "Reply | Exc
         future.set_result(reply)
 
 
-def _settle_all(pairs: "list[tuple[asyncio.Future[Reply], Reply | Exception]]") -> None:
-    for future, reply in pairs:
-        _settle(future, reply)
+def _answer_all(answered: "list[_Answered]") -> None:
+    for done, reply in answered:
+        try:
+            done(reply)
+        except Exception as error:  # the others are answered all the same
+            log.error("an answer could not be handed out", **described(error))
 
 
 def sweep(writer: Writer, received: int | None = None) -> int:

@@ -12,7 +12,6 @@ from opportune._version import __version__
 from opportune.errors import OpportuneError
 from opportune.service.api import shared
 from opportune.service.api.exported import EXPORTS
-from opportune.service.api.quick import Application
 from opportune.service.api.reads import READS
 from opportune.service.api.strict import StrictRequest
 from opportune.service.api.watching import WATCHING, Measured
@@ -24,6 +23,16 @@ from opportune.service.problems import Refused
 from opportune.service.service import Service
 
 MOST_BYTES = 2 * 1024 * 1024
+
+
+class Application(Litestar):
+    """The web application; a server that takes the short way (`api.protocol`) finds the service in their state."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or begin and end with the server."""
+        if scope["type"] == "lifespan" and "state" in scope:
+            scope["state"][shared.SERVICE] = self.state.service
+        await super().__call__(scope, receive, send)
 
 
 def create_app(service: Service) -> Litestar:

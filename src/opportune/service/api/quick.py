@@ -1,35 +1,34 @@
-"""The short way for the writes that apps make all day: decisions, answers and rewards.
+"""What is plainly in order of the writes that apps make all day: decisions, answers and rewards.
 
-A request that is in order needs little of what the framework does for all of them, and that little takes less than
-half of the time. Whatever is not plainly in order here (no key, another role, a body that cannot be read, a header
-twice) goes the long way, which refuses it or not: the addresses of `writes` stay the one place that says what is
-allowed.
+A request that is in order needs little of what the framework does for all of them. `service.api.protocol` takes such
+requests from the connection to the writer and back. Whatever is not plainly in order here (no key, another role, a body
+that cannot be read, a header twice) goes the long way, which refuses it or not: the addresses of `writes` stay the one
+place that says what is allowed.
 """
 
 import re
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
-from litestar import Litestar, Response
-from litestar.types import Receive
+from litestar import Response
 
 from opportune.errors import OpportuneError
 from opportune.service.api import models
 from opportune.service.api.shared import DECISION, JSON, KEY, LONGEST_KEY, problem_response, written
-from opportune.service.api.watching import note
 from opportune.service.api.writes import answer_nudge, decide, proposal, reward, rewarding, settlement
 from opportune.service.auth import Caller
 from opportune.service.commands import Command
 from opportune.service.logs import described
 from opportune.service.problems import Problem, Refused
 from opportune.service.service import Service
+from opportune.service.writer import Reply
 
 _NAME, _DECISION = (pattern.strip("^$") for pattern in (models.NAME, DECISION))
-_PATH = re.compile(rf"/api/v1/(?:participants/({_NAME})|decisions/({_DECISION}))/([a-z]+)")
-_KEY = re.compile(KEY)
+_PATH = re.compile(rf"/api/v1/(?:participants/({_NAME})|decisions/({_DECISION}))/([a-z]+)".encode())
+_KEY = re.compile(KEY.strip("^$").replace("+", f"{{1,{LONGEST_KEY}}}").encode())
+_BEARER = b"Bearer "
 log = structlog.get_logger()
 
 
@@ -38,7 +37,7 @@ class Kind(NamedTuple):
 
     operation: str
     roles: tuple[str, ...]
-    read: Callable[[bytes], Any]
+    read: Callable[[bytes | bytearray], Any]
     command: Callable[[str, Any, dict[str, Any]], Command]
 
 
@@ -46,10 +45,10 @@ def _kind(handler: Any, model: Any, command: Callable[[str, Any, dict[str, Any]]
     return Kind(handler.handler_name, handler.opt["roles"], msgspec.json.Decoder(model).decode, command)
 
 
-_OF_PARTICIPANTS = {"decisions": _kind(decide, models.Moment, proposal)}
+_OF_PARTICIPANTS = {b"decisions": _kind(decide, models.Moment, proposal)}
 _OF_DECISIONS = {
-    "answer": _kind(answer_nudge, models.NudgeAnswer, settlement),
-    "reward": _kind(reward, models.NewReward, rewarding),
+    b"answer": _kind(answer_nudge, models.NudgeAnswer, settlement),
+    b"reward": _kind(reward, models.NewReward, rewarding),
 }
 
 
@@ -57,48 +56,31 @@ class Asked(NamedTuple):
     """A write that someone asks for who may."""
 
     kind: Kind
+    path: str
     about: str
     caller: Caller
     key: str
 
 
-class Application(Litestar):
-    """The web application, with a short way for what comes most."""
+class Answer(NamedTuple):
+    """What is answered, as it goes over the line; the length of the body is the last header."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        service: Service = self.state.service
-        asked = _asked(scope, service) if scope["type"] == "http" else None
-        if asked is None:
-            await super().__call__(scope, receive, send)
-            return
-        began = time.perf_counter()
-        message = await receive()
-        command = _command(service, scope["path"], asked, message)
-        if command is None:
-            await super().__call__(scope, _again(message, receive), send)
-            return
-        status, headers, body = await _carried_out(service, command)
-        note(asked.kind.operation, status, time.perf_counter() - began)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
 
 
-def _asked(scope: Any, service: Service) -> Asked | None:
-    """What is asked for, by whom; None for whatever must go the long way."""
-    found = _PATH.fullmatch(scope["path"])
-    if found is None or scope["method"] != "POST" or scope.get("root_path"):
+def asked_of(service: Service, url: bytes, headers: Mapping[bytes, bytes]) -> Asked | None:
+    """What a POST asks for, by its address and its headers, names in lower case; None for what must go the long way."""
+    found = _PATH.fullmatch(url)
+    if found is None or headers.get(b"content-type") != b"application/json":
         return None
     participant, decision, word = found.groups()
     kind = _OF_DECISIONS.get(word) if participant is None else _OF_PARTICIPANTS.get(word)
-    headers: dict[bytes, bytes] = dict(scope["headers"])
-    if kind is None or len(headers) < len(scope["headers"]) or headers.get(b"content-type") != b"application/json":
+    key, bearer = headers.get(b"idempotency-key", b""), headers.get(b"authorization", b"")
+    if kind is None or not bearer.startswith(_BEARER) or not _KEY.fullmatch(key):
         return None
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    key = headers.get(b"idempotency-key", b"").decode("latin-1")
-    if scheme != b"Bearer" or len(key) > LONGEST_KEY or not _KEY.fullmatch(key):
-        return None
-    caller = service.keys.remembered(token.decode("latin-1"))
+    caller = service.keys.remembered(bearer[len(_BEARER) :].decode("latin-1"))
     if caller is None or caller.role not in kind.roles:
         return None
     if service.rehearsal and b"rehearsal-time" in headers:
@@ -106,46 +88,31 @@ def _asked(scope: Any, service: Service) -> Asked | None:
             service.tell(headers[b"rehearsal-time"].decode("latin-1"))
         except Refused:
             return None
-    return Asked(kind, participant or decision, caller, key)
+    return Asked(kind, url.decode("ascii"), (participant or decision).decode("ascii"), caller, key.decode("ascii"))
 
 
-def _command(service: Service, path: str, asked: Asked, message: Any) -> Command | None:
-    """The command, if the whole body is here and is what it should be."""
-    if message["type"] != "http.request" or message.get("more_body"):
-        return None
+def command_of(service: Service, asked: Asked, body: bytes | bytearray) -> Command | None:
+    """The command, if the body is what it should be."""
     try:
-        data = asked.kind.read(message["body"])
-        write = written(asked.caller.name, service.now(), asked.key, "POST", path, data)
+        data = asked.kind.read(body)
+        write = written(asked.caller.name, service.now(), asked.key, "POST", asked.path, data)
         return asked.kind.command(asked.about, data, write)
     except (msgspec.MsgspecError, OpportuneError, ValueError, OverflowError, RecursionError):
         return None
 
 
-def _again(message: Any, receive: Receive) -> Receive:
-    """What was received already, and then what follows."""
-    first = [message]
-
-    async def replayed() -> Any:
-        return first.pop() if first else await receive()
-
-    return replayed
-
-
-async def _carried_out(service: Service, command: Command) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """The answer: the status, the headers and the body."""
-    try:
-        reply = await service.carry_out(command)
-    except Refused as error:
-        refused: Response[bytes] = problem_response(error.problem())
-    except Exception as error:
-        log.error("a request failed", method="POST", **described(error))
-        refused = problem_response(Problem.of("internal", "the request failed; the log says why"))
+def answer_of(reply: Reply | Exception) -> Answer:
+    """What a command's reply is answered with: what the long way would have."""
+    if isinstance(reply, Reply):
+        return Answer(reply.status, _AS_JSON, reply.body)
+    if isinstance(reply, Refused):
+        refused: Response[bytes] = problem_response(reply.problem())
     else:
-        return reply.status, _headers(JSON, reply.body), reply.body
+        log.error("a request failed", method="POST", **described(reply))
+        refused = problem_response(Problem.of("internal", "the request failed; the log says why"))
     more = [(name.lower().encode(), value.encode()) for name, value in refused.headers.items()]
-    content: bytes = refused.content
-    return refused.status_code or 500, [*_headers(str(refused.media_type), content), *more], content
+    headers = (*more, (b"content-type", str(refused.media_type).encode()))
+    return Answer(refused.status_code or 500, headers, refused.content)
 
 
-def _headers(media_type: str, body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", media_type.encode()), (b"content-length", b"%d" % len(body))]
+_AS_JSON = ((b"content-type", JSON.encode()),)

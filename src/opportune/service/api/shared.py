@@ -28,6 +28,8 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 CALLER = "opportune.caller"
 SESSION = "opportune.session"
+SERVICE = "opportune.service"
+"""Under this name the application leaves the service in the state that servers share with it (ASGI lifespan)."""
 COOKIE = "opportune_session"
 PAGE = {"page": True}
 """The option of an address that people open in a browser: they are known by their session, not by a key."""
