@@ -190,8 +190,11 @@ def keep(of: Any, **values: Any) -> None:
         object.__setattr__(of, name, value)
 
 
-def numbers(name: str, value: Any, expected: str) -> NDArray[np.float64]:
-    """An array of numbers, which may lie anywhere; text, complex numbers, dates and gaps are none."""
+def numbers(name: str, value: Any, expected: str, *, truths: bool = False) -> NDArray[np.float64]:
+    """An array of numbers, which may lie anywhere; text, complex numbers, dates and gaps are none.
+
+    Nor are True and False, except with `truths`, for what either was or was not: it counts as 1 and 0.
+    """
     wrong = InputError(f"{name} is not an array of numbers; expected {expected}")
     try:
         size(f"{name} has", _entries(value), _MOST_ENTRIES, "entries")
@@ -205,7 +208,17 @@ def numbers(name: str, value: Any, expected: str) -> NDArray[np.float64]:
         raise wrong from None
     if given.dtype.kind not in "buif" or (isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value)):
         raise wrong
+    if not truths and (given.dtype.kind == "b" or _has_truths(value)):
+        raise InputError(f"{name} has True or False among its entries; expected numbers only")
     return np.array(given, dtype=np.float64)
+
+
+def _has_truths(value: Any) -> bool:
+    """Whether there is True or False in a list of lists, where NumPy would count them as 1 and 0."""
+    if isinstance(value, list | tuple):
+        kinds = set(map(type, value))  # few, of however many entries
+        return not kinds.isdisjoint(_TRUTHS) or (not kinds <= {int, float} and any(map(_has_truths, value)))
+    return isinstance(value, np.ndarray) and value.dtype.kind == "b"
 
 
 def _entries(value: Any) -> int:

@@ -5,6 +5,7 @@
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ from wrong_values import (
 )
 
 import opportune as op
+from opportune.analysis.clairvoyant import clairvoyant
+from opportune.analysis.intervals import interval
 from opportune.errors import InputError
 from opportune.worlds.brushing.problem import brushing_problem
 
@@ -333,3 +336,29 @@ def test_a_class_is_no_world() -> None:
     assert refusal(lambda: simulated(policies=[op.pd2_ucb])).startswith("policies holds a function; expected Policy")
     with pytest.raises(InputError, match="LearningPrimalDual has no budget"):
         op.Policy()
+
+
+def deep(value: Any, entry: Any) -> Any:
+    """An array as lists, with another first entry."""
+    first, *rest = value
+    return [deep(first, entry) if isinstance(first, list) else entry, *rest]
+
+
+@pytest.mark.parametrize("truth", [True, False, np.True_, np.bool_(False)], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "call", "right"),
+    [
+        ("features", lambda given: finite(features=given), FEATURES.tolist()),
+        ("context_probs", lambda given: finite(context_probs=given), [0.0, 0.5, 0.5]),
+        ("theta", lambda given: linear(theta=given), [0.0, 0.5]),
+        ("course", lambda given: op.DriftingWorld(finite(), theta=[0, 0], course=given), [[0.0, 0.5, 0.5]] * 2),
+        ("gaps", lambda given: clairvoyant(given, 1.0), [0.0, 0.5]),
+    ],
+)
+def test_a_truth_is_no_number(name: str, call: Any, right: list[Any], truth: Any) -> None:
+    """True and False among numbers do not count as 1 and 0, in lists or arrays; among observations they do."""
+    call(right)
+    call(np.array(right))
+    for wrong in (deep(right, truth), tuple(deep(right, truth)), np.array(right) > 0.2):
+        assert refusal(partial(call, wrong)) == f"{name} has True or False among its entries; expected numbers only"
+    assert interval([True, False, True]) == interval([1, 0, 1])

@@ -79,7 +79,7 @@ ARRAY: Values = {
     "empty": list, "dates": lambda: np.array(["2024-01-01"], dtype="datetime64[D]"), "no text": NoText,
     "NaN": lambda: [math.nan, 1.0], "infinite": lambda: [math.inf, 1.0], "beyond": lambda: [1e300, 1.0],
     "five axes": lambda: np.ones((1, 1, 1, 1, 1)), "gaps": lambda: np.ma.array([1.0, 2.0], mask=[False, True]),
-    "huge range": lambda: range(10**9),
+    "huge range": lambda: range(10**9), "truths": lambda: np.array([True, False]),
 }  # fmt: skip
 MAPPING: Values = {
     **NOTHING, "text": lambda: "a", "1": lambda: 1, "list": lambda: [1], "array": lambda: np.ones(2),

@@ -51,7 +51,7 @@ class Interval(NamedTuple):
 
 def interval(observations: ArrayLike) -> Interval:
     """The mean of independent observations with its 95% interval."""
-    values = checks.numbers("observations", observations, "numbers").ravel()
+    values = checks.numbers("observations", observations, "numbers", truths=True).ravel()
     if values.size == 0:
         raise InputError("observations are empty; expected at least one number")
     sd = values.std(ddof=1) if values.size > 1 else np.nan
