@@ -3,9 +3,11 @@
 # mypy: disable-error-code="arg-type, call-overload, dict-item, index, misc"
 # Wrong types are what these tests are about.
 import copy
+import dataclasses
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from wrong_values import MAPPING, NAME, NUMBER, TRUTH, WHOLE, Values, continuous, finite, refusal
 
 import opportune as op
-from opportune.core.layout import Model, Snapshot
+from opportune.core.layout import Budget, Counts, Model, Snapshot, Trail
 from opportune.errors import StateError
 from opportune.live.saving import checksum
 
@@ -217,6 +219,37 @@ def test_a_cov_that_cannot_be_is_refused(
         cov[where] = value
     changed["state"][name] = numbers.tolist()
     assert f"{name}.{said}" in refusal(lambda: op.Agent.from_dict(sealed(changed)))
+
+
+GROUPS = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
+LEARNED = [
+    ("model", "theta"), ("model", "mean"), ("model", "width2"), ("model", "log_det"), ("model", "radius"),
+    ("counts", "total"), ("snapshot", "theta"), ("snapshot", "total"), ("snapshot", "radius"), ("trail", "debt"),
+    ("trail", "tally"), ("budget", "gain"), ("budget", "odds"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "part"), LEARNED)
+@pytest.mark.parametrize("pooled", [False, True])
+def test_what_nobody_can_have_learned_is_refused(group: str, part: str, pooled: bool) -> None:
+    """Numbers larger than the largest rewards could make them."""
+    contexts = {"stress": [0, 1, 2], "mood": [0, 1]}
+    problem = op.Problem.from_formula("action*stress + mood", contexts=contexts, actions=2, theta_bound=3.0)
+    policy = dataclasses.replace(op.pace_ucb(5), pooled=pooled)
+    cohort = op.Cohort(problem, policy, horizon=30, seed=1, participants=2)
+    made = cohort.enrol("a")
+    for step in range(8):
+        made.decide({"stress": step % 3, "mood": step % 2})
+        made.learn(1e30 if step % 3 else -1e30)
+    whole = cohort.to_dict()
+    assert op.Cohort.from_dict(whole).to_dict() == whole, "the control: the largest rewards that there can be"
+    places = made._at.views(GROUPS[group], np.arange(len(made._groups[group])))
+    for value in (1e199, 1e100):
+        changed = copy.deepcopy(whole)
+        numbers = changed["model"] if pooled and group == "model" else changed["agents"]["a"]["state"][group]
+        numbers[getattr(places, part)[0]] = value
+        said = refusal(partial(op.Cohort.from_dict, sealed(changed)))
+        assert f"{group}.{part} holds a number beyond what can be learned" in said
 
 
 def test_long_lives_are_resumed() -> None:

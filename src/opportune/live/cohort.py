@@ -11,7 +11,7 @@ from opportune.arguments import plain_calls
 from opportune.core.layout import Budget, Model
 from opportune.core.pointers import aligned
 from opportune.errors import InputError, StateError
-from opportune.live import saving, steps
+from opportune.live import limits, saving, steps
 from opportune.live.agent import Agent
 from opportune.live.point import STATE
 from opportune.policy import Policy
@@ -44,7 +44,7 @@ class Cohort:
         self.policy = policy
         self.horizon = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
         self.seed = checks.seed("seed", seed)
-        self.participants = checks.whole("participants", participants, least=1, most=1_000_000)
+        self.participants = checks.whole("participants", participants, least=1, most=limits.MOST_PARTICIPANTS)
         self._agents: dict[str, Agent] = {}
         self._model: NDArray[np.float64] | None = None
         self._budget: NDArray[np.float64] | None = None

@@ -19,6 +19,7 @@ from opportune._version import __version__
 from opportune.core.fitting import PLAIN
 from opportune.core.layout import NOTES, Counts, Snapshot
 from opportune.errors import OpportuneError, StateError
+from opportune.live import limits
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, STATE, UNDECIDED, UNKNOWN, WAITING, Step, new_step
@@ -170,6 +171,8 @@ def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points
         _check_trail(parts, agent, decisions)
     if name == "budget":
         _check_budget(parts, agent._amount, agent._hard, decisions, points)
+    large = limits.beyond(agent, name, parts, decisions)
+    _must(large is None, f"{name}.{large} holds a number beyond what can be learned in {decisions} decisions")
     into[:] = numbers
 
 
