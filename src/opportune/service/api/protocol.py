@@ -102,6 +102,7 @@ class Protocol(HttpToolsProtocol):
             return
         command = quick.command_of(service, exchange.asked, exchange.body)
         if command is not None:
+            self._heads = None  # a key is not kept longer than it is needed
             service.writer.submit_then(command, partial(self._answer, exchange), self.loop)
             return
         self._exchange, exchange.response_complete = None, True
