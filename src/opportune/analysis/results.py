@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -15,11 +16,14 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.analysis.heaps import endless_heap
 from opportune.arguments import plain_calls
 from opportune.errors import DataError, InputError
 from opportune.files import digest, write_whole
 
 FORMAT = 2  # 2: the file ends in a checksum
+MOST_DEFLATED = 1_032
+"""No byte of a file stands for more: as far as zlib goes."""
 
 # After what NetCDF reads stands a line with the format and the checksum of all before it; NetCDF leaves it alone.
 _LAST_LINE = "\nopportune results {} sha256 {}\n"
@@ -84,8 +88,7 @@ def load(path: str | Path) -> xr.Dataset:
         raise DataError(f"{checks.shown(str(source))} cannot be read: {error.strerror}") from None
     _check(source)
     try:
-        with xr.open_dataset(source, engine="h5netcdf") as opened:
-            data = opened.load()
+        data = _decode(source)
         for name in data.data_vars:
             if data[name].attrs.pop("was_bool", 0):
                 attrs = data[name].attrs
@@ -95,6 +98,27 @@ def load(path: str | Path) -> xr.Dataset:
         raise DataError(_no_netcdf(source, error)) from None
     data.attrs = {key: v.item() if isinstance(v, np.generic) else v for key, v in data.attrs.items()}
     return data
+
+
+def _decode(source: Path) -> xr.Dataset:
+    """The Dataset of a NetCDF file, unless it says that it holds more than it can."""
+    import h5netcdf  # noqa: PLC0415  (slow to import)
+    from xarray.backends import H5NetCDFStore  # noqa: PLC0415
+
+    _refuse_heaps(source)
+    with h5netcdf.File(source, "r") as file:
+        most = MOST_DEFLATED * source.stat().st_size
+        held = sum(math.prod(v.shape) * v.dtype.itemsize for v in file.variables.values())
+        if held > most:
+            raise DataError(f"its variables have {held:,} bytes, where at most {most:,} can be")
+        with xr.open_dataset(H5NetCDFStore(file)) as opened:
+            return opened.load()
+
+
+def _refuse_heaps(source: Path) -> None:
+    heap = endless_heap(source)
+    if heap is not None:
+        raise DataError(f"the objects in the heap at byte {heap} do not fit into it")
 
 
 def _check(source: Path) -> None:
@@ -124,6 +148,7 @@ def _without_checksum(source: Path) -> str:
     import h5netcdf  # noqa: PLC0415  (slow to import)
 
     try:
+        _refuse_heaps(source)
         with h5netcdf.File(source, "r") as file:
             attributes = dict(file.attrs)
     except Exception as error:  # likewise
