@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
+from opportune.problems.variables import TimeOfDay
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 Floats = NDArray[np.float64]
@@ -277,3 +278,15 @@ def test_repr() -> None:
     """A problem's text form says its sizes and whether probabilities are known."""
     assert repr(Problem(features())) == "Problem(4 contexts (unknown probabilities), 3 actions, d=2)"
     assert repr(Problem(features(), P)) == "Problem(4 contexts (known probabilities), 3 actions, d=2)"
+
+
+@pytest.mark.parametrize("step", [0, -1, 1.5, 1.0, True, None, "1", math.nan])
+def test_a_step_is_counted_from_1(step: Any) -> None:
+    """Where a context stands is asked of a step, also where nothing follows a schedule; steps count from 1."""
+    plain = Problem.from_formula("action*stress", contexts={"stress": [0, 1]}, actions=2)
+    timed = Problem.from_formula("action*t", contexts={"t": TimeOfDay(["early", "late"])}, actions=2)
+    cases: list[tuple[Any, Any]] = [(plain, {"stress": 1}), (plain, 1), (timed, {}), (timed, 1)]
+    for problem, context in cases:
+        problem.locate(context, 1)
+        with pytest.raises(InputError, match=r"^step is .*; expected a whole number >= 1$"):
+            problem.locate(context, step)

@@ -189,6 +189,7 @@ class Problem(Beliefs):
         Scheduled variables are those of the step (from 1) unless given. A public variable must be given; others may be
         missing, or None.
         """
+        step = checks.whole("step", step, least=1)
         if not isinstance(context, Mapping):
             return self._places[self.index(context)]
         for name in context:
