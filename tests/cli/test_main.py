@@ -1,14 +1,17 @@
 """The command line: what it prints, what it writes, and the code it ends with."""
 
 import csv
+import io
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import pytest
+import xarray as xr
 
 from opportune._version import __version__
 from opportune.analysis.results import load
@@ -46,6 +49,9 @@ kind = "PD2"
 kind = "never"
 """
 
+QUICK = STUDY.replace("replicates", "trace = false\nreplicates")
+"""The same without figures over time, which take longest."""
+
 
 @pytest.fixture
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -54,6 +60,46 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "tiny.toml").write_text(STUDY, encoding="utf-8")
     return tmp_path
+
+
+class Simulated(NamedTuple):
+    """What a study gave, for tests that only read it."""
+
+    shown: str  # on the terminal
+    data: xr.Dataset
+    page: str
+    rows: dict[str, dict[str, str]]  # of the CSV file, by policy
+    threads: tuple[int, int]  # before and after
+
+
+def simulated(folder: Path, text: str) -> Simulated:
+    """Simulate a study in a folder of its own, 80 columns wide."""
+    threads = numba.get_num_threads()
+    (folder / "tiny.toml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as shown:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "80")
+        assert cli.run(["simulate", "tiny.toml", "--jobs", "1"]) == 0
+    with (folder / "out" / "tiny.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    page = (folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
+    data = load(folder / "out" / "tiny.nc")
+    return Simulated(shown.getvalue(), data, page, rows, (threads, numba.get_num_threads()))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """The study as it is."""
+    return simulated(tmp_path_factory.mktemp("tiny"), STUDY)
+
+
+@pytest.fixture(scope="module")
+def dressed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """The study with a unit, a hard budget, and a name with markup."""
+    text = STUDY.replace("noise_sd", 'unit = "minutes"\nnoise_sd')
+    text = text.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')
+    text = text.replace('kind = "naive"', 'kind = "naive"\nname = "[red]x[/red]<b>"')
+    return simulated(tmp_path_factory.mktemp("dressed"), text)
 
 
 @pytest.fixture
@@ -280,14 +326,12 @@ def table_rows(shown: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if line}
 
 
-def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_results(tiny: Simulated) -> None:
     """The tables' numbers are those of the data: outcomes, paired differences, nudges, what is left, and regret."""
-    before = numba.get_num_threads()
-    assert cli.run(["simulate", "tiny.toml", "--jobs", "1"]) == 0
-    assert numba.get_num_threads() == before
-    shown = capsys.readouterr().out
-    rows = table_rows(shown)
-    data = load(in_folder / "out" / "tiny.nc")
+    before, after = tiny.threads
+    assert after == before
+    rows = table_rows(tiny.shown)
+    data = tiny.data
     assert data.attrs["study_file"] == STUDY
     mean = data["total_outcome"].mean(["world", "replicate"]) / 20
     lost = (data["total_best"] - data["total_outcome"]).mean(["world", "replicate"])
@@ -302,7 +346,7 @@ def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert rows["never"][3] == "-"
     assert rows["naive"][-1] == f"{4 - float(data['spent'].sel(policy='naive').mean()):.1f}"
     assert rows["never"][-1] == "-"
-    regrets = shown.split("Regret, by clairvoyant")[1]
+    regrets = tiny.shown.split("Regret, by clairvoyant")[1]
     assert [line.split()[:3] for line in regrets.splitlines() if "±" in line] == [
         ["4", "nudges", "naive"],
         ["4", "nudges", "PD2"],
@@ -310,14 +354,11 @@ def test_simulate_results(in_folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "Without a budget, and so not in this table: never." in regrets
 
 
-def test_the_table_is_written_in_full(in_folder: Path) -> None:
+def test_the_table_is_written_in_full(tiny: Simulated) -> None:
     """The CSV file has a row per policy, numbers as they are in the data, and no regret where there is no budget."""
-    assert cli.run(["simulate", "tiny.toml"]) == 0
-    data = load(in_folder / "out" / "tiny.nc")
-    with (in_folder / "out" / "tiny.csv").open(encoding="utf-8", newline="") as file:
-        rows = {row["policy"]: row for row in csv.DictReader(file)}
+    rows = tiny.rows
     assert list(rows) == ["naive", "PD2", "never"]
-    outcome = data["total_outcome"] / 20
+    outcome = tiny.data["total_outcome"] / 20
     paired = (outcome.sel(policy="PD2") - outcome.sel(policy="never")).values
     assert float(rows["PD2"]["difference"]) == pytest.approx(paired.mean())
     assert float(rows["PD2"]["difference_high"]) > float(rows["PD2"]["difference"])
@@ -340,24 +381,18 @@ def test_the_reference_can_be_chosen(in_folder: Path, capsys: pytest.CaptureFixt
     assert not (in_folder / "out" / "tiny.nc").exists()
 
 
-def test_the_unit_of_the_reward_is_shown(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_unit_of_the_reward_is_shown(dressed: Simulated, tiny: Simulated) -> None:
     """A study that names its unit has outcomes in it, on the terminal and on the page."""
-    (in_folder / "tiny.toml").write_text(STUDY.replace("noise_sd", 'unit = "minutes"\nnoise_sd'), encoding="utf-8")
-    assert cli.run(["simulate", "tiny.toml"]) == 0
-    assert "(minutes); more is better" in capsys.readouterr().out
-    assert "mean outcome (minutes)" in (in_folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
+    assert "(minutes); more is better" in dressed.shown
+    assert "mean outcome (minutes)" in dressed.page
+    assert "minutes" not in tiny.shown
 
 
-@pytest.mark.usefixtures("in_folder")
-def test_names_are_shown_as_they_are(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_shown_as_they_are(dressed: Simulated) -> None:
     """Markup in a policy's name is text, on the terminal and on the page."""
-    named = STUDY.replace('kind = "PD2"', 'kind = "PD2"\nname = "[red]x[/red]<b>"')
-    (in_folder / "tiny.toml").write_text(named, encoding="utf-8")
-    assert cli.run(["simulate", "tiny.toml"]) == 0
-    assert "[red]x[/red]<b>" in capsys.readouterr().out
-    page = (in_folder / "out" / "tiny-report.html").read_text(encoding="utf-8")
-    assert "[red]x[/red]<b>" not in page
-    assert "[red]x[/red]&lt;b&gt;" in page
+    assert "[red]x[/red]<b>" in dressed.shown
+    assert "[red]x[/red]<b>" not in dressed.page
+    assert "[red]x[/red]&lt;b&gt;" in dressed.page
 
 
 def test_devices(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,6 +403,7 @@ def test_devices(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         seen.append(device)
         return "cpu"
 
+    (in_folder / "tiny.toml").write_text(QUICK, encoding="utf-8")
     monkeypatch.setattr("opportune.simulation.run.pick_device", noted)
     for device in ("auto", "cpu"):
         assert cli.run(["simulate", "tiny.toml", "--device", device]) == 0
@@ -399,28 +435,25 @@ def test_studies_with_numbers_show_outcomes(in_folder: Path, capsys: pytest.Capt
     assert shown.splitlines()[-7:] == [*names, "out/tiny-report.html"]
 
 
-def test_hard_budgets_are_counted_in_nudges(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hard_budgets_are_counted_in_nudges(dressed: Simulated) -> None:
     """What is left of a hard budget is a number of nudges."""
-    hard = STUDY.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')
-    (in_folder / "tiny.toml").write_text(hard, encoding="utf-8")
-    assert cli.run(["simulate", "tiny.toml"]) == 0
-    rows = table_rows(capsys.readouterr().out)
-    nudges = float(load(in_folder / "out" / "tiny.nc")["nudges"].sel(policy="PD2").mean())
+    rows = table_rows(dressed.shown)
+    nudges = float(dressed.data["nudges"].sel(policy="PD2").mean())
     assert rows["PD2"][-1] == f"{4 - nudges:.1f}"
 
 
 def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With trace = false there are tables, data and differences, and a line that says why nothing shows time."""
-    (in_folder / "tiny.toml").write_text(STUDY.replace("replicates", "trace = false\nreplicates"), encoding="utf-8")
+    (in_folder / "tiny.toml").write_text(QUICK, encoding="utf-8")
     assert cli.run(["simulate", "tiny.toml"]) == 0
     assert "no figures over time" in errors(capsys)[-1]
     names = {"tiny.nc", "tiny.csv", "tiny-differences.png", "tiny-differences.svg", "tiny-report.html"}
     assert {path.name for path in (in_folder / "out").iterdir()} == names
 
 
-@pytest.mark.usefixtures("in_folder")
-def test_cluster_is_connected_around_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_is_connected_around_the_run(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--cluster holds a connection to the address while the study runs."""
+    (in_folder / "tiny.toml").write_text(QUICK, encoding="utf-8")
     events: list[str] = []
 
     class Connection:
