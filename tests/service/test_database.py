@@ -20,8 +20,9 @@ def test_migrations_make_the_tables_that_the_code_knows(database: Database) -> N
     """What the steps of migration give is what `tables` declares; doing it again changes nothing."""
     with database.reading.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, tables.metadata) == []
-    assert database.migrate() == ("0006", "0006")
+        differences = [(what, thing.name) for what, thing, *_ in compare_metadata(context, tables.metadata)]
+    assert differences == ([("add_index", "decisions_seq")] if database.sqlite else [])  # PostgreSQL alone has that
+    assert database.migrate() == ("0007", "0007")
 
 
 def test_a_newer_database_is_refused(database: Database) -> None:

@@ -1,14 +1,16 @@
 """What raises an alert by itself: nudges that nobody looked at, and nudges spent faster or slower than planned."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from course import BEGIN, answer_of, launch
 from site_over_http import SENSED, site_on
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
-from opportune.service import clock, tables
+from opportune.service import clock, reading, tables
 from opportune.service.alerts import CODES, Alerts
 from opportune.service.commands import Answer, Enrol, Propose, SetStatus
 from opportune.service.database import Database
@@ -247,3 +249,33 @@ def test_rewards_that_were_given_up_are_found_by_their_index(sqlite: Database) -
     with sqlite.writing.begin() as connection:
         connection.exec_driver_sql("DROP INDEX events_skipped")
     assert "events_skipped" not in plan()
+
+
+def test_what_is_overdue_is_found_by_its_index(sqlite: Database) -> None:
+    """Open nudges and rewards that are late, and nothing of the decisions that are over; asked every few seconds."""
+
+    def plans() -> str:
+        opened = Database(sqlite.url)  # a connection that has planned nothing yet
+        asked: list[tuple[str, Any]] = []
+
+        @event.listens_for(opened.reading, "before_cursor_execute")
+        def _hear(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+            asked.append((statement, values))
+
+        reading.overdue(opened, BEGIN)
+        reading.open_nudges(opened, limit=10)
+        with opened.reading.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            selects = [(text, values) for text, values in asked if text.startswith("SELECT")]
+            found = "\n".join(
+                str(driver.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()) for text, values in selects
+            )
+        opened.close()
+        return found
+
+    assert plans().count("decisions_open") == 2
+    assert plans().count("decisions_due") == 1
+    assert "TEMP B-TREE" not in plans()  # they come in order
+    with sqlite.writing.begin() as connection:
+        connection.exec_driver_sql("DROP INDEX decisions_open")
+    assert "TEMP B-TREE" in plans()

@@ -18,9 +18,9 @@ from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
-from opportune.service.statements import find_all, insert_all, update_all
+from opportune.service.statements import find_all, find_one, insert_all, update_all
 
-_STUDY = select(*(c for c in tables.study.c if c.name not in {"file", "shared"}))
+_STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
 _FILE = select(tables.study.c.file)
 _SHARED = select(tables.study.c.shared)
 _STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
@@ -65,8 +65,8 @@ class Ledger:
     def __init__(self, connection: Connection, memory: Memory, *, lock: bool) -> None:
         self.connection = connection
         self.memory = memory
-        row = connection.execute(_STUDY.with_for_update() if lock else _STUDY).mappings().one_or_none()
-        self.study: dict[str, Any] | None = None if row is None else dict(row)
+        row = find_one(connection, tables.study, _STUDY, lock=lock)
+        self.study: dict[str, Any] | None = row
         self.seq: int = 0 if row is None else row["seq"]
         self.head: str = events.START if row is None else row["head"]
         self.persons: dict[str, Person | None] = {}
@@ -264,8 +264,6 @@ class Ledger:
         self.applying = True  # until it has happened; what fails on the way may have changed the agent
         answer = self.fold.apply(kind, person, given, step)
         self.applying = False
-        if not healthy(person.agent):
-            raise Unsound(f"after {kind!r} the state of a participant is no longer finite")
         if kind == events.PROPOSED:
             step, decision = person.agent.step, f"d{self.seq + 1}"
         event = self._append(
@@ -365,6 +363,8 @@ class Ledger:
             update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
+        if not healthy(*(person.agent for person in self._dirty.values())):
+            raise Unsound("the state of a participant is no longer finite")
         shared = self.running.policy.shared
         rows = [person.row(shared=shared) for person in self._dirty.values()]
         states = [
@@ -390,7 +390,7 @@ class Ledger:
         if self.running.policy.shared:
             budget = self.fold.cohort._common._spent
             values |= {"spent": float(budget.spent[0]), "nudges": int(budget.nudges[0])}
-        self.connection.execute(update(tables.study), values)
+        update_all(self.connection, tables.study, ("id",), tuple(values), [{"id": 1, **values}])
 
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""

@@ -16,7 +16,7 @@ def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
     """Nudges whose window has ended, and settled decisions whose reward is no longer waited for."""
     table = tables.decisions
     with database.reading.connect() as connection:
-        late = select(table.c.id).where(table.c.status == "nudge", table.c.expires <= now)
+        late = select(table.c.id).where(tables.open_nudge, table.c.expires <= now)
         unrewarded = select(table.c.id).where(table.c.reward_due <= now, table.c.status == "settled")
         return (
             list(connection.execute(late.order_by(table.c.expires).limit(MOST_AT_ONCE)).scalars()),
@@ -67,7 +67,7 @@ def open_nudges(database: Database, *, after: tuple[int, str] = (0, ""), limit: 
     table = tables.decisions
     expires, name = after
     later = (table.c.expires > expires) | ((table.c.expires == expires) & (table.c.id > name))
-    query = select(table).where(table.c.status == "nudge", later)
+    query = select(table).where(tables.open_nudge, later)
     return rows(database, query.order_by(table.c.expires, table.c.id).limit(limit))
 
 

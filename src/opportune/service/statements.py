@@ -1,4 +1,8 @@
-"""Statements over many rows in the driver's own SQL: what a batch writes is most of what a decision costs."""
+"""Statements over many rows in the driver's own SQL: what a batch writes is most of what a decision costs.
+
+They go to the driver itself, inside SQLAlchemy's transaction: its own machinery takes as long for a statement as a
+dozen rows do. What a driver raises is raised as SQLAlchemy's error, as everywhere else.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -7,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 
 Rows = Sequence[dict[str, Any]]
 Values = Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -16,7 +21,7 @@ Values = Callable[[dict[str, Any]], tuple[Any, ...]]
 def insert_all(connection: Connection, table: Table, rows: Rows) -> None:
     """Insert rows that have every column."""
     statement, values = _insert(table, connection.dialect.paramstyle)
-    connection.exec_driver_sql(statement, list(map(values, rows)))
+    _many(connection, statement, list(map(values, rows)))
 
 
 def insert_new(connection: Connection, table: Table) -> Any:
@@ -28,7 +33,7 @@ def insert_new(connection: Connection, table: Table) -> Any:
 def update_all(connection: Connection, table: Table, key: Sequence[str], columns: Sequence[str], rows: Rows) -> None:
     """Set some columns of rows that are found by their key."""
     statement, values = _update(table, tuple(key), tuple(columns), connection.dialect.paramstyle)
-    connection.exec_driver_sql(statement, list(map(values, rows)))
+    _many(connection, statement, list(map(values, rows)))
 
 
 def find_all(connection: Connection, table: Table, key: str, values: Iterable[str]) -> list[dict[str, Any]]:
@@ -36,14 +41,55 @@ def find_all(connection: Connection, table: Table, key: str, values: Iterable[st
     wanted = list(values)
     if not wanted:
         return []
-    columns = [column.name for column in table.columns]
+    columns = tuple(column.name for column in table.columns)
     names = ", ".join(columns)
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(wanted))
-        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name} WHERE {key} IN ({marks})", tuple(wanted))
+        found = _found(connection, f"SELECT {names} FROM {table.name} WHERE {key} IN ({marks})", tuple(wanted))
     else:
-        found = connection.exec_driver_sql(f"SELECT {names} FROM {table.name} WHERE {key} = ANY(%s)", (wanted,))
-    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+        found = _found(connection, f"SELECT {names} FROM {table.name} WHERE {key} = ANY(%s)", (wanted,))
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def find_one(connection: Connection, table: Table, columns: tuple[str, ...], *, lock: bool) -> dict[str, Any] | None:
+    """Some columns of the one row of a table, if it is there; with `lock` nobody else may change it until the end."""
+    statement = f"SELECT {', '.join(columns)} FROM {table.name}{' FOR UPDATE' if lock else ''}"
+    rows = _found(connection, statement)
+    return dict(zip(columns, rows[0], strict=True)) if rows else None
+
+
+def _found(connection: Connection, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    cursor = _cursor(connection)
+    try:
+        found: list[tuple[Any, ...]] = cursor.execute(statement, values).fetchall()
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy(connection, statement, error) from error
+    finally:
+        cursor.close()
+    return found
+
+
+def _many(connection: Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+    cursor = _cursor(connection)
+    try:
+        cursor.executemany(statement, rows)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy(connection, statement, error) from error
+    finally:
+        cursor.close()
+
+
+def _cursor(connection: Connection) -> Any:
+    """A cursor of the driver's, in the transaction that is under way."""
+    driver: Any = connection.connection.driver_connection
+    return driver.cursor()
+
+
+def _as_sqlalchemy(connection: Connection, statement: str, error: Exception) -> BaseException:
+    dialect = connection.dialect
+    return DBAPIError.instance(
+        statement, None, error, dialect.loaded_dbapi.Error, hide_parameters=True, dialect=dialect
+    )
 
 
 @cache

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 
@@ -99,6 +100,10 @@ states = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
+# Indexes of what is still to come hold little, and grow at their end: a decision that is over costs them nothing.
+_OPEN = text("status = 'nudge'")
+_UNREWARDED = text("reward_due IS NOT NULL")
+
 decisions = Table(
     "decisions",
     metadata,
@@ -146,15 +151,16 @@ decisions = Table(
     Column("features", Text, nullable=False),  # the study file in force, by the beginning of its hash
     Column("version", Text, nullable=False),
     UniqueConstraint("participant", "step", name="decisions_step"),
-    Index("decisions_seq", "participant", "seq"),
-    Index("decisions_due", "reward_due"),
-    Index("decisions_open", "status", "expires"),
+    # For processes that must see what others have changed; SQLite has only one, and steps are few for a scan.
+    Index("decisions_seq", "participant", "seq").ddl_if(dialect="postgresql"),
+    Index("decisions_due", "reward_due", sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
+    Index("decisions_open", "expires", "id", sqlite_where=_OPEN, postgresql_where=_OPEN),
     Index("decisions_nudged", "settled", sqlite_where=text("nudge = 1"), postgresql_where=text("nudge")),
-    Index(
-        "decisions_unrewarded", "participant", "happened", sqlite_where=text("reward_due IS NOT NULL"),
-        postgresql_where=text("reward_due IS NOT NULL"),
-    ),
-)  # fmt: skip
+    Index("decisions_unrewarded", "happened", "participant", sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
+)
+
+open_nudge = decisions.c.status == literal_column("'nudge'")
+"""A nudge waits for an answer; written out, so that databases see that their index of open nudges has it."""
 
 requests = Table(
     "requests",

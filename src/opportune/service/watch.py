@@ -51,7 +51,7 @@ def unshown(connection: Connection, running: Running, now: int) -> Wanted:
     made, seen, calls = tables.decisions.c, tables.shown.c, tables.calls.c
     looked = select(seen.decision).where(seen.decision == made.id).exists()
     taken = select(calls.decision).where(calls.decision == made.id).exists()
-    late = (made.status == "nudge") & (made.expires <= now + running.answer_window // 2)
+    late = tables.open_nudge & (made.expires <= now + running.answer_window // 2)
     over = (made.outcome == "unanswered") & (made.settled >= made.expires) & (made.settled > now - DAY)
     found: Wanted = {}
     rows: list[Any] = []

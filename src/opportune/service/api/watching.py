@@ -97,7 +97,7 @@ def metrics(request: Asked) -> Response[bytes]:
     study = reading.study_row(service.database)
     EVENTS.set(0 if study is None else study["seq"])
     DECISIONS.set(reading.count(service.database, tables.decisions))
-    OPEN_NUDGES.set(reading.count(service.database, tables.decisions, tables.decisions.c.status == "nudge"))
+    OPEN_NUDGES.set(reading.count(service.database, tables.decisions, tables.open_nudge))
     found = reading.alert_rows(service.database)
     for level in ("red", "yellow", "green"):
         ALERTS.labels(level).set(sum(alert["level"] == level for alert in found))

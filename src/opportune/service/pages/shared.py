@@ -180,7 +180,7 @@ def _waiting(service: Service) -> int:
     query = (
         select(func.count())
         .select_from(table.outerjoin(calls, calls.c.decision == table.c.id))
-        .where(table.c.status == "nudge", calls.c.due.is_(None))
+        .where(tables.open_nudge, calls.c.due.is_(None))
     )
     with service.database.reading.connect() as connection:
         return int(connection.execute(query).scalar_one())

@@ -94,7 +94,7 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def open_calls(view: View) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Who is to be called, the most urgent first; and what is about to go on record."""
-    found = _rows(view, _D.c.status == "nudge", order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
+    found = _rows(view, tables.open_nudge, order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
     view.service.alerts.shown.note(found)
     earlier = _earlier(view)
     waiting, held = [], []
