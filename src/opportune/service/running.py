@@ -7,6 +7,7 @@ from pathlib import Path
 
 from opportune.live.cohort import Cohort
 from opportune.policy import Policy
+from opportune.problems.finite import Problem
 from opportune.service import clock
 from opportune.study import Study, load_study, parse_study
 from opportune.study.serving import live
@@ -87,6 +88,14 @@ class Running:
         return Cohort(
             live(self.study).problem, self.policy, horizon=self.horizon, seed=self.seed, participants=self.participants
         )
+
+    def try_out(self) -> None:
+        """Make a decision that does not count, so that the first one that does need not wait for what is loaded."""
+        agent = self.cohort().seat(0, stream=0)
+        problem = agent.problem
+        values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
+        agent.decide({name: value for name, value in values.items() if name not in problem.schedule.variables})
+        agent.learn(self.reward_default or 0.0)
 
     @property
     def amount(self) -> float | None:

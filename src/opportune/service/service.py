@@ -17,6 +17,7 @@ from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
 from opportune.service.commands import Command
 from opportune.service.database import Database, reachable
+from opportune.service.exports import running_of
 from opportune.service.limits import Limits
 from opportune.service.logs import described
 from opportune.service.problems import Refused
@@ -52,6 +53,7 @@ class Service:
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
         self.database.check_durable()
+        self._try_out()
         self.writer.start()
         self._sweeper = threading.Thread(target=self._look_after, name="sweeper", daemon=True)
         self._sweeper.start()
@@ -60,6 +62,13 @@ class Service:
         gc.set_threshold(20_000, 20, 100)
         self._hear_the_end()
         self.ready = True
+
+    def _try_out(self) -> None:
+        """Load what decisions need, before the first one waits for it."""
+        try:
+            running_of(self.database).try_out()
+        except Exception as error:  # whatever it is, decisions say so, or are made by the fallback
+            log.error("no decision could be tried out", **described(error))
 
     def _hear_the_end(self) -> None:
         """Notice a signal that ends the server before it does: connections that stay open would hold it up."""
