@@ -6,12 +6,13 @@ one by one, and handed back to `unpack`.
 """
 
 import json
+import math
 import struct
 import weakref
 import zlib
 from array import array
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -66,33 +67,26 @@ def unpack_shared(cohort: Cohort, data: bytes) -> None:
     _fill([cohort._common._groups[name] for name in _shared(cohort)], _opened(data)[1])
 
 
-def healthy(*agents: Agent) -> bool:
-    """Whether the agents' numbers are finite and their variances positive, so that they can go on deciding.
-
-    All at once: for one after the other it would take longer than deciding.
-    """
-    looked = [_LOOKED_AT.get(agent) or _LOOKED_AT.setdefault(agent, _look_at(agent)) for agent in agents]
-    shared = {id(array): array for one in looked for array in one.shared}
-    numbers = np.concatenate([*shared.values(), *(agent._block for agent in agents)])
-    variances = np.concatenate([diagonal for one in looked for diagonal in one.variances])
-    return bool(np.isfinite(numbers).all() and (variances > 0.0).all())
+def healthy(agent: Agent) -> bool:
+    """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
+    numbers, variances = _LOOKED_AT.get(agent) or _LOOKED_AT.setdefault(agent, _look_at(agent))
+    for group in numbers:
+        # One number that is not finite makes the sum of squares such; so may very large ones, which are looked at.
+        if not math.isfinite(group.dot(group)) and not np.isfinite(group).all():
+            return False
+    return all(min(diagonal.tolist()) > 0.0 for diagonal in variances)
 
 
-class Looked(NamedTuple):
-    """What of an agent is looked at besides its own numbers, as views that are made once."""
-
-    shared: "list[np.ndarray]"
-    variances: "list[np.ndarray]"
-
-
+Looked = tuple["list[np.ndarray]", "list[np.ndarray]"]
 _LOOKED_AT: "weakref.WeakKeyDictionary[Agent, Looked]" = weakref.WeakKeyDictionary()
+"""What is looked at whenever a state is stored, as views that are made once: an agent's numbers, and its variances."""
 
 
 def _look_at(agent: Agent) -> Looked:
     sizes, groups = agent._at.sizes, agent._groups
     shared = [array for array in groups.values() if array.base is not agent._block.base]
     covs = [agent._at.views(STATE[name], groups[name]).cov for name in ("model", "snapshot")]
-    return Looked(shared, [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs])
+    return [agent._block, *shared], [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
 
 
 def _shared(cohort: Cohort) -> list[str]:

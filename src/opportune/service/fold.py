@@ -28,6 +28,7 @@ LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 MOST_PLACES = 10_000
 """Different values whose place is remembered: rather more than most studies have contexts."""
 _ENCODE = msgspec.json.Encoder().encode
+_NOTHING = _ENCODE(None)
 Answer = dict[str, Any]
 
 
@@ -91,7 +92,7 @@ class Fold:
         problem, period = agent.problem, self._period
         if period is None:
             return point.new_step(problem, agent._reported_names, number, sensed, reported)
-        key = (_ENCODE(sensed), _ENCODE(reported), number % period)
+        key = (_ENCODE(sensed), _NOTHING if reported is None else _ENCODE(reported), number % period)
         known = self._places.get(key)
         if known is not None:
             return Step(number, *known)  # one copy of the values for all who had them

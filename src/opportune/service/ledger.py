@@ -18,7 +18,7 @@ from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
-from opportune.service.statements import find_all, find_one, insert_all, update_all
+from opportune.service.statements import find, find_all, find_one, insert_all, update_all
 
 _STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
 _FILE = select(tables.study.c.file)
@@ -29,9 +29,7 @@ _STEPS = (
     .where(tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since"))
     .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
-_SAID = select(tables.calls.c.decision, tables.calls.c.outcome, tables.calls.c.done_by).where(
-    tables.calls.c.due.is_not(None)
-)
+_SAID = "SELECT decision, outcome, done_by FROM calls WHERE due IS NOT NULL"
 _FIXED = {"number", "stream", "timezone", "enrolled"}
 """What stays of a participant as it was at enrolment."""
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
@@ -92,7 +90,7 @@ class Ledger:
     def said(self) -> dict[str, tuple[str, str]]:
         """What staff have said of calls and can still undo: {decision: (outcome, who)}; read once, if at all."""
         if self._said is None:
-            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(_SAID)}
+            self._said = {decision: (outcome, who) for decision, outcome, who in find(self.connection, _SAID)}
         return self._said
 
     def calls_changed(self) -> None:
@@ -280,13 +278,15 @@ class Ledger:
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:
         """What follows from an event in the tables."""
         for new, values in projection.changes(event, person, self.running, received, happened):
-            row = self._decisions.setdefault(values["id"], {})
-            row.update(values)
             if new:
+                row = self._decisions[values["id"]] = values
                 self._new[values["id"]] = None
                 self._step_ids[person.name, values["step"]] = values["id"]
-            elif values["id"] not in self._new:
-                self._updates.setdefault(values["id"], {}).update(values)
+            else:
+                row = self._decisions.setdefault(values["id"], {})
+                row.update(values)
+                if values["id"] not in self._new:
+                    self._updates.setdefault(values["id"], {}).update(values)
             if event.kind in {events.PROPOSED, events.SETTLED}:
                 person.open_decision = values["id"] if row["status"] == "nudge" else None
             if new:
@@ -305,10 +305,11 @@ class Ledger:
         self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
         happened: int | None = None, person: Person | None = None, step: int | None = None, decision: str | None = None,
     ) -> Event:  # fmt: skip
+        now = clock.iso(received)
         event = Event(
             seq=self.seq + 1, kind=kind, before=self.head, participant=None if person is None else person.name,
-            step=step, decision=decision, who=who, received=clock.iso(received),
-            happened=clock.iso(received if happened is None else happened),
+            step=step, decision=decision, who=who, received=now,
+            happened=now if happened is None or happened == received else clock.iso(happened),
             timezone=None if person is None else person.timezone, version=__version__, study=self.running.hash,
             given=given, answer=answer,
         )  # fmt: skip
@@ -363,8 +364,9 @@ class Ledger:
             update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
-        if not healthy(*(person.agent for person in self._dirty.values())):
-            raise Unsound("the state of a participant is no longer finite")
+        for person in self._dirty.values():
+            if not healthy(person.agent):
+                raise Unsound("the state of a participant is no longer finite")
         shared = self.running.policy.shared
         rows = [person.row(shared=shared) for person in self._dirty.values()]
         states = [

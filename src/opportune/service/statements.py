@@ -45,20 +45,21 @@ def find_all(connection: Connection, table: Table, key: str, values: Iterable[st
     names = ", ".join(columns)
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(wanted))
-        found = _found(connection, f"SELECT {names} FROM {table.name} WHERE {key} IN ({marks})", tuple(wanted))
+        found = find(connection, f"SELECT {names} FROM {table.name} WHERE {key} IN ({marks})", tuple(wanted))
     else:
-        found = _found(connection, f"SELECT {names} FROM {table.name} WHERE {key} = ANY(%s)", (wanted,))
+        found = find(connection, f"SELECT {names} FROM {table.name} WHERE {key} = ANY(%s)", (wanted,))
     return [dict(zip(columns, row, strict=True)) for row in found]
 
 
 def find_one(connection: Connection, table: Table, columns: tuple[str, ...], *, lock: bool) -> dict[str, Any] | None:
     """Some columns of the one row of a table, if it is there; with `lock` nobody else may change it until the end."""
     statement = f"SELECT {', '.join(columns)} FROM {table.name}{' FOR UPDATE' if lock else ''}"
-    rows = _found(connection, statement)
+    rows = find(connection, statement)
     return dict(zip(columns, rows[0], strict=True)) if rows else None
 
 
-def _found(connection: Connection, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def find(connection: Connection, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """What a statement in the driver's own SQL finds."""
     cursor = _cursor(connection)
     try:
         found: list[tuple[Any, ...]] = cursor.execute(statement, values).fetchall()
