@@ -23,3 +23,9 @@ def study_text(
     if pooled:
         text = text.replace('kind = "PACE"\n', 'kind = "PACE"\npooled = true\n', 1)
     return text + extra
+
+
+def numeric(text: str) -> str:
+    """The study with a number among its variables: contexts are not a finite set."""
+    text = text.replace("probabilities = [0.5, 0.3, 0.15, 0.05]", 'distribution = { kind = "uniform" }')
+    return re.sub(r"(?m)^known = .*$", "known = false", re.sub(r"(?m)^probabilities = .*\n", "", text))

@@ -1,7 +1,6 @@
 """Records folded in bulk: judged as they are one by one, and nothing that is wrong goes unnoticed."""
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ import msgspec
 import pytest
 from course import BEGIN, answer_of, launch, run_course
 from sqlalchemy import select, update
-from study_text import study_text
+from study_text import numeric, study_text
 
 from opportune.problems.continuous import ContinuousProblem
 from opportune.service import clock, events, tables
@@ -33,12 +32,6 @@ SHARING: dict[str, dict[str, Any]] = {
 }
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
 LATER = BEGIN + 2 * clock.HOUR
-
-
-def numeric(text: str) -> str:
-    """The study with a number among its variables: contexts are not a finite set."""
-    text = text.replace("probabilities = [0.5, 0.3, 0.15, 0.05]", 'distribution = { kind = "uniform" }')
-    return re.sub(r"(?m)^known = .*$", "known = false", re.sub(r"(?m)^probabilities = .*\n", "", text))
 
 
 def live(database: Database, text: str, *, people: int = 3, steps: int = 12) -> Writer:

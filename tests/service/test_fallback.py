@@ -7,7 +7,7 @@ import pytest
 from course import BEGIN, answer_of, launch, run_course
 from site_over_http import SENSED
 from sqlalchemy import update
-from study_text import study_text
+from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
 from opportune.service import tables
@@ -15,6 +15,7 @@ from opportune.service.alerts import Alerts
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.reading import alert_rows
+from opportune.service.service import Service
 from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
@@ -119,3 +120,30 @@ def test_a_record_that_was_damaged_decides_nothing(sqlite: Database) -> None:
     (refused,) = writer_on(sqlite).write([ask])
     assert getattr(refused, "code", None) in {"internal", "unavailable"}
     assert ("red", "undecided") in codes(sqlite)
+
+
+@pytest.mark.parametrize("text", [study_text(times=True, shared=True, pooled=True), numeric(study_text())])
+def test_a_decision_is_tried_out_before_a_server_is_ready(
+    sqlite: Database, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one that counts finds everything loaded; nothing of the trial is left, nor does it fail the start."""
+    launch(writer_on(sqlite), text)
+    tried: list[str] = []
+    decide, warned = Agent.decide, []
+
+    def counted(self: Agent, *given: Any, **more: Any) -> Any:
+        tried.append("decided")
+        return decide(self, *given, **more)
+
+    monkeypatch.setattr(Agent, "decide", counted)
+    monkeypatch.setattr("opportune.service.service.log.error", lambda what, **_: warned.append(what), raising=False)
+    for failing in (False, True):
+        if failing:
+            monkeypatch.setattr(Agent, "decide", lambda *_: 1 / 0)
+        service = Service(sqlite)
+        service.start()
+        assert service.ready
+        service.stop()
+        assert tried == ["decided"]
+        assert bool(warned) == failing
+    assert verify(sqlite).count == 1  # the launch alone
