@@ -1,6 +1,8 @@
 """Memory that is kept while large arrays come and go: the same numbers, and given back afterwards."""
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +39,26 @@ def test_an_error_passes() -> None:
     start = resident() if sys.platform == "linux" else 0.0
     np.ones(LARGE)
     assert sys.platform != "linux" or resident() < start + 32
+
+
+class Ring:
+    """Something that refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_rings_are_searched_for_more_seldom_and_then_as_before() -> None:
+    """What is there already is left alone meanwhile; what only refers to itself is still found, then and afterwards."""
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    old = weakref.ref(Ring())
+    with memory.seldom_searched():
+        assert gc.get_threshold()[0] > before[0]
+        new = weakref.ref(Ring())
+        gc.collect()
+        assert new() is None
+        assert old() is not None
+    assert gc.get_threshold() == before
+    assert gc.get_freeze_count() == frozen
+    gc.collect()
+    assert old() is None

@@ -1,6 +1,7 @@
 """Memory that was freed, kept for what comes next while a program makes and drops large arrays all the time."""
 
 import ctypes
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,26 @@ from contextlib import contextmanager
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _USUAL = {_TRIM_THRESHOLD: 2**26, _MMAP_THRESHOLD: 2**25, _MMAP_MAX: 65_536}
 _KEEPING = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
+
+
+_SELDOM = (20_000, 50, 100)  # instead of (700, 10, 10)
+
+
+@contextmanager
+def seldom_searched() -> Iterator[None]:
+    """Have Python look for objects that only refer to each other more seldom while this lasts, and not among old ones.
+
+    What is there now, libraries and all, is not looked through again: that took a twentieth of what experiments take
+    besides compiled code, and found next to nothing.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from processes import COMMAND, Started, needs_linux
 
 SOON = 4.0  # seconds, on a busy machine
 AT_ONCE = 1.5
-EXPERIMENTS = ("reproduce", "opens", "regret-unknown", "--quick", "--out", "out")
+EXPERIMENTS = ("reproduce", "opens", "pace", "--quick", "--out", "out")  # the second process has the first of them
 KEPT = "opportune: interrupted: what is finished is kept in out; the same command goes on from there"
 
 STUDY = """
@@ -77,22 +77,22 @@ def test_an_interrupted_reproduction_ends_soon_and_goes_on(when: str, tmp_path: 
         assert command.said()[-1] == KEPT
         assert not any("Traceback" in line for line in command.said())
     finished = {path.stem for path in out.glob("*.json")}
-    assert "regret-unknown" not in finished
+    assert "pace" not in finished
     assert not list(out.rglob("*.part"))
     with started(tmp_path, *EXPERIMENTS) as again:
         assert again.ended(120) == 0
         assert {line.split(":")[0] for line in again.said() if "finished before, kept" in line} == finished
-    for name in ("opens.json", "regret-unknown.json"):
+    for name in ("opens.json", "pace.json"):
         assert result(out / name) == result(control / name)
 
 
 @pytest.mark.parametrize(("when", "pause"), [("task", 0.0), ("task", 0.05), ("task", 0.3), ("writing", 0.05)])
 def test_the_second_ctrl_c_ends_everything_at_once(when: str, pause: float, tmp_path: Path) -> None:
-    """Whatever the first one was waiting for: the process ends, and so does the one that writes for it."""
+    """Whatever the first one was waiting for: the process ends, and so does the second one."""
     out = tmp_path / "out"
     with started(tmp_path, *EXPERIMENTS) as command:
         command.until((out / LOCK).exists)
-        command.until(lambda: len(command.alive()) == 2)  # the other one, which writes
+        command.until(lambda: len(command.alive()) == 2)  # the second one, which runs and writes as well
         if when == "writing":
             command.until(lambda: any(out.glob("opens.*")))
         command.interrupt()
@@ -100,11 +100,11 @@ def test_the_second_ctrl_c_ends_everything_at_once(when: str, pause: float, tmp_
         command.interrupt()
         assert command.ended(AT_ONCE) == 130
         assert command.said()[-1] == KEPT
-    assert not (out / "regret-unknown.json").exists()
+    assert not (out / "pace.json").exists()
 
 
-def test_a_killed_reproduction_takes_its_writer_along(tmp_path: Path) -> None:
-    """The process that writes ends when the one that started it is killed, and a lock does not outlive its owner."""
+def test_a_killed_reproduction_takes_its_second_process_along(tmp_path: Path) -> None:
+    """The second process ends when the one that started it is killed, and a lock does not outlive its owner."""
     out = tmp_path / "out"
     with started(tmp_path, *EXPERIMENTS) as command:
         command.until((out / LOCK).exists)

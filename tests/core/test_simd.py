@@ -7,7 +7,7 @@ from numba.core.errors import TypingError
 
 from opportune.core import simd
 from opportune.core.pointers import WIDTH, aligned, flat
-from opportune.core.simd import fma, load, spread, store
+from opportune.core.simd import divide, fma, larger, largest, load, plus, root, spread, store, times
 
 
 @njit
@@ -15,6 +15,16 @@ def combine(x, y, factor, out):  # type: ignore[no-untyped-def]
     """Out = factor x + y, a vector at a time."""
     for i in range(0, x.shape[0], WIDTH):
         store(flat(out), i, fma(spread(factor), load(flat(x), i), load(y, i)))
+
+
+@njit
+def calculate(x, y, out):  # type: ignore[no-untyped-def]
+    """Each kind of arithmetic on one vector, and the largest number of x."""
+    a, b = load(flat(x), 0), load(flat(y), 0)
+    found = (divide(a, b), plus(a, b), times(a, b), root(a), larger(a, b))
+    for i in range(5):
+        store(flat(out), i * WIDTH, found[i])
+    return largest(a)
 
 
 @njit
@@ -35,6 +45,23 @@ def test_vectors_equal_numbers() -> None:
     combine(x, y, 2.5, out[WIDTH:])
     np.testing.assert_allclose(out[WIDTH:], 2.5 * x + y, rtol=1e-15, atol=1e-15)  # one rounding less
     np.testing.assert_array_equal(out[:WIDTH], -1.0)
+
+
+@pytest.mark.parametrize("top", range(WIDTH))
+def test_arithmetic_is_that_of_numbers(top: int) -> None:
+    """To the last bit, also the root of what is less than 0; the largest number is found wherever it stands."""
+    rng = np.random.default_rng(top)
+    x, y = rng.normal(size=(2, WIDTH))
+    x[top] = 10.0
+    out = np.empty((5, WIDTH))
+    assert calculate(x, y, out) == 10.0
+    assert x.min() < 0.0
+    expected = (x / y, x + y, x * y, np.sqrt(np.maximum(x, 0.0)), np.maximum(x, y))
+    for found, numbers in zip(out, expected, strict=True):
+        np.testing.assert_array_equal(found, numbers)
+    one = (divide(x[0], y[0]), plus(x[0], y[0]), times(x[0], y[0]), root(x[0]), larger(x[0], y[0]))
+    assert list(one) == [numbers[0] for numbers in expected]
+    assert largest(-3.0) == -3.0
 
 
 def test_uncompiled_they_mean_one_number() -> None:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from opportune.core.compiled import PACKAGE
 from opportune.errors import DataError, StateError
-from opportune.experiments import kept, opens, runner, table, writer
+from opportune.experiments import kept, opens, runner, running, table, writer
 from opportune.experiments.base import Config
 from opportune.experiments.found import Ran
 from opportune.experiments.record import read_record
@@ -114,10 +114,10 @@ def test_an_edit_of_the_code_runs_everything_again(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Finished experiments and tasks that other sources made do not count; the version need not have changed."""
-    monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
     reproduce(tmp_path)
     count = len(ran)
-    monkeypatch.setattr(runner, "_ran", lambda *_: pytest.fail("stop here"))
+    monkeypatch.setattr(running.Running, "ran", lambda _: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception):
         runner.reproduce(["opens"], out=tmp_path)
     parts = list(tmp_path.glob(".parts/opens-*/*.nc"))
@@ -128,7 +128,7 @@ def test_an_edit_of_the_code_runs_everything_again(
     monkeypatch.undo()
     monkeypatch.setattr(table, "EXPERIMENT", replace(table.EXPERIMENT, config=lambda _: SMALL[table]))
     monkeypatch.setattr(kept, "source_hash", lambda: "another")
-    monkeypatch.setattr(runner, "source_hash", lambda: "another")
+    monkeypatch.setattr(running, "source_hash", lambda: "another")
     folder = kept.parts_folder(opens.EXPERIMENT, {**SMALL[opens], "quick": False, "seed": 1}, tmp_path)
     assert not folder.exists()
     capsys.readouterr()
@@ -169,9 +169,9 @@ def test_damaged_parts_are_named_and_run_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Of an interrupted run's tasks, those that are undamaged are kept, and the others run."""
-    monkeypatch.setattr(runner, "WORTH_KEEPING", 0.0)
+    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "_ran", lambda *_: pytest.fail("stop here"))
+        patch.setattr(running.Running, "ran", lambda _: pytest.fail("stop here"))
         with pytest.raises(pytest.fail.Exception):
             reproduce(tmp_path)
     tasks = ran.copy()

@@ -15,9 +15,9 @@ import math
 
 import numpy as np
 
-from opportune.core.compiled import compiled, inner_function, step_function
+from opportune.core.compiled import inner_function, step_function
 from opportune.core.layout import TIE
-from opportune.core.simd import fma, load, spread, store, width
+from opportune.core.simd import fma, larger, largest, load, plus, root, spread, store, times, width
 
 _u = np.uint64
 
@@ -72,9 +72,11 @@ def multiply(n, cov, w, support, source, lists, x):  # type: ignore[no-untyped-d
         wi = spread(0.0)
         for p in range(nonzeros(n, support)):
             j, xj = nonzero(support, source, lists, x, p)
-            # cov is symmetric: its rows are its columns, and one number at a time there is only the upper triangle
-            place = j * stride + i if step > 1 else min(i, j) * stride + max(i, j)
-            wi = fma(spread(xj), load(cov, place), wi)
+            # Running means of features that are 0 are 0. One number at a time, looking takes longer than multiplying.
+            if xj != 0.0 or support > 0 or step == 1:
+                # cov is symmetric: its rows are its columns, and one number at a time there is only the upper triangle
+                place = j * stride + i if step > 1 else min(i, j) * stride + max(i, j)
+                wi = fma(spread(xj), load(cov, place), wi)
         store(w, i, wi)
 
 
@@ -203,16 +205,18 @@ def score(n, theta, cov, radius, w, support, source, lists, place):  # type: ign
     return fit + radius * math.sqrt(max(width2, 0.0))
 
 
-@compiled(  # no NaN ever gets here; saying so lets the maximum run in vector registers
-    no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, fastmath={"nnan", "nsz"}
-)
+@inner_function
 def largest_in_table(model, end):  # type: ignore[no-untyped-def]
     """The largest ucb among the first `end` rows of the table."""
-    radius = model.radius[0]
-    top = -math.inf
-    for j in range(_u(end)):
-        top = max(top, model.mean[j] + radius * math.sqrt(max(model.width2[j], 0.0)))
-    return top
+    step, rows, radius = _u(width()), _u(end), model.radius[0]
+    whole = rows - rows % step
+    top = spread(-math.inf)
+    for j in range(_u(0), whole, step):
+        top = larger(top, plus(load(model.mean, j), times(spread(radius), root(load(model.width2, j)))))
+    found = largest(top)
+    for j in range(whole, rows):
+        found = max(found, model.mean[j] + radius * math.sqrt(max(model.width2[j], 0.0)))
+    return found
 
 
 @inner_function

@@ -7,14 +7,18 @@ its context; `Draws` names the participant's stream of random numbers.
 
 from typing import NamedTuple
 
+import numpy as np
+
 from opportune.core.compiled import hot_function, inner_function, step_function
 from opportune.core.layout import ADAPTIVE, KNOWN, SETTINGS, TIE
 from opportune.core.model import adjust, best, observe, reset, set_radius
 from opportune.core.registry import act_blind, act_informed, after_blind, conclude, consult
 from opportune.core.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
+from opportune.core.simd import fma, load, spread, store, width
 from opportune.core.snapshot import take_over
 
 LEAST_SCALE = 1e-12
+_u = np.uint64
 
 
 class Moment(NamedTuple):
@@ -241,16 +245,26 @@ def hold(n, counts, scratch, moment, action):  # type: ignore[no-untyped-def]
 def count_context(n, constants, counts, x, context, stratum, times):  # type: ignore[no-untyped-def]
     """The revealer counts a context it has seen, for the running means of blind and sensed features."""
     counts.count[stratum] += times
-    for j in range(n.block):
-        xj = x[j] if n.contexts == 0 else constants.rows[context * n.block + j]
-        counts.total[stratum * n.block + j] += times * xj
-    if n.contexts > 0:
+    if n.contexts == 0:
+        add_row(n.block, x, 0, times, counts.total, stratum * n.block)
+    else:
+        add_row(n.block, constants.rows, context * n.block, times, counts.total, stratum * n.block)
         counts.seen[context] += times
     if n.senses > 0:
         part = n.strata + int(constants.sense_of[context])
         counts.count[part] += times
-        for j in range(n.block):
-            counts.total[part * n.block + j] += times * constants.rows[context * n.block + j]
+        add_row(n.block, constants.rows, context * n.block, times, counts.total, part * n.block)
+
+
+@inner_function
+def add_row(length, source, first, times, target, place):  # type: ignore[no-untyped-def]
+    """Add the numbers from source[first] on, so many times, to those from target[place] on."""
+    step, start, at, end = _u(width()), _u(first), _u(place), _u(length)
+    whole = end - end % step if times == 1.0 else _u(0)  # else the product is rounded before it is added
+    for j in range(_u(0), whole, step):
+        store(target, at + j, fma(spread(1.0), load(source, start + j), load(target, at + j)))
+    for j in range(whole, end):
+        target[at + j] += times * source[start + j]
 
 
 @inner_function

@@ -1,5 +1,6 @@
 """What `core.simd` does to one number at a time: as a GPU's thread does, and Python."""
 
+import math
 from typing import Any
 
 
@@ -26,3 +27,33 @@ def spread(number: Any) -> Any:
 def fma(x: Any, y: Any, z: Any) -> Any:
     """The sum x y + z, rounded once where the processor can."""
     return x * y + z
+
+
+def divide(x: Any, y: Any) -> Any:
+    """The quotient x / y."""
+    return x / y
+
+
+def plus(x: Any, y: Any) -> Any:
+    """The sum x + y."""
+    return x + y
+
+
+def times(x: Any, y: Any) -> Any:
+    """The product x y, rounded before anything is added to it."""
+    return x * y
+
+
+def root(x: Any) -> Any:
+    """The square root of x, or of 0 where x is less."""
+    return math.sqrt(max(x, 0.0))
+
+
+def larger(x: Any, y: Any) -> Any:
+    """The larger of x and y, none of which is NaN."""
+    return max(x, y)
+
+
+def largest(x: Any) -> Any:
+    """The largest of the numbers in x, none of which is NaN."""
+    return x

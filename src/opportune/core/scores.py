@@ -8,6 +8,7 @@ action; they come from the table of kept scores or are computed on the spot, and
 import math
 from typing import Any
 
+import numpy as np
 from numba.extending import overload
 
 from opportune.core.compiled import PART, inner_function, step_function
@@ -16,6 +17,9 @@ from opportune.core.fitting import PLAIN
 from opportune.core.layout import KNOWN, OPTIMISTIC
 from opportune.core.model import best, largest_in_table, score
 from opportune.core.optimistic import bernstein_box, optimistic, work_rows
+from opportune.core.simd import divide, load, spread, store, width
+
+_u = np.uint64
 
 
 @step_function
@@ -62,14 +66,28 @@ def write_means(n, constants, counted, scratch, part):  # type: ignore[no-untype
 
     Where contexts are not finite only hidden coordinates are averaged; the rest is public and stands in scratch.x.
     """
-    learned = n.counted > 0 and counted.count[part] > 0.0
-    for j in range(n.block):
-        if n.contexts == 0 and constants.hidden[j % n.d] == 0.0:
-            scratch.blind[j] = scratch.x[j]
-        elif learned:
-            scratch.blind[j] = counted.total[part * n.block + j] / counted.count[part]
-        else:
-            scratch.blind[j] = constants.start[part * n.block + j]
+    first = part * n.block
+    if n.counted == 0 or counted.count[part] <= 0.0:
+        for j in range(n.block):
+            scratch.blind[j] = constants.start[first + j]
+    else:
+        divide_row(n.block, counted.total, first, counted.count[part], scratch.blind)
+    if n.contexts == 0:
+        for a in range(n.actions):
+            for i in range(n.d):
+                if constants.hidden[i] == 0.0:
+                    scratch.blind[a * n.d + i] = scratch.x[a * n.d + i]
+
+
+@inner_function
+def divide_row(length, source, first, by, target):  # type: ignore[no-untyped-def]
+    """The numbers source[first], source[first + 1], ... divided by one number, written to the beginning of `target`."""
+    step, start, end = _u(width()), _u(first), _u(length)
+    whole = end - end % step
+    for j in range(_u(0), whole, step):
+        store(target, j, divide(load(source, start + j), spread(by)))
+    for j in range(whole, end):
+        target[j] = source[start + j] / by
 
 
 @inner_function
@@ -160,10 +178,12 @@ def score_sense(p, sense, radius):  # type: ignore[no-untyped-def]
 def cover(n, constants, counts, x, stratum):  # type: ignore[no-untyped-def]
     """Replace what depends on reported variables by its mean in the stratum: features as the revealer sees them."""
     learned = n.counted > 0 and counts.count[stratum] > 0.0
-    for j in range(n.block):
-        if constants.unsensed[j % n.d] > 0.0:
-            place = stratum * n.block + j
-            x[j] = counts.total[place] / counts.count[stratum] if learned else constants.start[place]
+    for a in range(n.actions):
+        for i in range(n.d):
+            if constants.unsensed[i] > 0.0:
+                j = a * n.d + i
+                place = stratum * n.block + j
+                x[j] = counts.total[place] / counts.count[stratum] if learned else constants.start[place]
 
 
 @inner_function

@@ -7,9 +7,9 @@ since any two addresses may be those of one array.
 """
 
 from opportune.core.fitting import PLAIN
-from opportune.core.scalars import fma, load, spread, store, width
+from opportune.core.scalars import divide, fma, larger, largest, load, plus, root, spread, store, times, width
 
 if not PLAIN:
     from opportune.core import vectors  # noqa: F401  (tells the CPU's compiler what these are to it)
 
-__all__ = ["fma", "load", "spread", "store", "width"]
+__all__ = ["divide", "fma", "larger", "largest", "load", "plus", "root", "spread", "store", "times", "width"]

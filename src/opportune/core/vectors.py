@@ -4,6 +4,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.typing import Context
 from numba.extending import lower_builtin, models, register_model, type_callable
 
@@ -55,9 +56,25 @@ def _type_spread(context):  # type: ignore[no-untyped-def]
     return lambda number: _on_cpu(context, _vector)
 
 
-@type_callable(scalars.fma)
-def _type_fma(context):  # type: ignore[no-untyped-def]
-    return lambda x, y, z: _on_cpu(context, _vector)
+@type_callable(scalars.largest)
+def _type_largest(context):  # type: ignore[no-untyped-def]
+    return lambda x: _on_cpu(context, types.float64)
+
+
+def _type_arithmetic(function: Any, count: int) -> None:
+    """Of so many vectors, a vector."""
+
+    @type_callable(function)
+    def _type(context):  # type: ignore[no-untyped-def]
+        given = {1: lambda x: _on_cpu(context, _vector), 2: lambda x, y: _on_cpu(context, _vector),
+                 3: lambda x, y, z: _on_cpu(context, _vector)}  # fmt: skip
+        return given[count]
+
+
+for _function, _count in {
+    scalars.fma: 3, scalars.divide: 2, scalars.plus: 2, scalars.times: 2, scalars.larger: 2, scalars.root: 1,
+}.items():  # fmt: skip
+    _type_arithmetic(_function, _count)
 
 
 @lower_builtin(scalars.width)
@@ -92,3 +109,42 @@ def _spread(context, builder, signature, arguments):  # type: ignore[no-untyped-
 def _fma(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
     x, y, z = arguments
     return builder.fadd(builder.fmul(x, y, flags=_FUSED), z, flags=_FUSED)
+
+
+@lower_builtin(scalars.divide, Vector, Vector)
+def _divide(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return builder.fdiv(*arguments)
+
+
+@lower_builtin(scalars.plus, Vector, Vector)
+def _plus(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return builder.fadd(*arguments)
+
+
+@lower_builtin(scalars.times, Vector, Vector)
+def _times(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return builder.fmul(*arguments)
+
+
+@lower_builtin(scalars.larger, Vector, Vector)
+def _larger(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    return _maximum(builder, *arguments)
+
+
+@lower_builtin(scalars.root, Vector)
+def _root(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    above = _maximum(builder, arguments[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
+    kind = ir.FunctionType(_VECTOR, [_VECTOR])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{WIDTH}f64"), [above])
+
+
+@lower_builtin(scalars.largest, Vector)
+def _largest(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    each = [builder.extract_element(arguments[0], ir.IntType(32)(i)) for i in range(WIDTH)]
+    while len(each) > 1:  # in pairs: the next one need not wait for all before it
+        each = [_maximum(builder, *each[i : i + 2]) for i in range(0, len(each), 2)]
+    return each[0]
+
+
+def _maximum(builder: Any, x: Any, y: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any
 
@@ -57,7 +58,8 @@ class Beside:
         """Let go of the process's pipes, when nobody waits at them."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):  # what a process that is gone was still to be told
+                    stream.close()
 
 
 def serve() -> None:

@@ -141,4 +141,5 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
+    seconds=3,
 )

@@ -209,4 +209,6 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
+    seconds=4,
+    after="regret-unknown",
 )

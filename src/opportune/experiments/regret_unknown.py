@@ -153,4 +153,5 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
+    seconds=14,
 )

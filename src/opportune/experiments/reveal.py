@@ -141,4 +141,6 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
+    seconds=2,
+    after="regret",
 )

@@ -85,7 +85,7 @@ class Writer:
         self.poll()
 
     def _tell(self, record: Record) -> None:
-        self.console.print(f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})")
+        self.console.print(told(record))
 
 
 def write(ran: Ran) -> Record:
@@ -98,6 +98,11 @@ def write(ran: Ran) -> Record:
     write_record(record, ran.out / f"{ran.name}.json")
     shutil.rmtree(ran.kept, ignore_errors=True)
     return record
+
+
+def told(record: Record) -> str:
+    """That an experiment is written, in words."""
+    return f"{record.experiment}: done in {record.seconds:.1f} s ({score(record)})"
 
 
 def score(record: Record) -> str:

@@ -154,14 +154,15 @@ def gain_of_vectors(p, x, stratum):  # type: ignore[no-untyped-def]
     """The gain of a moment with features x, contexts not finite. Leaves its blind features in scratch.blind."""
     n, scratch, theta = p.sizes, p.scratch, p.model.theta
     learned = n.counted > 0 and p.counts.count[stratum] > 0.0
-    for j in range(n.block):
-        place = stratum * n.block + j
-        if p.constants.hidden[j % n.d] == 0.0:
-            scratch.blind[j] = x[j]
-        elif learned:
-            scratch.blind[j] = p.counts.total[place] / p.counts.count[stratum]
-        else:
-            scratch.blind[j] = p.constants.start[place]
+    for a in range(n.actions):
+        for i in range(n.d):
+            j = a * n.d + i
+            if p.constants.hidden[i] == 0.0:
+                scratch.blind[j] = x[j]
+            elif learned:
+                scratch.blind[j] = p.counts.total[stratum * n.block + j] / p.counts.count[stratum]
+            else:
+                scratch.blind[j] = p.constants.start[stratum * n.block + j]
     base = -math.inf
     top = -math.inf
     for a in range(n.actions):

@@ -55,7 +55,7 @@ def _teach_compiler() -> None:
         return
     from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)
 
-    for function in (simd.width, simd.load, simd.store, simd.spread, simd.fma):
+    for function in (getattr(simd, name) for name in simd.__all__):
         overload(function)(functools.wraps(function)(lambda *_, function=function: function))
     for registry in (REVEALERS, RECOMMENDERS, WORLDS):
         for stub, typed in registry.hooks.values():

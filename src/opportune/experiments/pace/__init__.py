@@ -37,4 +37,5 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
+    seconds=18,
 )
