@@ -328,10 +328,11 @@ def _rounds(calls: Calls, joined: list[int]) -> Iterator[_Round]:
 
 def _proposal(event: typed.Proposed) -> Proposal:
     """A nudge that is open, but for what the rule knows."""
-    answer = event.answer
+    answer, step = event.answer, event.step
+    assert step is not None  # as it was followed
     left = math.inf if answer.left is None else answer.left
     return Proposal(
-        event.step, answer.nudged, answer.probability, answer.stale, answer.gap, answer.price, answer.coin, left,
+        step, answer.nudged, answer.probability, answer.stale, answer.gap, answer.price, answer.coin, left,
         opened=False, available=True, reason=None, fresh_action=answer.fresh, disagreement=answer.disagreement,
         tolerance=answer.tolerance, priced=False, rule="", notes=None,
     )  # fmt: skip

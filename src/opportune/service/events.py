@@ -29,8 +29,8 @@ KINDS = (
 )  # fmt: skip
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened: what came in (`given`), what the algorithm answered (`answer`), who, when, by what."""
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What every event begins with: which it is, about whom, who did it, when, and by what."""
 
     seq: int
     kind: str
@@ -49,6 +49,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     study: str
     """The hash of the study file that was in force."""
+
+
+class Event(Head, frozen=True, kw_only=True):
+    """One thing that happened: what came in (`given`), and what the algorithm answered (`answer`)."""
+
     given: dict[str, Any]
     answer: dict[str, Any]
 

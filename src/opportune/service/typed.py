@@ -74,38 +74,21 @@ class Learned(msgspec.Struct, gc=False):
     learned: bool
 
 
-class _Event(msgspec.Struct, gc=False, kw_only=True):
-    """What all have: `Event`, about a decision of a participant."""
-
-    seq: int
-    kind: str
-    before: str
-    participant: str
-    step: int
-    decision: str
-    who: str
-    received: str
-    happened: str
-    timezone: str | None
-    version: str
-    study: str
-
-
-class Proposed(_Event, gc=False, kw_only=True):
+class Proposed(events.Head, frozen=True, gc=False, kw_only=True):
     """A decision point."""
 
     given: Sensed
     answer: Proposal
 
 
-class Settled(_Event, gc=False, kw_only=True):
+class Settled(events.Head, frozen=True, gc=False, kw_only=True):
     """What became of a nudge."""
 
     given: Told
     answer: Outcome
 
 
-class Rewarded(_Event, gc=False, kw_only=True):
+class Rewarded(events.Head, frozen=True, gc=False, kw_only=True):
     """A reward that has come."""
 
     given: Rewarding
