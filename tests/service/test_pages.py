@@ -12,6 +12,7 @@ from test_api import pages_of
 
 from opportune.service import calls, clock, people, sessions, tables
 from opportune.service.database import Database
+from opportune.service.pages import study as study_page
 from opportune.service.pages import texts
 from opportune.service.verify import verify
 
@@ -593,6 +594,33 @@ def test_the_study_and_the_record(site: Site) -> None:
         site.service.alerts.raise_alert("yellow", "silent", f"X{number}", "Nobody has heard of them.")
     assert 'class="count red">1<' in cora.page("/study")
     assert "The record does not verify." in cora.page("/study")
+
+
+@pytest.mark.parametrize(("policy", "priced"), [("PACE", False), ("PD2", True)])
+def test_the_price_is_shown_where_there_is_one(sqlite: Database, policy: str, priced: bool) -> None:
+    """Rules that compare a gap with a price show the latest; others have none, and do not show 0."""
+    with site_on(sqlite, policy=policy) as site:
+        site.enrol()
+        site.decide("P001")
+        page = desks(site, cora="analyst")["cora"].page("/study")
+    assert "events on record: 3." in page
+    assert ("Price at the latest decision" in page) == priced
+
+
+def test_large_numbers_are_grouped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many results there are is written like every other number on the page."""
+    worked_out = study_page._worked_out
+
+    def many(view: Any) -> Any:
+        found, health = worked_out(view)
+        return found, {**dict.fromkeys(health, 1), "learned": 12_345}
+
+    call(site)
+    cora = desks(site, cora="analyst")["cora"]
+    monkeypatch.setattr(study_page, "_worked_out", many)
+    page = cora.page("/study")
+    assert "12,345 results are there." in page
+    assert "1 result is awaited" in page
 
 
 def test_accounts(site: Site) -> None:

@@ -184,7 +184,8 @@ def show_study(request: Asked) -> Page:
         latest = select(record.decision).where(record.kind == PROPOSED).order_by(record.seq.desc()).limit(1)
         price = connection.execute(select(made.price).where(made.id == latest.scalar_subquery())).scalar()
     content: dict[str, Any] = {
-        "course": found, "alerts": alerts, "numbers": numbers, "health": health, "price": price,
+        "course": found, "alerts": alerts, "numbers": numbers, "health": health,
+        "price": price if view.running.policy.revealer.priced else None,
         "answered_share": None if not settled else answered / settled, "settled": settled,
         "launched": t.moment(view.study["launched"], view.timezone),
         "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],
