@@ -2,6 +2,7 @@
 
 import csv
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,3 +198,25 @@ def test_a_database_must_be_named_where_there_is_not_one(
     assert "expected --db URL" in err
     assert run("status", "--db", f"sqlite:///{tmp_path}/no.db")[0] == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_says_where_it_answers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that is taken and a host that is none are refused before anything is launched; 0 is any that is free."""
+    served: list[int] = []
+    monkeypatch.setattr("opportune.service.server.serve", lambda url, *, port, **settings: served.append(port))
+    study = tmp_path / "study.toml"
+    study.write_text(study_text(), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run("serve", str(study), "--port", str(port))
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"--port is {port}, which cannot be used at 127.0.0.1 (Address already in use)" in err
+    code, _, err = run("serve", str(study), "--host", "no such host")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--host is 'no such host'; expected an address of this machine" in err
+    assert not list(tmp_path.glob("*.db"))
+    code, _, err = run("serve", str(study), "--port", "0")
+    assert code == 0
+    assert len(served) == 1
+    assert served[0] > 0
+    assert f"http://127.0.0.1:{served[0]} (Ctrl-C" in err

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -18,7 +17,7 @@ import typer
 
 from opportune.cli.interrupts import kept
 from opportune.cli.rehearse import Bar
-from opportune.cli.serve import require_extra
+from opportune.cli.serve import free_port, require_extra
 from opportune.cli.shared import DONE, say
 from opportune.errors import InputError
 
@@ -58,7 +57,7 @@ def demo(
     from opportune.service.sessions import make_link  # noqa: PLC0415
 
     checks.choice("--language", language, list(languages()))
-    free = _free_port(port)
+    free = free_port(HOST, port)
     log_as_json()
     with _ending_in_good_order(), _folder(keep) as folder:
         timezone = local_timezone()
@@ -116,18 +115,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         raise InputError(f"--keep is {keep}, which has files in it; expected a new or empty folder")
     with kept(f"{keep} holds what was made of it"):
         yield keep
-
-
-def _free_port(port: int) -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((HOST, port))
-        except OSError as error:
-            text = f"--port is {port}, which cannot be used ({os.strerror(error.errno or 0)})"
-            raise InputError(f"{text}; expected one that is free, or 0 for any") from None
-        return int(found.getsockname()[1])
 
 
 def _has_display() -> bool:

@@ -1,5 +1,7 @@
 """`opportune serve`: run a study live."""
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +45,22 @@ def require_extra() -> None:
         raise InputError(f"{NEEDED} ({error.name} is missing)") from None
 
 
+def free_port(host: str, port: int) -> int:
+    """A port that nobody listens on there: the one that is asked for, or with 0 any."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise InputError(f"--host is {host!r}; expected an address of this machine, such as 127.0.0.1") from None
+    with socket.socket(family) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind(address)
+        except OSError as error:
+            text = f"--port is {port}, which cannot be used at {host} ({os.strerror(error.errno or 0)})"
+            raise InputError(f"{text}; expected one that is free, or 0 for any") from None
+        return int(found.getsockname()[1])
+
+
 @contextmanager
 def readable(database: "Database") -> Iterator[None]:
     """Say in one line what is wrong with a database that cannot be reached, or with a file that is none."""
@@ -65,7 +83,7 @@ def serve(
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(help="Processes, with PostgreSQL.", min=1, max=64)] = 1,
     rehearsal: Annotated[
         bool, typer.Option("--rehearsal", help="A rehearsal: requests say what time it is. Never with patients.")
@@ -81,6 +99,7 @@ def serve(
     from opportune.service.server import serve as answer  # noqa: PLC0415
 
     running = Running.from_file(study)
+    free = free_port(host, port)
     url = db or default_url(study)
     database = Database(url)
     if workers > 1 and database.sqlite:
@@ -94,5 +113,6 @@ def serve(
         say("sign in as admin with this password, shown once: " + password, DONE)
         say(f"keys for apps: opportune keys add NAME --role app --db {database.name}", DONE)
     database.close()
-    say(f"http://{host}:{port} (Ctrl-C stops it; nothing that was answered is lost)", DONE)
-    answer(url, host=host, port=port, workers=workers, rehearsal=rehearsal)
+    there = f"[{host}]" if ":" in host else host
+    say(f"http://{there}:{free} (Ctrl-C stops it; nothing that was answered is lost)", DONE)
+    answer(url, host=host, port=free, workers=workers, rehearsal=rehearsal)
