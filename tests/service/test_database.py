@@ -1,6 +1,7 @@
 """Opening a database: durable, current, held by one service."""
 
 import contextlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -101,3 +102,30 @@ def test_databases_of_earlier_versions_migrate(file: Path, folder: Path) -> None
     assert answer_of(Writer(opened).do(ask))["mode"] == "learned"
     assert verify(opened).findings == []
     opened.close()
+
+
+def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -> None:
+    """Not when something has just been written: what would wait for it then are decisions."""
+    from course import BEGIN, launch
+    from study_text import study_text
+
+    from opportune.service.commands import Enrol
+    from opportune.service.service import Service
+
+    def in_the_file() -> int:
+        shutil.copy(sqlite.path, folder / "alone.db")  # without its log
+        with contextlib.closing(sqlite3.connect(folder / "alone.db")) as connection:
+            try:
+                return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+            except sqlite3.OperationalError:  # not even the tables
+                return 0
+
+    service = Service(sqlite)
+    launch(service.writer, study_text())
+    service.look_after()
+    for number, name in enumerate(("P1", "P2"), start=1):
+        service.writer.do(Enrol(who="staff", received=BEGIN, participant=name))
+        service.look_after()
+        assert in_the_file() < 1 + number
+        service.look_after()
+        assert in_the_file() == 1 + number

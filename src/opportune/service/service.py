@@ -49,6 +49,7 @@ class Service:
         self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
+        self._batches = self._copied = 0  # of the writer, when last looked at; and when its log was last copied
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
@@ -127,11 +128,18 @@ class Service:
             self.keys.note_use,
             self.alerts.shown.write,
             partial(self.alerts.look, self.now()),
+            self._copy_log,
         ):
             try:
                 job()
             except Exception as error:
                 log.error("a regular job failed", **described(error))
+
+    def _copy_log(self) -> None:
+        """While nobody writes, bring SQLite's log into the file: it stays short, and no decision waits for that."""
+        before, self._batches = self._batches, self.writer.batches
+        if self.database.sqlite and before == self._batches != self._copied and self.database.checkpoint():
+            self._copied = self._batches
 
     def _look_after(self) -> None:
         while not self._stop.wait(SWEEP_SECONDS):
