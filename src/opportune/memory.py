@@ -12,7 +12,7 @@ _USUAL = {_TRIM_THRESHOLD: 2**26, _MMAP_THRESHOLD: 2**25, _MMAP_MAX: 65_536}
 _KEEPING = {_TRIM_THRESHOLD: 2**31 - 1, _MMAP_MAX: 0}
 
 
-_SELDOM = (20_000, 50, 100)  # instead of (700, 10, 10)
+_SELDOM = (50_000, 20, 1_000)  # instead of (700, 10, 10)
 
 
 @contextmanager
