@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from opportune.errors import InputError
-from opportune.experiments.beside import Beside
+from opportune.experiments import beside as beside_module
+from opportune.experiments.beside import Beside, beside, early
 
 
 @pytest.fixture
@@ -36,3 +37,21 @@ def test_where_it_went_wrong() -> None:
     finally:
         other.end()
         other.close()
+
+
+def test_a_process_that_was_started_early_is_the_one_that_is_asked_for() -> None:
+    """It is taken once; the next is another, and one that nobody took ends with the block that started it."""
+    with early("opportune.experiments", "find"):
+        waiting = beside_module._early["opportune.experiments", "find"]
+        first, second = (beside("opportune.experiments", "find") for _ in range(2))
+        assert first is waiting
+        assert second is not waiting
+        assert first.call("table").name == "table"
+    assert first.process.poll() is None  # whoever takes it ends it
+    for taken in (first, second):
+        taken.end()
+        taken.close()
+    with early("opportune.experiments", "find"):
+        unused = beside_module._early["opportune.experiments", "find"]
+    assert unused.process.poll() is not None
+    assert not beside_module._early

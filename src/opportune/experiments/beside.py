@@ -13,7 +13,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import IO, Any
 
@@ -60,6 +61,27 @@ class Beside:
             if stream is not None:
                 with suppress(BrokenPipeError):  # what a process that is gone was still to be told
                     stream.close()
+
+
+_early: dict[tuple[str, str], Beside] = {}
+
+
+@contextmanager
+def early(module: str, function: str) -> Iterator[None]:
+    """Start a process for whoever will ask for it (`beside`): it imports what it needs while this one does so."""
+    _early[module, function] = Beside(module, function)
+    try:
+        yield
+    finally:
+        unused = _early.pop((module, function), None)
+        if unused is not None:
+            unused.end()
+            unused.close()
+
+
+def beside(module: str, function: str) -> Beside:
+    """A process that does this, which may have been started already."""
+    return _early.pop((module, function), None) or Beside(module, function)
 
 
 def serve() -> None:

@@ -17,7 +17,7 @@ import numba
 from opportune import memory
 from opportune.experiments import find
 from opportune.experiments.base import Experiment, Planned
-from opportune.experiments.beside import Beside, Gone
+from opportune.experiments.beside import Gone, beside
 from opportune.experiments.record import Record
 from opportune.experiments.running import Running
 from opportune.experiments.writer import GRACE, write
@@ -59,7 +59,7 @@ class Second:
         self.ended = False
 
     def __enter__(self) -> Self:
-        self.other = Beside(__name__, obey.__name__)
+        self.other = beside(__name__, obey.__name__)
         self.pool = ThreadPoolExecutor(1)  # hands over and waits
         self.work: Future[None] = self.pool.submit(self._drive)
         return self
