@@ -50,7 +50,8 @@ class Ring:
 
 def test_rings_are_searched_for_more_seldom_and_then_as_before() -> None:
     """What is there already is left alone meanwhile; what only refers to itself is still found, then and afterwards."""
-    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    gc.unfreeze()
+    before = gc.get_threshold()
     old = weakref.ref(Ring())
     with memory.seldom_searched():
         assert gc.get_threshold()[0] > before[0]
@@ -59,6 +60,17 @@ def test_rings_are_searched_for_more_seldom_and_then_as_before() -> None:
         assert new() is None
         assert old() is not None
     assert gc.get_threshold() == before
-    assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() == 0
     gc.collect()
     assert old() is None
+
+
+def test_what_someone_has_frozen_stays_so() -> None:
+    """A service freezes what it has loaded, for as long as it runs."""
+    gc.freeze()
+    try:
+        with memory.seldom_searched():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

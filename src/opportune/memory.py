@@ -22,14 +22,16 @@ def seldom_searched() -> Iterator[None]:
     What is there now, libraries and all, is not looked through again: that took a twentieth of what experiments take
     besides compiled code, and found next to nothing.
     """
-    before = gc.get_threshold()
-    gc.freeze()
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    if not frozen:  # else whoever froze it would find it thawed
+        gc.freeze()
     gc.set_threshold(*_SELDOM)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import opportune as op
 from opportune.errors import WriteError
 from opportune.experiments import (
     NAMES,
+    beside,
     decomposition,
     kept,
     opens,
@@ -28,7 +29,6 @@ from opportune.experiments import (
     reveal,
     runner,
     running,
-    second,
     table,
 )
 from opportune.experiments.base import Config
@@ -127,7 +127,7 @@ def test_what_a_lost_process_had_not_written_is_run_here(
             return super().call(argument)
 
     whole = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path / "whole", jobs=1).parent
-    monkeypatch.setattr(second, "Beside", Lost)
+    monkeypatch.setattr(beside, "Beside", Lost)
     out = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path / "out").parent
     assert begun[0] == "opens"  # the first was this process's
     assert files(out) == files(whole)

@@ -137,7 +137,7 @@ def _decode(source: Path) -> xr.Dataset:
     from xarray.backends import H5NetCDFStore  # noqa: PLC0415
 
     _refuse_heaps(source)
-    with h5netcdf.File(source, "r") as file:
+    with h5netcdf.File(source, "r", decode_vlen_strings=True) as file:
         most = MOST_DEFLATED * source.stat().st_size
         held = sum(math.prod(v.shape) * v.dtype.itemsize for v in file.variables.values())
         if held > most:
