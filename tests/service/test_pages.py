@@ -818,5 +818,6 @@ def test_analysts_find_no_names_of_people(site: Site) -> None:
     for text in ("berta", "BERTA", "bert", '"who":"b', '"who":"berta","rec', "%erta"):
         assert found("cora", text) == 0, text
     assert found("berta", "bert") == found("berta", '"who":"b') == 1, "the control: it is on record"
-    for text in ("morning", '"stress":', "P001", decision, "proposed", "New_York", '","happened":"'):
+    for text in ("morning", '"stress":', "P001", "proposed", "New_York", '","happened":"'):
         assert found("cora", text) == found("berta", text) > 0, text
+    assert found("berta", decision) >= found("cora", decision) > 0, "a hash may look like it"
