@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from opportune.service.reading import event_rows
 from opportune.service.refold import Refold, Verdict
 from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, rebuilt, verify
-from opportune.service.writer import Reply, Writer
+from opportune.service.writer import MANY, Reply, Writer
 
 SHARING: dict[str, dict[str, Any]] = {
     "own": {},
@@ -378,3 +379,22 @@ def test_a_process_that_dies_is_noticed(sqlite: Database, monkeypatch: pytest.Mo
     assert multiprocessing.active_children() == []
     monkeypatch.undo()
     assert verify(sqlite, processes=2).holds
+
+
+def test_nobody_waits_for_callers_who_have_gone(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a large batch that took long, as on a disk that stood still, whoever comes next is answered soon."""
+    writer, held = Writer(sqlite), [1.5]
+
+    def write(commands: Any) -> list[Reply]:
+        time.sleep(held.pop() if held else 0.0)
+        return [Reply(200, b"") for _ in commands]
+
+    monkeypatch.setattr(writer, "write", write)
+    many = [writer.submit(Command(who="app", received=BEGIN)) for _ in range(2 * MANY)]
+    writer.start()
+    for future in many:
+        future.result(timeout=10)
+    began = time.perf_counter()
+    writer.submit(Command(who="app", received=BEGIN)).result(timeout=10)
+    assert time.perf_counter() - began < 0.7
+    writer.stop()

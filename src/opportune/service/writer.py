@@ -28,8 +28,9 @@ from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
 
 MOST_AT_ONCE = 256
-MANY, TICK = 16, 0.0003
-"""After a batch of so many the next waits for company, and looks every so many seconds whether it has come."""
+MANY, TICK, LONGEST = 16, 0.0003, 0.03
+"""After a batch of so many the next waits for company, looks every so many seconds whether it has come, and goes ahead
+after so many at the latest: whoever was answered after a disk had stood still may have gone."""
 log = structlog.get_logger()
 
 
@@ -131,7 +132,8 @@ class Writer:
             # Those who are answered now are about to ask again, and all in one batch wait less than in two. But for
             # no longer than this one took.
             ended = time.perf_counter()
-            company, until = len(batch) + len(self._waiting) if len(batch) >= MANY else 0, 2 * ended - began
+            company = len(batch) + len(self._waiting) if len(batch) >= MANY else 0
+            until = ended + min(ended - began, LONGEST)
             self.deliver(batch, found)
 
     def _next(self, company: int = 0, until: float = 0.0, *, most: int = MOST_AT_ONCE) -> list[Waiting]:
