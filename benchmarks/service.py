@@ -213,8 +213,7 @@ SELECT * FROM participants WHERE number = :n;
 INSERT INTO bench_events (body) VALUES (repeat('x', 1000));
 INSERT INTO bench_decisions (body) VALUES (repeat('x', 700));
 INSERT INTO bench_requests (key, answer) VALUES ('pg:' || :k, repeat('x', 400));
-UPDATE participants SET step = step WHERE number = :n;
-UPDATE states SET seq = seq, data = data || ''::bytea WHERE participant = 'P' || lpad(:n::text, 4, '0');
+UPDATE participants SET step = step, changes = decode(repeat('00', 1300), 'hex') WHERE number = :n;
 UPDATE study SET head = head;
 COMMIT;
 """

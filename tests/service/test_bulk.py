@@ -294,7 +294,7 @@ def _larger(number: Any) -> Any:
 
 
 CHANGES: dict[type, Callable[[Any], Any]] = {
-    bool: lambda value: not value, bytes: lambda value: value[:-1], str: lambda value: f"{value}x",
+    bool: lambda value: not value, bytes: lambda value: (value or b"x")[:-1], str: lambda value: f"{value}x",
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def codes(database: Database) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("sharing", SHARING)
-@pytest.mark.parametrize("what", ["participant", "shared"])
+@pytest.mark.parametrize("what", ["participant", "changes", "shared"])
 def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Database, sharing: str, what: str) -> None:
     """Whatever the bytes hold, the next decision is the learned one; someone is told; everything verifies."""
     if what == "shared" and sharing == "own":
@@ -43,8 +43,10 @@ def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Databas
     writer = writer_on(sqlite)
     launch(writer, settings)
     run_course(writer.write, people=3, steps=8)
-    table = tables.states if what == "participant" else tables.study
-    column = "data" if what == "participant" else "shared"
+    table, column = {
+        "participant": (tables.states, "data"), "changes": (tables.participants, "changes"),
+        "shared": (tables.study, "shared"),
+    }[what]  # fmt: skip
     with sqlite.writing.begin() as connection:
         connection.execute(update(table).values({column: b"damaged"}))
     assert not verify(sqlite).holds, "the control: it is damaged"

@@ -2,7 +2,8 @@
 
 `saving` describes a whole agent as JSON and checks all of it; this is for the case that costs must be microseconds.
 The bytes hold what is a participant's own of the state, the open proposal and a checksum; steps are stored elsewhere,
-one by one, and handed back to `unpack`.
+one by one, and handed back to `unpack`. A decision changes few of the numbers: `pack_changes` tells a state by what
+differs from one that is stored whole, and `merged` puts the two together again.
 """
 
 import json
@@ -12,9 +13,10 @@ import weakref
 import zlib
 from array import array
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import StateError
@@ -23,21 +25,84 @@ from opportune.live.cohort import Cohort
 from opportune.live.point import STATE, Step
 from opportune.live.saving import careful, describe_proposal, restore_proposal
 
-MAGIC = b"OPS1"
-_HEAD = struct.Struct("<4sIII")  # magic, checksum of the rest, length of the text, length of the numbers
+WHOLE, CHANGES = b"OPS1", b"OPC1"
+_HEAD = struct.Struct("<4sIII")  # which of them, checksum of the rest, length of the text, length of the numbers
+_SINCE = struct.Struct("<III")  # of changes: the whole state's checksum, numbers that wait, numbers that differ
+MOST_CHANGED = 0.25
+"""A state of which more than this share of the numbers differs is stored whole."""
+UNSOUND = "the state of a participant is no longer finite"
+
+
+class Unsound(StateError):  # noqa: N818  (a state is)
+    """A state is not finite, or its variances are not positive: it must not be stored."""
 
 
 def pack(agent: Agent) -> bytes:
     """What is an agent's own, but for its steps."""
+    return _sealed(WHOLE, *_described(agent), agent._block)
+
+
+def _described(agent: Agent) -> tuple[bytes, bytes]:
+    """What a state has besides its numbers, and which rewards wait for a reveal."""
     proposal = "null" if agent._proposal is None else json.dumps(describe_proposal(agent._proposal))
-    order = agent._pending.order_bytes()  # rewards that wait for a reveal
+    order = agent._pending.order_bytes()
     text = f"[{agent.step}, {_yes(agent._late_answer)}, {_yes(agent.withdrawn)}, {len(order) // 8}, {proposal}]"
-    return _sealed(text.encode(), order, agent._block)
+    return text.encode(), order
+
+
+class Stored(NamedTuple):
+    """A state that is stored whole, for telling later ones by what differs from it."""
+
+    check: int
+    bits: NDArray[np.int64]  # of its numbers, as -0.0 differs from 0.0
+
+    @classmethod
+    def of(cls, data: bytes, agent: Agent) -> "Stored":
+        """A state of an agent's that `pack` gave."""
+        return cls(_check_of(data), np.frombuffer(data[-agent._block.nbytes :], np.int64))
+
+
+def pack_changes(agent: Agent, stored: Stored) -> bytes | None:
+    """What is an agent's own, told by what differs from what is stored; None if it is better stored whole.
+
+    Numbers that do not differ are sound, as they were stored. Raises `Unsound` if another is not.
+    """
+    where = (agent._block.view(np.int64) != stored.bits).nonzero()[0]
+    if where.size > MOST_CHANGED * stored.bits.size:
+        return None
+    values = agent._block[where]
+    variances = values[_looked_at(agent).is_variance[where]]
+    if not _finite(values) or (variances.size and not min(variances.tolist()) > 0.0):
+        raise Unsound(UNSOUND)
+    text, order = _described(agent)
+    since = _SINCE.pack(stored.check, len(order) // 8, where.size)
+    return _sealed(CHANGES, text, since, order, where.astype(np.uint32), values)
+
+
+def merged(data: bytes, changes: bytes | None) -> bytes:
+    """The whole state that one which is stored whole and what differs from it give: what `pack` would give."""
+    if changes is None:
+        return data
+    text, told = _opened(changes, CHANGES)
+    check, waiting, count = _SINCE.unpack_from(told.ljust(_SINCE.size, b"\xff"))
+    at = _SINCE.size + 8 * waiting
+    if len(told) != at + 12 * count:
+        raise StateError(f"the state cannot be resumed: its changes are {len(told)} bytes; expected {at + 12 * count}")
+    order, where = told[_SINCE.size : at], np.frombuffer(told, np.uint32, count, at)
+    values = np.frombuffer(told[at + where.nbytes :], np.float64)
+    with careful():
+        before, numbers = _opened(data, WHOLE)
+        if _check_of(data) != check:
+            raise StateError("the state cannot be resumed: what changed belongs to another state")
+        held = 8 * checks.whole("rewards that wait", json.loads(before)[3], least=0)
+        block = np.frombuffer(numbers[held:], np.float64).copy()
+        block[where] = values
+    return _sealed(WHOLE, text, order, block)
 
 
 def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
-    text, numbers = _opened(data)
+    text, numbers = _opened(data, WHOLE)
     with careful():
         step, late_answer, withdrawn, waiting, proposal = json.loads(text)
         agent.step = checks.whole("step", step, least=0, most=agent.horizon)
@@ -59,34 +124,68 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
 
 def pack_shared(cohort: Cohort) -> bytes:
     """What the participants of a cohort share: the model, the budget, both or nothing."""
-    return _sealed(b"", *(cohort._common._groups[name] for name in _shared(cohort)))
+    return _sealed(WHOLE, b"", *(cohort._common._groups[name] for name in _shared(cohort)))
 
 
 def unpack_shared(cohort: Cohort, data: bytes) -> None:
     """Bring what a cohort shares to where `pack_shared` found it."""
-    _fill([cohort._common._groups[name] for name in _shared(cohort)], _opened(data)[1])
+    _fill([cohort._common._groups[name] for name in _shared(cohort)], _opened(data, WHOLE)[1])
 
 
 def healthy(agent: Agent) -> bool:
     """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
-    numbers, variances = _LOOKED_AT.get(agent) or _LOOKED_AT.setdefault(agent, _look_at(agent))
-    for group in numbers:
-        # One number that is not finite makes the sum of squares such; so may very large ones, which are looked at.
-        if not math.isfinite(group.dot(group)) and not np.isfinite(group).all():
-            return False
-    return all(min(diagonal.tolist()) > 0.0 for diagonal in variances)
+    looked = _looked_at(agent)
+    return all(map(_finite, looked.numbers)) and all(min(diagonal.tolist()) > 0.0 for diagonal in looked.variances)
 
 
-Looked = tuple["list[np.ndarray]", "list[np.ndarray]"]
+def healthy_shared(cohort: Cohort) -> bool:
+    """Likewise of what the participants of a cohort share."""
+    common = cohort._common
+    shared = {name: common._groups[name] for name in _shared(cohort)}
+    return all(map(_finite, shared.values())) and (
+        "model" not in shared or min(_diagonal(common, "model").tolist()) > 0.0
+    )
+
+
+class Looked(NamedTuple):
+    """What is looked at whenever a state is stored, as views that are made once."""
+
+    numbers: "list[NDArray[np.float64]]"  # an agent's own, and what it shares
+    variances: "list[NDArray[np.float64]]"
+    is_variance: NDArray[np.bool_]  # of its own numbers
+
+
 _LOOKED_AT: "weakref.WeakKeyDictionary[Agent, Looked]" = weakref.WeakKeyDictionary()
-"""What is looked at whenever a state is stored, as views that are made once: an agent's numbers, and its variances."""
 
 
-def _look_at(agent: Agent) -> Looked:
-    sizes, groups = agent._at.sizes, agent._groups
-    shared = [array for array in groups.values() if array.base is not agent._block.base]
-    covs = [agent._at.views(STATE[name], groups[name]).cov for name in ("model", "snapshot")]
-    return [agent._block, *shared], [cov[: sizes.d * sizes.stride : sizes.stride + 1] for cov in covs]
+def _looked_at(agent: Agent) -> Looked:
+    known = _LOOKED_AT.get(agent)
+    if known is None:
+        shared = [array for array in agent._groups.values() if array.base is not agent._block.base]
+        diagonals = [_diagonal(agent, name) for name in ("model", "snapshot")]
+        known = _LOOKED_AT[agent] = Looked([agent._block, *shared], diagonals, _where_in(agent._block, diagonals))
+    return known
+
+
+def _diagonal(agent: Agent, name: str) -> NDArray[np.float64]:
+    """The variances of a group."""
+    sizes = agent._at.sizes
+    cov: NDArray[np.float64] = agent._at.views(STATE[name], agent._groups[name]).cov
+    return cov[: sizes.d * sizes.stride : sizes.stride + 1]
+
+
+def _where_in(block: NDArray[np.float64], parts: "list[NDArray[np.float64]]") -> NDArray[np.bool_]:
+    """Which numbers of a block are those of some views; other views are of something else."""
+    first, found = block.ctypes.data, np.zeros(block.size, dtype=bool)
+    for part in parts:
+        places = (part.ctypes.data - first + part.strides[0] * np.arange(part.size)) // block.itemsize
+        found[places[(places >= 0) & (places < block.size)]] = True
+    return found
+
+
+def _finite(numbers: NDArray[np.float64]) -> bool:
+    """One number that is not finite makes the sum of squares such; so may very large ones, which are looked at."""
+    return math.isfinite(numbers.dot(numbers)) or bool(np.isfinite(numbers).all())
 
 
 def _shared(cohort: Cohort) -> list[str]:
@@ -98,20 +197,24 @@ def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _sealed(text: bytes, *numbers: Any) -> bytes:
+def _sealed(kind: bytes, text: bytes, *numbers: Any) -> bytes:
     check, size = zlib.crc32(text), 0
     for part in numbers:
         check = zlib.crc32(part, check)
         size += len(part) if isinstance(part, bytes) else part.nbytes
-    return b"".join((_HEAD.pack(MAGIC, check, len(text), size), text, *numbers))
+    return b"".join((_HEAD.pack(kind, check, len(text), size), text, *numbers))
 
 
-def _opened(data: bytes) -> tuple[bytes, bytes]:
+def _check_of(data: bytes) -> int:
+    return int(_HEAD.unpack_from(data)[1])
+
+
+def _opened(data: bytes, kind: bytes) -> tuple[bytes, bytes]:
     """The text and the numbers of what was packed, if they are what they were."""
     if len(data) < _HEAD.size:
         raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")
-    magic, check, length, size = _HEAD.unpack_from(data)
-    if magic != MAGIC or len(data) != _HEAD.size + length + size:
+    found, check, length, size = _HEAD.unpack_from(data)
+    if found != kind or len(data) != _HEAD.size + length + size:
         raise StateError("the state cannot be resumed: it was cut, or written in another format")
     text, numbers = data[_HEAD.size : _HEAD.size + length], data[_HEAD.size + length :]
     if zlib.crc32(numbers, zlib.crc32(text)) != check:

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
-from opportune.live.packing import pack_shared
+from opportune.errors import StateError
+from opportune.live.packing import merged, pack_shared
 from opportune.service import tables
+from opportune.service.person import Person
 from opportune.service.refold import Refold, Verdict
 from opportune.service.statements import stream
 
@@ -41,12 +43,25 @@ def compare_people(connection: Connection, refold: Refold, part: Part) -> None:
     people = {row["name"]: row for row in _rows(connection, tables.participants, "name", part)}
     states = {row["participant"]: row for row in _rows(connection, tables.states, "participant", part)}
     for name, person in refold.persons.items():
-        same(f"participant {name}", people.pop(name, None), person.row(shared=shared), verdict)
-        state = states.get(name)
-        if state is None or (state["seq"], state["data"]) != (person.seq, person.pack()):
+        stored = people.pop(name, None)
+        same(f"participant {name}", stored, person.row(shared=shared), verdict)
+        if not _same_state(states.get(name), stored, person):
             verdict.add(f"participant {name}: the stored state is not what the record gives")
     for name in people:
         verdict.add(f"participant {name} is stored, but was never enrolled")
+
+
+def _same_state(state: Mapping[str, Any] | None, stored: Mapping[str, Any] | None, person: Person) -> bool:
+    """Whether what is stored whole, and what has changed since, are a participant's state."""
+    if state is None or stored is None:
+        return False
+    changes = stored["changes"]
+    if state["seq"] > person.seq or (changes is None and state["seq"] != person.seq):
+        return False
+    try:
+        return merged(state["data"], changes) == person.pack()
+    except StateError:
+        return False
 
 
 def _rows(connection: Connection, table: Table, participant: str, part: Part) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ was read is what still holds. Agents are kept between transactions and are as go
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from opportune._version import __version__
 from opportune.errors import StateError
-from opportune.live.packing import healthy, pack_shared, unpack_shared
+from opportune.live.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
 from opportune.service import clock, events, projection, tables
 from opportune.service.events import Event
 from opportune.service.fold import Fold
@@ -33,10 +33,6 @@ _SAID = "SELECT decision, outcome, done_by FROM calls WHERE due IS NOT NULL"
 _FIXED = {"number", "stream", "timezone", "enrolled"}
 """What stays of a participant as it was at enrolment."""
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
-
-
-class Unsound(StateError):  # noqa: N818  (a state is)
-    """A participant's state is not finite, or its variances are not positive: it must not be stored."""
 
 
 class Memory:
@@ -181,7 +177,7 @@ class Ledger:
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
         try:
-            person.unpack(data, rows)
+            person.unpack(data, row["changes"], rows)
         except StateError:
             if self._events:  # the record in the database does not have them yet
                 raise
@@ -364,24 +360,28 @@ class Ledger:
             update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
-        for person in self._dirty.values():
-            if not healthy(person.agent):
-                raise Unsound("the state of a participant is no longer finite")
+        if self.together and not healthy_shared(self.fold.cohort):
+            raise Unsound(UNSOUND)
         shared = self.running.policy.shared
-        rows = [person.row(shared=shared) for person in self._dirty.values()]
-        states = [
-            {"participant": name, "seq": person.seq, "data": person.pack()} for name, person in self._dirty.items()
-        ]
-        new = [name in self._enrolled for name in self._dirty]
-        for table, found in ((tables.participants, rows), (tables.states, states)):
-            fresh = [row for row, is_new in zip(found, new, strict=True) if is_new]
-            known = [row for row, is_new in zip(found, new, strict=True) if not is_new]
-            key, *columns = (column.name for column in table.columns)
-            if fresh:
-                insert_all(self.connection, table, fresh)
-            if known:
-                changing = [name for name in columns if name not in _FIXED]
-                update_all(self.connection, table, (key,), changing, known)
+        rows, states = [], []
+        for name, person in self._dirty.items():
+            changes, data = person.pack_what_is_new()
+            rows.append({**person.row(shared=shared), "changes": changes})
+            if data is not None:
+                states.append({"participant": name, "seq": person.seq, "data": data})
+        self._write_by_name(tables.participants, rows)
+        self._write_by_name(tables.states, states)
+
+    def _write_by_name(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        """Rows of participants: new ones, or in place of what there is."""
+        key, *columns = (column.name for column in table.columns)
+        fresh = [row for row in rows if row[key] in self._enrolled] if self._enrolled else []
+        known = [row for row in rows if row[key] not in self._enrolled] if fresh else rows
+        if fresh:
+            insert_all(self.connection, table, fresh)
+        if known:
+            changing = [name for name in columns if name not in _FIXED]
+            update_all(self.connection, table, (key,), changing, known)
 
     def _write_study(self) -> None:
         assert self.study is not None

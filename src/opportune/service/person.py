@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from opportune.live.agent import Agent
-from opportune.live.packing import pack, unpack
+from opportune.live.packing import UNSOUND, Stored, Unsound, healthy, merged, pack, pack_changes, unpack
 from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
 
@@ -31,6 +31,8 @@ class Person:
     open_decision: str | None = None
     last_decided: int | None = None
     last_reveal: int | None = None
+    stored: Stored | None = None
+    """The state that is stored whole, which may be an earlier one."""
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`; what is spent of a shared budget stands in `study`."""
@@ -59,9 +61,24 @@ class Person:
         """The state as bytes."""
         return pack(self.agent)
 
-    def unpack(self, data: bytes, rows: Iterable[Mapping[Any, Any]]) -> None:
+    def pack_what_is_new(self) -> tuple[bytes | None, bytes | None]:
+        """What is to be stored: what has changed since a state was stored whole, or else the state.
+
+        Raises `Unsound` where it must not be stored. What is stored whole counts as stored from now on.
+        """
+        changes = None if self.stored is None else pack_changes(self.agent, self.stored)
+        if changes is not None:
+            return changes, None
+        if not healthy(self.agent):
+            raise Unsound(UNSOUND)
+        data = pack(self.agent)
+        self.stored = Stored.of(data, self.agent)
+        return None, data
+
+    def unpack(self, data: bytes, changes: bytes | None, rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        unpack(self.agent, data, [step_of(self.agent, row) for row in rows])
+        unpack(self.agent, merged(data, changes), [step_of(self.agent, row) for row in rows])
+        self.stored = Stored.of(data, self.agent)
 
 
 def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:

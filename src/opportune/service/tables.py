@@ -89,6 +89,7 @@ participants = Table(
     Column("hard", Integer, nullable=False),
     Column("spent", Float, nullable=False),
     Column("nudges", Integer, nullable=False),
+    Column("changes", LargeBinary),  # what of the state differs from what `states` has; NULL: nothing does
     _within("participants"),
 )
 
@@ -96,7 +97,7 @@ states = Table(
     "states",
     metadata,
     Column("participant", Text, primary_key=True),
-    Column("seq", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # when it was written: not with every event, as most change little of it
     Column("data", LargeBinary, nullable=False),
 )
 

@@ -20,17 +20,18 @@ import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from opportune.errors import InputError, OpportuneError, StateError
+from opportune.live.packing import Unsound
 from opportune.service import calls, clock
 from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
 from opportune.service.database import Database
-from opportune.service.ledger import Ledger, Memory, Unsound
+from opportune.service.ledger import Ledger, Memory
 from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
 
 MOST_AT_ONCE = 256
-MANY, TICK, LONGEST = 16, 0.0003, 0.03
-"""After a batch of so many the next waits for company, looks every so many seconds whether it has come, and goes ahead
-after so many at the latest: whoever was answered after a disk had stood still may have gone."""
+MANY, LONGEST = 16, 0.03
+"""After a batch of so many the next waits for company, and goes ahead after so many seconds at the latest: whoever was
+answered after a disk had stood still may have gone."""
 log = structlog.get_logger()
 
 
@@ -77,6 +78,7 @@ class Writer:
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True: something waits; False: come to an end
         self._called_by: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._wanted = 1  # commands that are worth a call
 
     def start(self) -> None:
         """Start the writer's thread."""
@@ -115,7 +117,8 @@ class Writer:
 
     def _call(self) -> None:
         self._called_by = None  # before the call: whoever comes from now on calls again
-        self._calls.put(True)
+        if len(self._waiting) >= self._wanted:  # else others are about to come, and call
+            self._calls.put(True)
 
     def do(self, command: Command) -> Reply:
         """Carry out one command, here and now; for programs without a writer's thread."""
@@ -141,13 +144,24 @@ class Writer:
 
         Nothing once the writer is to end and nothing waits any more.
         """
-        while not self._waiting:
-            if not self._calls.get():
-                self._calls.put(False)  # whatever has come meanwhile is still written
+        self._wanted = min(company, most)
+        while len(self._waiting) < self._wanted and (left := until - time.perf_counter()) > 0.0:
+            if not self._called(left):
                 break
-        while len(self._waiting) < min(company, most) and time.perf_counter() < until:
-            time.sleep(TICK)
+        self._wanted = 1
+        while not self._waiting and self._called():
+            pass
         return [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
+
+    def _called(self, seconds: float | None = None) -> bool:
+        """Wait for a call, at most so long; False once the writer is to end, after what has come meanwhile."""
+        try:
+            going_on = self._calls.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        if not going_on:
+            self._calls.put(False)  # for whoever looks next
+        return going_on
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
         """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
@@ -231,7 +245,7 @@ class Writer:
             if ledger.rebuilt and self._alert is not None:
                 self._alert("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
         except BaseException:
-            self.memory.forget(None if ledger is None else [*ledger.persons])
+            self.memory.forget(None if ledger is None or ledger.rebuilt else [*ledger.persons])
             raise
         self.batches += 1
         self.written += len(commands)
