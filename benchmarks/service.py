@@ -102,7 +102,7 @@ def _forget_everything() -> None:
             ledger = writer.only = Ledger(connection, writer.memory, lock=False)  # type: ignore[attr-defined]
             ledger.read(keys=(), names=[f"P{i:04d}" for i in range(PEOPLE)], ids=())
             connection.rollback()
-        for rows in (ledger._events, ledger._new_requests):
+        for rows in (ledger._events, ledger.answers._new):
             rows.clear()
         for kept in (ledger._updates, ledger._new, ledger._step_ids, ledger._dirty):
             kept.clear()

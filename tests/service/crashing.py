@@ -140,7 +140,10 @@ def found_wrong(database: Database, people: list[Caller]) -> list[str]:
     """What the database lacks of what was answered, and what does not verify."""
     wrong = []
     with database.reading.connect() as connection:
-        stored = {row.key: (row.status, row.answer) for row in connection.execute(select(tables.requests))}
+        kept = [row for table in (tables.requests, tables.recent) for row in connection.execute(select(table))]
+        stored = {row.key: (row.status, row.answer) for row in kept}
+        if len(stored) != len(kept):
+            wrong.append("an answer is stored twice")
         steps = [
             tuple(row) for row in connection.execute(select(tables.decisions.c.participant, tables.decisions.c.step))
         ]

@@ -122,10 +122,12 @@ def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -
 
     service = Service(sqlite)
     launch(service.writer, study_text())
+    service.writer.start()
     service.look_after()
     for number, name in enumerate(("P1", "P2"), start=1):
-        service.writer.do(Enrol(who="staff", received=BEGIN, participant=name))
+        service.writer.submit(Enrol(who="staff", received=BEGIN, participant=name)).result()
         service.look_after()
         assert in_the_file() < 1 + number
         service.look_after()
         assert in_the_file() == 1 + number
+    service.writer.stop()

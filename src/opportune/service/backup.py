@@ -69,9 +69,11 @@ def _copy(source: Connection, into: Connection, progress: Progress | None) -> in
     sizes = {table: source.execute(select(func.count()).select_from(table)).scalar_one() for table in _TABLES}
     done, total = 0, sum(sizes.values())
     for table in _TABLES:
-        found = source.execute(select(table)).mappings()
+        columns = table.c if table is not tables.recent else tables.recent.c["key", "fingerprint", "status", "answer"]
+        target = table if table is not tables.recent else tables.requests  # all answers are filed
+        found = source.execute(select(*columns)).mappings()
         while chunk := [dict(row) for row in found.fetchmany(CHUNK)]:
-            into.execute(insert(table), chunk)
+            into.execute(insert(target), chunk)
             done += len(chunk)
             if progress is not None:
                 progress(done, total)

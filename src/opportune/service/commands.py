@@ -12,6 +12,7 @@ from opportune.errors import InputError
 from opportune.live import point
 from opportune.live.point import LEARNED, SKIPPED, WAITING
 from opportune.service import clock, events, points, tables
+from opportune.service.answers import AT_ONCE
 from opportune.service.fold import FALLBACK_MODE
 from opportune.service.ledger import Ledger
 from opportune.service.person import COMPLETED, PAUSED, WITHDRAWN, Person
@@ -83,6 +84,13 @@ class SetStatus(Command, kw_only=True):
         given = {"status": self.status, "reason": self.reason}
         ledger.happen(events.STATUS, person, given, who=self.who, received=self.received)
         return 200, participant_answer(person)
+
+
+class FileAnswers(Command, kw_only=True):
+    """What was answered lately is filed by its keys; nothing happens in the study."""
+
+    def run(self, ledger: Ledger) -> Answered:
+        return 200, {"filed": ledger.answers.file(AT_ONCE)}
 
 
 class Note(Command, kw_only=True):

@@ -13,6 +13,7 @@ from opportune._version import __version__
 from opportune.errors import StateError
 from opportune.live.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
 from opportune.service import clock, events, projection, tables
+from opportune.service.answers import Answers, Recent
 from opportune.service.events import Event
 from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
@@ -42,6 +43,7 @@ class Memory:
         self.fold: Fold | None = None
         self.persons: dict[str, Person] = {}
         self.seq = 0  # what all share is as of this event
+        self.recent = Recent()
         self.current: set[str] = set()
         """Participants who are as they are stored: nobody else has written since they were read or written here."""
 
@@ -75,8 +77,7 @@ class Ledger:
         self._dirty: dict[str, Person] = {}
         self._enrolled: set[str] = set()
         self._said: dict[str, tuple[str, str]] | None = None
-        self._requests: dict[str, tuple[str, int, bytes]] = {}
-        self._new_requests: list[dict[str, Any]] = []
+        self.answers = Answers(connection, None if lock else memory.recent)
         if row is not None:
             self._attach(row)
         else:
@@ -138,10 +139,7 @@ class Ledger:
 
     def read(self, *, keys: Iterable[str], names: Iterable[str], ids: Iterable[str]) -> None:
         """Read what a batch of commands is about, in three questions."""
-        wanted = list(keys)
-        if wanted:
-            for row in find_all(self.connection, tables.requests, "key", wanted):
-                self._requests[row["key"]] = (row["fingerprint"], row["status"], row["answer"])
+        self.answers.read(list(keys))
         decisions = list(ids)
         people = dict.fromkeys(names)
         if decisions:
@@ -203,15 +201,6 @@ class Ledger:
         if found is None:
             raise Refused("not_found", f"no decision is called {decision!r}")
         return found
-
-    def answered(self, key: str) -> tuple[str, int, bytes] | None:
-        """What was answered to a request before: its fingerprint, status and body."""
-        return self._requests.get(key)
-
-    def answer(self, key: str, fingerprint: str, status: int, body: bytes) -> None:
-        """Keep what is answered to a request."""
-        self._requests[key] = (fingerprint, status, body)
-        self._new_requests.append({"key": key, "fingerprint": fingerprint, "status": status, "answer": body})
 
     def launch(self, running: Running, *, who: str, received: int, source: str) -> None:
         """The first event: the study file is in force from now on."""
@@ -335,8 +324,7 @@ class Ledger:
 
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
-        if self._new_requests:
-            insert_all(self.connection, tables.requests, self._new_requests)
+        self.answers.write()
         if not self._events and not self.rebuilt:
             return
         if self._events:
@@ -396,4 +384,5 @@ class Ledger:
 
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""
+        self.answers.committed()
         self.memory.seq = self.seq

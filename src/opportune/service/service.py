@@ -15,7 +15,7 @@ import structlog
 from opportune.service import clock
 from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
-from opportune.service.commands import Command
+from opportune.service.commands import SYSTEM, Command, FileAnswers
 from opportune.service.database import Database, reachable
 from opportune.service.exports import running_of
 from opportune.service.limits import Limits
@@ -49,13 +49,14 @@ class Service:
         self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
-        self._batches = self._copied = 0  # of the writer, when last looked at; and when its log was last copied
+        self._batches = self._in_order = 0  # of the writer, when last looked at; and when all was in order
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
         self.database.check_durable()
         self._try_out()
         self.writer.start()
+        self.look_after()  # what became due while nobody looked; and what that needs is loaded
         self._sweeper = threading.Thread(target=self._look_after, name="sweeper", daemon=True)
         self._sweeper.start()
         gc.collect()
@@ -128,18 +129,24 @@ class Service:
             self.keys.note_use,
             self.alerts.shown.write,
             partial(self.alerts.look, self.now()),
-            self._copy_log,
+            self._put_in_order,
         ):
             try:
                 job()
             except Exception as error:
                 log.error("a regular job failed", **described(error))
 
-    def _copy_log(self) -> None:
-        """While nobody writes, bring SQLite's log into the file: it stays short, and no decision waits for that."""
+    def _put_in_order(self) -> None:
+        """While nobody writes, file answers, and bring SQLite's log into the file: no decision waits for that."""
         before, self._batches = self._batches, self.writer.batches
-        if self.database.sqlite and before == self._batches != self._copied and self.database.checkpoint():
-            self._copied = self._batches
+        if not self.database.sqlite or before != self._batches or self._batches == self._in_order:
+            return
+        filing = FileAnswers(who=SYSTEM, received=self.now())
+        while b'"filed":0' not in self.writer.submit(filing).result().body:
+            pass
+        self._batches = self.writer.batches
+        if self.database.checkpoint():
+            self._in_order = self._batches
 
     def _look_after(self) -> None:
         while not self._stop.wait(SWEEP_SECONDS):

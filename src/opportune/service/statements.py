@@ -36,8 +36,8 @@ def update_all(connection: Connection, table: Table, key: Sequence[str], columns
     _many(connection, statement, list(map(values, rows)))
 
 
-def find_all(connection: Connection, table: Table, key: str, values: Iterable[str]) -> list[dict[str, Any]]:
-    """The rows whose key is one of some texts; of tables without yes and no, which drivers tell differently."""
+def find_all(connection: Connection, table: Table, key: str, values: Iterable[str | int]) -> list[dict[str, Any]]:
+    """The rows whose key is one of some values; of tables without yes and no, which drivers tell differently."""
     wanted = list(values)
     if not wanted:
         return []

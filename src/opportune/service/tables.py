@@ -172,6 +172,16 @@ requests = Table(
     Column("answer", LargeBinary, nullable=False),
 )
 
+recent = Table(  # likewise, before they are filed by key: see `answers`
+    "recent",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+)
+
 keys = Table(
     "keys",
     metadata,

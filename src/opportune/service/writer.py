@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.live.packing import Unsound
 from opportune.service import calls, clock
+from opportune.service.answers import Answer
 from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger, Memory
@@ -253,11 +254,10 @@ class Writer:
 
     def _carry_out(self, ledger: Ledger, command: Command) -> "Reply | Exception":
         """One command of a transaction. What is refused has changed nothing: all checks come before all events."""
-        before = ledger.answered(command.key) if command.key else None
+        before = ledger.answers.before(command.key) if command.key else None
         if before is not None:
-            fingerprint, status, body = before
-            if fingerprint == command.fingerprint:
-                return Reply(status, body)
+            if before.fingerprint == command.fingerprint:
+                return Reply(before.status, before.body)
             return Refused("key_reused", "the idempotency key was used before, with other content")
         seq = ledger.seq
         try:
@@ -269,7 +269,7 @@ class Writer:
             return refused
         body = as_json(answer)
         if command.key:
-            ledger.answer(command.key, command.fingerprint, status, body)
+            ledger.answers.keep(command.key, Answer(command.fingerprint, status, body))
         return Reply(status, body)
 
 
