@@ -131,3 +131,33 @@ def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -
         service.look_after()
         assert in_the_file() == 1 + number
     service.writer.stop()
+
+
+def test_events_about_a_participant_are_found_by_indexes(database: Database) -> None:
+    """As many as a look at every event finds, in both databases; SQLite looks at no table as a whole."""
+    from course import launch, run_course
+    from sqlalchemy import select
+    from sqlalchemy.dialects import sqlite
+    from study_text import study_text
+
+    from opportune.service.reading import event_rows
+    from opportune.service.writer import Writer
+
+    writer = Writer(database)
+    launch(writer, study_text())
+    run_course(writer.write, people=3, steps=20)
+    every = event_rows(database, limit=10_000)
+    for name in ("P000", "P002", "nobody"):
+        mine = [row for row in every if row["participant"] == name]
+        assert event_rows(database, limit=10_000, participant=name) == mine
+        after = mine[len(mine) // 2]["seq"] if mine else 0
+        later = [row for row in mine if row["seq"] > after]
+        assert event_rows(database, after=after, limit=7, participant=name) == later[:7]
+    assert {row["kind"] for row in every if row["participant"] == "P000"} > {"enrolled", "proposed", "rewarded"}
+    if database.sqlite:
+        query = select(tables.events).where(tables.events_about("P000")).order_by(tables.events.c.seq)
+        plain = query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+        with database.reading.connect() as connection:
+            plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {plain}")]
+        assert not [step for step in plan if step.startswith("SCAN")], plan
+        assert [step for step in plan if "events_decision" in step], "the control: there is something to see"

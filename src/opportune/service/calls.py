@@ -152,7 +152,7 @@ class Try(_Call, kw_only=True):
         tried: int | None = self.received
         tries = call["tries"] + 1
         if self.undone:
-            tried, tries = self._before(ledger, row), call["tries"] - 1
+            tried, tries = self._before(ledger), call["tries"] - 1
         given: dict[str, Any] = {"tries": tries}
         if self.undone:
             given["undone"] = True
@@ -166,10 +166,10 @@ class Try(_Call, kw_only=True):
         self.write(ledger, **values)
         return 200, {"decision": self.decision, "tries": tries}
 
-    def _before(self, ledger: Ledger, row: dict[str, Any]) -> int | None:
+    def _before(self, ledger: Ledger) -> int | None:
         """When the last try but one was; refused unless the last was this person's, within the last minute."""
-        query = select(_EVENTS.c.body, _EVENTS.c.received).where(_EVENTS.c.participant == row["participant"])
-        query = query.where(_EVENTS.c.kind == events.TRIED, _EVENTS.c.decision == self.decision)
+        query = select(_EVENTS.c.body, _EVENTS.c.received).where(tables.following, _EVENTS.c.decision == self.decision)
+        query = query.where(_EVENTS.c.kind == events.TRIED)
         made: list[tuple[str, int]] = []
         for body, received in ledger.connection.execute(query.order_by(_EVENTS.c.seq)):
             event = events.decode(body)

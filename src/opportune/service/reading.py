@@ -78,7 +78,7 @@ def event_rows(
     table = tables.events
     query = select(table).where(table.c.seq > after)
     if participant is not None:
-        query = query.where(table.c.participant == participant)
+        query = query.where(tables.events_about(participant))
     return rows(database, query.order_by(table.c.seq).limit(limit))
 
 

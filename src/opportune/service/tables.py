@@ -10,6 +10,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Float,
     Index,
     Integer,
@@ -18,7 +19,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    cast,
+    func,
     literal_column,
+    select,
     text,
 )
 
@@ -55,6 +59,10 @@ study = Table(
     _within("study"),
 )
 
+# Each index by participant costs a decision a page: events are found by their decisions, which have one, but for those
+# that are about none. A decision's first event needs no index: the decision is called after it.
+_FOLLOWING, _ABOUT_NONE = text("kind <> 'proposed'"), text("decision IS NULL")
+
 events = Table(
     "events",
     metadata,
@@ -66,7 +74,8 @@ events = Table(
     Column("received", BigInteger, nullable=False),
     Column("hash", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Index("events_participant", "participant", "seq"),
+    Index("events_participant", "participant", "seq", sqlite_where=_ABOUT_NONE, postgresql_where=_ABOUT_NONE),
+    Index("events_decision", "decision", sqlite_where=_FOLLOWING, postgresql_where=_FOLLOWING),
     Index("events_skipped", "seq", sqlite_where=text("kind = 'skipped'"), postgresql_where=text("kind = 'skipped'")),
 )
 
@@ -162,6 +171,19 @@ decisions = Table(
 
 open_nudge = decisions.c.status == literal_column("'nudge'")
 """A nudge waits for an answer; written out, so that databases see that their index of open nudges has it."""
+
+following = events.c.kind != literal_column("'proposed'")
+"""An event about a decision after the one that it is called after; likewise written out."""
+
+
+def events_about(participant: str) -> ColumnElement[bool]:
+    """Events about a participant, each found by an index."""
+    made = decisions.c.id
+    of = select(made).where(decisions.c.participant == participant)
+    first = select(cast(func.substr(made, 2), BigInteger)).where(decisions.c.participant == participant)
+    none = (events.c.participant == participant) & events.c.decision.is_(None)
+    return events.c.seq.in_(first) | (following & events.c.decision.in_(of)) | none
+
 
 requests = Table(
     "requests",

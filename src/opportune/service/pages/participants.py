@@ -239,7 +239,7 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     database, table = view.service.database, tables.decisions
     decisions = reading.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
     record = tables.events
-    query = select(record).where(record.c.participant == row["name"])
+    query = select(record).where(tables.events_about(row["name"]))
     noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
     people = query if everything else query.where(record.c.kind.not_in([events.PROPOSED, events.REWARDED]))
     latest = reading.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
