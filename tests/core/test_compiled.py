@@ -1,5 +1,6 @@
 """Compiled code is kept, and never outlives the sources it was made from."""
 
+import gc
 import json
 import os
 import shutil
@@ -9,8 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from numba import njit
+from numba.core.compiler import Compiler
+from numba.core.errors import TypingError
 
 import opportune
+from opportune.core import compiled
+from opportune.core.fitting import PLAIN
 
 # The rule in `analysis.clairvoyant` has functions of other files inside; its own file is not edited here.
 SCRIPT = """
@@ -18,6 +24,7 @@ import json
 import opportune
 from opportune.analysis import clairvoyant
 from opportune.core import compiled
+from opportune.core.fitting import PLAIN
 
 probabilities = clairvoyant.auxiliary([0.3, 0.5, 0.4], 1.0).tolist()
 hits = sum(clairvoyant._run_rule.stats.cache_hits.values())
@@ -142,3 +149,58 @@ def test_a_terminal_is_told_what_is_being_compiled(tmp_path: Path) -> None:
                 said.append("")
     assert "compiling run alone, once for this version" in said[0]
     assert said[1] == ""
+
+
+@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
+def test_a_step_function_is_not_put_into_its_callers_because_one_of_them_is_put_into_its_own() -> None:
+    """Only functions of which it was said are copied wherever they are called: else everything would be, many times."""
+
+    @compiled.step_function
+    def below(x):  # type: ignore[no-untyped-def]
+        return x + 1.0
+
+    @compiled.inner_function
+    def between(x):  # type: ignore[no-untyped-def]
+        return below(x)
+
+    @compiled.dual_function
+    def equation(x):  # type: ignore[no-untyped-def]
+        return 2.0 * between(x)
+
+    @compiled.inner_dual_function
+    def put_inside(x):  # type: ignore[no-untyped-def]
+        return equation(x)
+
+    @njit
+    def above(x):  # type: ignore[no-untyped-def]
+        return put_inside(x)
+
+    assert above(1.0) == 4.0
+    assert {f.__name__: _always_inlined(f) for f in (below, between, equation, put_inside)} == {
+        "below": False, "between": True, "equation": False, "put_inside": True,
+    }  # fmt: skip
+
+
+def _always_inlined(dispatcher: Any) -> bool:
+    """Whether the compiler is told to copy it wherever it is called."""
+    (result,) = dispatcher.overloads.values()
+    (function,) = (f for f in result.library.own_module.functions if f.name == result.fndesc.llvm_func_name)
+    return any(b"alwaysinline" in attributes for attributes in function.attributes)
+
+
+@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
+def test_compiling_leaves_pythons_search_for_garbage_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is held back while a driver is compiled, and not afterwards, also if the driver cannot be compiled."""
+    before, frozen, meanwhile = gc.get_threshold(), gc.get_freeze_count(), []
+    compile_extra = Compiler.compile_extra
+
+    def looked_at(self: Any, function: Any) -> Any:
+        meanwhile.append(gc.get_threshold())
+        return compile_extra(self, function)
+
+    monkeypatch.setattr(Compiler, "compile_extra", looked_at)
+    driver = compiled.driver_function(lambda x: x.nothing_of_the_kind)
+    with pytest.raises(TypingError, match="nothing_of_the_kind"):
+        driver(1.0)
+    assert [threshold > before for threshold in meanwhile] == [True]
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)

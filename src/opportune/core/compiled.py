@@ -191,8 +191,9 @@ def part(**options: Any) -> Callable[[Any], Any]:
 
 PART: dict[str, Any] = {} if PLAIN else {"pipeline_class": PartCompiler}
 
-# A step function: called from other compiled functions only.
-step_function = part()
+# A step function: called from other compiled functions only. Whether it is put into its caller is the compiler's
+# choice; left unsaid, Numba would take over what was said of whichever function happened to call it first.
+step_function = part(forceinline=False)
 
 # One that Python calls.
 driver_function = compiled()
@@ -207,9 +208,18 @@ hot_function = compiled(inline="always")
 
 def dual_function(function: Any) -> Any:
     """A function that compiled functions call, and Python as well: an equation, a draw."""
+    return _dual(function, inline=False)
+
+
+def inner_dual_function(function: Any) -> Any:
+    """The same, put into its caller: one that takes arrays, whose references would be counted at every call."""
+    return _dual(function, inline=True)
+
+
+def _dual(function: Any, *, inline: bool) -> Any:
     if PLAIN:
         return function
     options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    dual = Dual(function, locals={}, targetoptions=options, pipeline_class=PartCompiler)
+    dual = Dual(function, locals={}, targetoptions={**options, "forceinline": inline}, pipeline_class=PartCompiler)
     dual.driver = driver_function(function)
     return dual

@@ -12,6 +12,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
 
+from opportune.memory import seldom_searched
+
 
 class Part(JITCodeLibrary):  # type: ignore[misc]
     """The library of a step function: its own code alone. What it calls is linked when a driver is."""
@@ -22,6 +24,15 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.environments: dict[str, Any] = {}
+
+    def _optimize_functions(self, module: Any) -> None:
+        # As Numba does, by one set of passes for all, and without those that are only mentioned. It pays: drivers that
+        # are optimised only as a whole take 5% longer to run.
+        module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
 
     def finalize(self) -> None:
         """Nothing more can be added."""
@@ -129,6 +140,11 @@ class WholeCompiler(PartCompiler):
     """Compiles a driver."""
 
     library = Whole
+
+    def compile_extra(self, func: Any) -> Any:
+        """As Numba does; Python does not look meanwhile, again and again, through all that is there."""
+        with seldom_searched():
+            return super().compile_extra(func)
 
 
 class Dual(CPUDispatcher):  # type: ignore[misc]

@@ -14,7 +14,7 @@ Callers see to it that sum lower <= 1 <= sum upper; `bernstein_box` always does,
 
 import math
 
-from opportune.core.compiled import dual_function
+from opportune.core.compiled import inner_dual_function
 from opportune.core.layout import SEARCH_ROWS, TIE
 
 EXACT_LIMIT = 12  # contexts up to which `optimistic` searches every vertex
@@ -25,20 +25,20 @@ _CURSOR, _REST, _LINEAR, _SQUARE, _OUT_WIDTH, _OUT_SCORE = 6, 7, 8, 9, 10, 11
 _ROUNDING = 1e-13  # sums of probabilities that differ by less are equal
 
 
-@dual_function
+@inner_dual_function
 def work_rows(contexts):  # type: ignore[no-untyped-def]
     """Rows of the scratch array `work` for K contexts."""
     return 2 * contexts + SEARCH_ROWS
 
 
-@dual_function
+@inner_dual_function
 def bernstein_width(frequency, sample, log_term):  # type: ignore[no-untyped-def]
     """Lemma F.2: zeta = sqrt(2 p (1 - p) l / max(n, 1)) + 7 l / (3 max(n - 1, 1)), l = ln(2 K T / delta)."""
     spread = math.sqrt(2.0 * max(frequency * (1.0 - frequency), 0.0) * log_term / max(sample, 1.0))
     return spread + 7.0 * log_term / (3.0 * max(sample - 1.0, 1.0))
 
 
-@dual_function
+@inner_dual_function
 def bernstein_box(counts, total, delta, horizon, lower, upper):  # type: ignore[no-untyped-def]
     """Write the empirical-Bernstein box around the frequencies: max(0, p_k - zeta_k), min(1, p_k + zeta_k).
 
@@ -59,7 +59,7 @@ def bernstein_box(counts, total, delta, horizon, lower, upper):  # type: ignore[
             upper[k] = min(1.0, frequency + zeta)
 
 
-@dual_function
+@inner_dual_function
 def bernstein_box_printed(counts, total, delta, horizon, lower, upper):  # type: ignore[no-untyped-def]
     """As `bernstein_box`, with zeta_k as Lemma F.2 prints it: its sample is m(k, t), the count of k."""
     contexts = counts.shape[0]
@@ -74,7 +74,7 @@ def bernstein_box_printed(counts, total, delta, horizon, lower, upper):  # type:
             upper[k] = min(1.0, frequency + zeta)
 
 
-@dual_function
+@inner_dual_function
 def optimistic_value(mean, gram, radius, p):  # type: ignore[no-untyped-def]
     """f(p) = <p, m> + radius sqrt(p' G p)."""
     linear = 0.0
@@ -89,7 +89,7 @@ def optimistic_value(mean, gram, radius, p):  # type: ignore[no-untyped-def]
     return linear + radius * math.sqrt(max(square, 0.0))
 
 
-@dual_function
+@inner_dual_function
 def _descending(score, count, order):  # type: ignore[no-untyped-def]
     """Sort the first `count` indices in `order` by falling score; scores within `TIE` keep their order."""
     for i in range(1, count):
@@ -102,7 +102,7 @@ def _descending(score, count, order):  # type: ignore[no-untyped-def]
         order[j + 1] = index
 
 
-@dual_function
+@inner_dual_function
 def greedy_fill(score, lower, upper, p_out, order):  # type: ignore[no-untyped-def]
     """Maximise <p, score> over the box cut with the simplex: fill the largest scores first, ties by index.
 
@@ -132,7 +132,7 @@ def greedy_fill(score, lower, upper, p_out, order):  # type: ignore[no-untyped-d
     return value
 
 
-@dual_function
+@inner_dual_function
 def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ignore[no-untyped-def]
     """The maximum of f over the box cut with the simplex; writes the maximiser to `p_out`.
 
@@ -257,7 +257,7 @@ def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ig
     return optimistic_value(mean, gram, radius, p_out)
 
 
-@dual_function
+@inner_dual_function
 def optimistic_gradient(mean, gram, radius, p, slope):  # type: ignore[no-untyped-def]
     """f(p), and written to `slope` its gradient m + radius G p / sqrt(p' G p).
 
@@ -281,7 +281,7 @@ def optimistic_gradient(mean, gram, radius, p, slope):  # type: ignore[no-untype
     return linear + radius * norm
 
 
-@dual_function
+@inner_dual_function
 def optimistic_alternating(mean, gram, radius, lower, upper, p_out, work):  # type: ignore[no-untyped-def]
     """The best local maximum of f that the alternation climbs to from 2 K + 2 vertices; writes it to `p_out`.
 
@@ -320,7 +320,7 @@ def optimistic_alternating(mean, gram, radius, lower, upper, p_out, work):  # ty
     return best
 
 
-@dual_function
+@inner_dual_function
 def optimistic(mean, gram, radius, lower, upper, p_out, work):  # type: ignore[no-untyped-def]
     """The optimistic value of one action: exact up to `EXACT_LIMIT` contexts, by alternation beyond."""
     if mean.shape[0] <= EXACT_LIMIT:

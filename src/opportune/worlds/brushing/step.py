@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.core import rng
-from opportune.core.compiled import dual_function
+from opportune.core.compiled import dual_function, inner_dual_function
 from opportune.errors import InputError
 
 CAP = 180.0
@@ -190,7 +190,7 @@ def corner(params, t, i, x):  # type: ignore[no-untyped-def]
     return features(params, t, (total - params[PRIOR_MEAN]) / params[PRIOR_SD], prop, x)
 
 
-@dual_function
+@inner_dual_function
 def zero_probability_and_rate(params, x, action):  # type: ignore[no-untyped-def]
     """(p0, lam) from the features: the chance of not brushing, and the rate of the seconds brushed."""
     width = 5 + int(params[HAS_DAY])
@@ -225,7 +225,7 @@ def expected_outcome(p0, lam):  # type: ignore[no-untyped-def]
     return (1.0 - p0) * (CAP - short)
 
 
-@dual_function
+@inner_dual_function
 def outcome(params, x, action, u_zero, u_poisson):  # type: ignore[no-untyped-def]
     """The capped outcome Q of a session, from two uniforms in [0, 1): brushes when u_zero >= p0."""
     p0, lam = zero_probability_and_rate(params, x, action)
