@@ -135,7 +135,10 @@ TOOLS = {f"opportune.core.{name}" for name in ("compiled", "fitting", "registry"
 NUMBA = {
     f"opportune.core.{name}" for name in ("addresses", "compiled", "linking", "named", "registry", "scores", "vectors")
 }
-DECORATORS = {"step_function", "driver_function", "inner_function", "hot_function", "dual_function", "compiled", "part"}
+DECORATORS = {
+    "step_function", "driver_function", "inner_function", "hot_function", "dual_function", "inner_dual_function",
+    "compiled", "part",
+}  # fmt: skip
 
 
 def compiled_functions(module: str) -> list[ast.FunctionDef]:

@@ -74,3 +74,21 @@ def test_what_someone_has_frozen_stays_so() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_nothing_is_searched_for_meanwhile_and_then_as_before() -> None:
+    """Whoever had the search off finds it off again, also after an error."""
+    assert gc.isenabled()  # the control
+    with memory.not_searched(), memory.not_searched():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), memory.not_searched():
+        _ = 1 // 0
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with memory.not_searched():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -190,17 +190,18 @@ def _always_inlined(dispatcher: Any) -> bool:
 
 @pytest.mark.skipif(PLAIN, reason="nothing is compiled")
 def test_compiling_leaves_pythons_search_for_garbage_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is held back while a driver is compiled, and not afterwards, also if the driver cannot be compiled."""
-    before, frozen, meanwhile = gc.get_threshold(), gc.get_freeze_count(), []
+    """It rests while a driver is compiled, and not afterwards, also if the driver cannot be compiled."""
+    meanwhile = []
     compile_extra = Compiler.compile_extra
 
     def looked_at(self: Any, function: Any) -> Any:
-        meanwhile.append(gc.get_threshold())
+        meanwhile.append(gc.isenabled())
         return compile_extra(self, function)
 
     monkeypatch.setattr(Compiler, "compile_extra", looked_at)
     driver = compiled.driver_function(lambda x: x.nothing_of_the_kind)
+    assert gc.isenabled()
     with pytest.raises(TypingError, match="nothing_of_the_kind"):
         driver(1.0)
-    assert [threshold > before for threshold in meanwhile] == [True]
-    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, frozen)
+    assert meanwhile == [False]
+    assert gc.isenabled()
