@@ -122,10 +122,36 @@ def test_they_are_filed_while_nobody_writes(sqlite: Database, monkeypatch: pytes
     assert counts(sqlite) == (0, 10, 10)
     service.look_after()
     assert counts(sqlite) == (9, 1, 10)
-    batches = service.writer.batches
+    written = service.writer.written
     service.look_after()
-    assert service.writer.batches == batches, "there is nothing more to do"
+    assert service.writer.written == written, "there is nothing more to do"
     assert [service.writer.submit(ask(number)).result() for number in range(10)] == replies
+    service.writer.stop()
+
+
+def test_filing_makes_way(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who writes again is not held up by what is left to file; it is filed later."""
+    monkeypatch.setattr("opportune.service.commands.AT_ONCE", 3)
+    begun(sqlite)
+    service = Service(sqlite)
+    service.writer.start()
+    for number in range(10):
+        service.writer.submit(ask(number)).result()
+    service._put_in_order()
+    submit = service.writer.submit
+
+    def busy(command: Command) -> Any:
+        filed = submit(command)
+        submit(ask(50)).result()
+        return filed
+
+    monkeypatch.setattr(service.writer, "submit", busy)
+    service._put_in_order()
+    assert counts(sqlite)[0] == 3
+    monkeypatch.setattr(service.writer, "submit", submit)
+    service._put_in_order()
+    service._put_in_order()
+    assert counts(sqlite)[:2] == (10, 1)
     service.writer.stop()
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import msgspec
 import structlog
 
 from opportune.service import clock
@@ -49,7 +50,7 @@ class Service:
         self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
-        self._batches = self._in_order = 0  # of the writer, when last looked at; and when all was in order
+        self._written = self._in_order = 0  # commands, when last looked at; and when all was in order
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
@@ -138,15 +139,16 @@ class Service:
 
     def _put_in_order(self) -> None:
         """While nobody writes, file answers, and bring SQLite's log into the file: no decision waits for that."""
-        before, self._batches = self._batches, self.writer.batches
-        if not self.database.sqlite or before != self._batches or self._batches == self._in_order:
+        before, self._written = self._written, self.writer.written
+        if not self.database.sqlite or before != self._written or self._written == self._in_order:
             return
         filing = FileAnswers(who=SYSTEM, received=self.now())
-        while b'"filed":0' not in self.writer.submit(filing).result().body:
-            pass
-        self._batches = self.writer.batches
-        if self.database.checkpoint():
-            self._in_order = self._batches
+        while self.writer.written == self._written and not self._stop.is_set():
+            filed = msgspec.json.decode(self.writer.submit(filing).result().body)["filed"]
+            self._written += 1  # its own; if there are more by now, somebody else writes
+            if filed == 0:
+                self._in_order = self._written if self.database.checkpoint() else 0
+                return
 
     def _look_after(self) -> None:
         while not self._stop.wait(SWEEP_SECONDS):
