@@ -38,11 +38,12 @@ JUDGED = 8
 
 
 @driver_function
-def replay(handles, judged, seed, streams, rows, values, proposed, settled):  # type: ignore[no-untyped-def]
+def replay(handles, judged, seed, streams, rows, values, proposed, notes, settled):  # type: ignore[no-untyped-def]
     """Make the calls in `rows`; where contexts are not finite, each has its `values`, else these have no columns.
 
-    What is found goes to `proposed`, a row of `FOUND` for each proposal, and `settled`, an action for each that is
-    settled. `handles` (core.views), `judged` and `streams` have a row for each participant.
+    What is found goes to `proposed`, a row of `FOUND` for each proposal; to `notes`, unless these have no rows, what
+    the rule went by where it was asked; and to `settled`, an action for each that is settled. `handles` (core.views),
+    `judged` and `streams` have a row for each participant.
     """
     proposals = 0
     settlements = 0
@@ -55,6 +56,9 @@ def replay(handles, judged, seed, streams, rows, values, proposed, settled):  # 
             write_values(p, what, values[i])
         if what in (PROPOSE, STAND_BY):
             propose_again(p, moment, draws, what == PROPOSE, flag, judged[who], proposed[proposals])
+            if what == PROPOSE and not flag and notes.shape[0] > 0:
+                for j in range(notes.shape[1]):
+                    notes[proposals, j] = p.scratch.notes[j]
             proposals += 1
         elif what == SETTLE:
             made = Judged(judged[who, 0], judged[who, 4], int(judged[who, 5]), action)

@@ -23,23 +23,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.layout import NOTES
 from opportune.errors import OpportuneError
 from opportune.live import replay
 from opportune.live.decision import Proposal
 from opportune.live.steps import begin_live
 from opportune.service import events, typed
 from opportune.service.clock import from_iso
+from opportune.service.compared import Spending, Stored
 from opportune.service.events import Event
 from opportune.service.person import Person
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.script import Script
-from opportune.service.tracks import COLUMNS, ID, Calls, Doubt, Track
+from opportune.service.tracks import CLAIMS, Calls, Doubt, Track
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
-_WHAT, _WHO, _SEQ = map(replay.CALL.index, ("what", "who", "seq"))
+_WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
+_PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
 _HASH = len(events.START)
 _KNOWN = ("status", "reason", "seq", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
@@ -74,10 +75,12 @@ class Bulk:
     too, as their calls are to come.
     """
 
-    def __init__(self, *, wait: bool = False, everyone: bool = False) -> None:
+    def __init__(self, stored: Stored, *, wait: bool = False, everyone: bool = False) -> None:
         self.refold = Refold(Verdict())
-        self.refold.columns = COLUMNS
         self.waiting: list[Calls] = []
+        self._stored = stored
+        self._spent: list[float] = []
+        self._nudges = 0
         self._wait, self._everyone = wait, everyone
         self._links: list[Links] = []
         self._tracks: dict[str, Track] = {}
@@ -91,7 +94,10 @@ class Bulk:
         with _doubtful():
             self._follow(rows)
             if self._script is not None:
-                self.waiting.append(self._script.cut())
+                calls = self._script.cut()
+                self.waiting.append(calls)
+                self._spent.append(calls.claims[:, _PROBABILITY].sum())
+                self._nudges += int(calls.claims[:, _NUDGED].sum())
         if not self._wait:
             self.make_calls(self.waiting)
             self.waiting = []
@@ -147,7 +153,7 @@ class Bulk:
         if self.refold.verdict.findings or fold is None:
             raise Doubt("common")
         if event.kind == events.LAUNCHED:
-            self._script = Script(fold)
+            self._script = Script(fold, self._stored)
         elif event.kind == events.AMENDED:
             assert self._script is not None
             self._script.set_running(fold.running)
@@ -167,16 +173,14 @@ class Bulk:
         calls = waiting[0] if len(waiting) == 1 else _in_order(waiting)
         seats, common = self._seats.of(self.refold), fold.cohort._common
         found, acted = np.zeros((len(calls.claims), len(replay.FOUND))), np.zeros(len(calls.actions))
-        noted = np.full((len(calls.notes), NOTES), np.nan)
+        noted = np.full_like(calls.notes, np.nan)
         for part in _rounds(calls, [seq for seq, _person in self._newcomers]):
             while self._newcomers and self._newcomers[0][0] < part.seq:
                 begin_live(self._newcomers.pop(0)[1].agent._handle, False, False)
             replay.replay(
                 seats.handles, seats.judged, common._key[0], seats.streams, calls.rows[part.calls],
-                calls.values[part.calls], found[part.proposals], acted[part.settlements],
+                calls.values[part.calls], found[part.proposals], noted[part.proposals], acted[part.settlements],
             )  # fmt: skip
-            for number, who in part.asked:
-                noted[number] = seats.notes[who]
         if not np.array_equal(noted, calls.notes, equal_nan=True):
             raise Doubt("what the rule went by is not what is noted")
         said = dict(zip(replay.FOUND, found.T, strict=True))
@@ -217,18 +221,21 @@ class Bulk:
         """What the part's events say of the chain."""
         return Links(*map(b"".join, zip(*self._links, strict=True))) if self._links else Links(b"", b"", b"")
 
-    def rows(self) -> dict[str, list[Any]]:
-        """The rows of `decisions` that follow, by id."""
-        return {entry.row[ID]: entry.row for track in self._tracks.values() for entry in track.entries}
+    def finish(self) -> tuple[int, Spending]:
+        """How many decision points there were, and what they have spent; raises `Doubt` unless all rows are right."""
+        decisions = sum(len(track.entries) for track in self._tracks.values())
+        compared = 0 if self._script is None else self._script.compared
+        if compared != decisions or not self._stored.used_up():
+            raise Doubt("a decision point's row has other changes than are on record, or belongs to none")
+        return decisions, Spending(math.fsum(self._spent), self._nudges)
 
 
 class _Table(NamedTuple):
-    """What compiled code takes of participants, by their number; and where it leaves what the rule went by last."""
+    """What compiled code takes of participants, by their number."""
 
     handles: NDArray[Any]
     judged: NDArray[np.float64]
     streams: NDArray[np.uint64]
-    notes: dict[int, NDArray[np.float64]]
 
 
 class _Seats:
@@ -239,7 +246,7 @@ class _Seats:
         self._table: _Table | None = None
 
     def of(self, refold: Refold) -> _Table:
-        """Handles, what was judged last, streams and notes; made again when somebody is new."""
+        """Handles, what was judged last, and streams; made again when somebody is new."""
         assert refold.fold is not None
         if self._table is None or self._known < len(refold.persons):
             handle = refold.fold.cohort._common._handle
@@ -249,8 +256,7 @@ class _Seats:
                 handles[person.number], streams[person.number] = person.agent._handle, person.agent._key[1]
             if self._table is not None:
                 judged[: len(self._table.judged)] = self._table.judged
-            notes = {person.number: person.agent._notes for person in refold.persons.values()}
-            self._known, self._table = len(refold.persons), _Table(handles, judged, streams, notes)
+            self._known, self._table = len(refold.persons), _Table(handles, judged, streams)
         return self._table
 
 
@@ -258,8 +264,8 @@ def make_ready(running: Running) -> None:
     """Have everything compiled, before there are several processes that would each do so."""
     handle = running.cohort()._common._handle
     handles, streams = np.zeros((0, handle.size), dtype=handle.dtype), np.zeros(0, dtype=np.uint64)
-    rows, found = np.zeros((0, len(replay.CALL))), np.zeros((0, len(replay.FOUND)))
-    replay.replay(handles, np.zeros((0, replay.JUDGED)), np.uint64(0), streams, rows, rows, found, np.zeros(0))
+    none = np.zeros((0, 1))
+    replay.replay(handles, none, np.uint64(0), streams, none, none, none, none, np.zeros(0))
 
 
 def whole(links: list[Links]) -> int:
@@ -297,33 +303,20 @@ class _Round(NamedTuple):
     calls: slice
     proposals: slice
     settlements: slice
-    asked: list[tuple[int, int]]  # proposals that were put to a rule which says what it went by; whose they are
 
 
 def _rounds(calls: Calls, joined: list[int]) -> Iterator[_Round]:
-    """All calls, cut where someone has joined, and before anybody's next proposal if the rule says what it went by.
-
-    What it went by is kept only until then. The last round has no calls: it is for those who joined after all of them.
-    """
-    rows, noted = calls.rows, len(calls.notes) > 0
-    proposals, settlements = (
-        np.flatnonzero(found) for found in (rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE)
+    """All calls, cut where someone has joined; the last round has none, and is for those who joined after them."""
+    seqs, what = calls.rows[:, _SEQ], calls.rows[:, _WHAT]
+    cuts = [*sorted({0, *np.searchsorted(seqs, joined).tolist(), len(seqs)}), len(seqs)]
+    made, settled = (
+        np.searchsorted(np.flatnonzero(found), cuts).tolist()
+        for found in (what <= replay.STAND_BY, what == replay.SETTLE)
     )
-    members = rows[proposals, _WHO].astype(int).tolist() if noted else []
-    asked = (~np.isnan(calls.notes[:, 0])).tolist() if noted else []
-    again, met = [], set[int]()
-    for row, who in zip(proposals.tolist(), members, strict=False):
-        if who in met:
-            again.append(row)
-            met.clear()
-        met.add(who)
-    cuts = [*sorted({0, *again, *np.searchsorted(rows[:, _SEQ], joined).tolist(), len(rows)}), len(rows)]
-    made, settled = (np.searchsorted(found, cuts).tolist() for found in (proposals, settlements))
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
-        of_proposals, of_settlements = (slice(*found[number : number + 2]) for found in (made, settled))
-        put = [(i, members[i]) for i in range(*made[number : number + 2]) if asked[i]] if noted else []
-        seq = float(rows[begin, _SEQ]) if begin < len(rows) else math.inf
-        yield _Round(seq, slice(begin, end), of_proposals, of_settlements, put)
+        proposals, settlements = (slice(*found[number : number + 2]) for found in (made, settled))
+        seq = float(seqs[begin]) if begin < len(seqs) else math.inf
+        yield _Round(seq, slice(begin, end), proposals, settlements)
 
 
 def _proposal(event: typed.Proposed) -> Proposal:

@@ -1,7 +1,7 @@
 """Whether the tables hold what folding the record gives: every row, every column, every byte of state."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
@@ -71,6 +71,37 @@ def _rows(connection: Connection, table: Table, participant: str, part: Part) ->
     columns = ", ".join(f"{table.name}.{name}" for name in names)
     found = stream(connection, f"SELECT {columns} FROM {table.name} {join} WHERE {mine}")
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
+
+
+class Stored:
+    """The rows of `decisions` that are stored, one by one as the record comes to them.
+
+    They are read along with it, as they nearly always lie in its order: so that only few are held at a time.
+    """
+
+    def __init__(self, connection: Connection, part: Part, names: Sequence[str]) -> None:
+        columns = ", ".join(f"decisions.{name}" for name in names)
+        join, mine = part.mine("decisions.participant")
+        self._coming: Any = stream(connection, f"SELECT {columns} FROM decisions {join} WHERE {mine}")
+        self._place = names.index("id")
+        self._here: dict[str, tuple[Any, ...]] = {}
+
+    def take(self, name: str) -> tuple[Any, ...]:
+        """The row of that id; raises `LookupError` if none is stored, or it was taken before."""
+        while name not in self._here:
+            rows = next(self._coming, None)
+            if rows is None:
+                raise LookupError(f"decision {name} is on record, but not stored")
+            self._here |= {row[self._place]: row for row in rows}
+        return self._here.pop(name)
+
+    def used_up(self) -> bool:
+        """Whether all that are stored were taken."""
+        return not self._here and next(self._coming, None) is None
+
+    def close(self) -> None:
+        """Read no further."""
+        self._coming.close()
 
 
 def compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spending:

@@ -19,6 +19,7 @@ from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
 from opportune.live.replay import PROPOSE, SETTLE, STAND_BY
 from opportune.problems.finite import Problem
 from opportune.service import events, typed
+from opportune.service.compared import Stored
 from opportune.service.events import Event
 from opportune.service.fold import LEARNED_MODE, MOST_PLACES, Fold
 from opportune.service.person import COMPLETED, WITHDRAWN
@@ -46,7 +47,6 @@ from opportune.service.tracks import (
     SEQ,
     SETTLED_AT,
     STATUS,
-    STEP,
     UNANSWERED,
     WHY,
     Calls,
@@ -64,8 +64,11 @@ _NO_NOTES = (math.nan,) * NOTES
 class Script:
     """Turns events about decisions into calls and rows."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Fold, stored: Stored) -> None:
         problem = fold.cohort.problem
+        self.compared = 0
+        """Decision points whose rows will not change any more, and are stored as they should be."""
+        self._stored = stored
         self.set_running(fold.running)
         self._problem = problem
         self._continuous = not isinstance(problem, Problem)
@@ -120,7 +123,7 @@ class Script:
         self, what: int, event: Any, track: Track, entry: Entry, where: tuple[int, int, int], action: int = 0,
         flag: bool = False, number: float = 0.0,
     ) -> None:  # fmt: skip
-        self._rows += (what, track.person.number, entry.row[STEP], *where, action, flag, number, event.seq)
+        self._rows += (what, track.person.number, entry.step, *where, action, flag, number, event.seq)
         self._values += entry.place.values
 
     def _place(self, sensed: bytes, reported: bytes, step: int) -> Place:
@@ -141,7 +144,7 @@ class Script:
 
     def _place_with(self, entry: Entry, reported: bytes) -> Place:
         """Where a decision point stands with what is reported of it now."""
-        before, step = entry.place, entry.row[STEP]
+        before, step = entry.place, entry.step
         key = (before.sensed_text, before.reported_text, reported, step % self._period)
         known = self._told.get(key)
         if known is not None:
@@ -182,7 +185,7 @@ class Script:
             answer.fresh, answer.stale, before, left, LEARNED_MODE, answer.why, None, "settled", None, received,
             answer.stale, False, shown is not None, None, True, False, WAITING, None, None, None, 0,
             happened + running.reward_window, self._features, event.version,
-        ], place, stale)  # fmt: skip
+        ], self._stored.take(event.decision), step, place, stale)  # fmt: skip
         track.entries.append(entry)
         person.last_decided = happened
         what = PROPOSE if available else STAND_BY
@@ -204,6 +207,15 @@ class Script:
             track.open, person.open_decision = event, event.decision
         else:
             self._conclude(event, track, entry, done, happened, shown, opened, False)
+        self._compare(entry, event.seq)
+
+    def _compare(self, entry: Entry, seq: int) -> None:
+        """A row has changed: if for the last time, by the one that is stored, they are equal, and that is the end."""
+        if entry.stored[SEQ] == seq:
+            if tuple(entry.row) != entry.stored:
+                raise Doubt
+            entry.row, entry.stored = [], ()
+            self.compared += 1
 
     def _note_claims(self, notes: list[float] | None, *, asked: bool) -> None:
         """What the rule went by, which it says wherever it was asked."""
@@ -227,12 +239,12 @@ class Script:
             self._uncover(event, track)
         if row[AVAILABLE]:
             where = place.where if revealed or not self._some_reported else place.blind
-            self._rows += (SETTLE, track.person.number, row[STEP], *where, standing, revealed, 0.0, event.seq)
+            self._rows += (SETTLE, track.person.number, entry.step, *where, standing, revealed, 0.0, event.seq)
             self._values += place.values
             self._actions.append(action)
             seen = where[2] != UNKNOWN
             if not seen and place.where[2] != UNKNOWN:
-                track.sealed.add(row[STEP])
+                track.sealed.add(entry.step)
         else:
             row[REWARD_STATUS], row[REWARD_DUE] = NOTHING, None
             if action != standing:
@@ -241,6 +253,7 @@ class Script:
         if done.outcome != outcome or done.revealed != revealed:
             raise Doubt
         row[OUTCOME], row[ACTION], row[REVEALED], row[SEEN], row[WHY] = outcome, done.action, revealed, seen, done.why
+        entry.seen = seen
         row[UNANSWERED] = row[NUDGE] and not revealed
         if revealed:
             track.person.last_reveal = happened
@@ -255,12 +268,15 @@ class Script:
             number = row[REWARD] if rewarded else 0.0
             self._call(what, event, track, entry, place.where, entry.action, rewarded, number)
             row[SEQ], row[SEEN], row[REPORTED] = event.seq, True, place.reported_text
+            entry.seen = True
         for step in [step for step in track.arrivals if step in track.sealed]:
             del track.arrivals[step]
             entry = track.entries[step - 1]
             if not self._continuous:
                 where, reward = entry.place.where, entry.row[REWARD]
                 self._call(replay.LEARN_HELD, event, track, entry, where, entry.action, False, reward)
+        for step in track.sealed:
+            self._compare(track.entries[step - 1], event.seq)
         track.sealed.clear()
 
     def _settle(self, event: typed.Settled, received: int, happened: int, track: Track) -> None:
@@ -284,11 +300,12 @@ class Script:
         row[OFFLINE] = given.shown is not None
         track.open, track.person.open_decision = None, None
         self._conclude(event, track, entry, event.answer, happened, given.shown, opened, answered)
+        self._compare(entry, event.seq)
 
     def _tell_of(self, step: int, values: Any, now: Entry, track: Track) -> None:
         """Reported values of an earlier decision point, told with a reveal."""
         entry = track.entries[step - 1]
-        if entry is now or entry.row[STEP] != step or entry.row[SEEN]:
+        if entry is now or entry.step != step or entry.seen:
             raise Doubt
         entry.place = self._place_with(entry, msgspec.json.encode(values))
         if entry.place.where[2] != UNKNOWN:
@@ -302,13 +319,13 @@ class Script:
             raise Doubt
         row[SEQ], row[REWARD], row[REWARD_RECEIVED], row[REWARD_FIRST] = event.seq, reward, received, reward
         row[REWARD_DUE] = None
-        if not learned:
-            return
-        row[REWARD_STATUS] = LEARNED
-        if row[SEEN]:
-            self._call(replay.LEARN, event, track, entry, entry.place.where, entry.action, True, reward)
-        else:
-            track.arrivals[row[STEP]] = None
+        if learned:
+            row[REWARD_STATUS] = LEARNED
+            if entry.seen:
+                self._call(replay.LEARN, event, track, entry, entry.place.where, entry.action, True, reward)
+            else:
+                track.arrivals[entry.step] = None
+        self._compare(entry, event.seq)
 
     def _correct(self, event: Event, received: int, happened: int, track: Track) -> None:
         entry, reward = _settled_entry(event, track), event.given["reward"]
@@ -317,17 +334,20 @@ class Script:
         possible = type(reward) in {int, float} and -_LARGEST <= reward <= _LARGEST
         if not possible or event.answer != {"learned": learned}:
             raise Doubt
-        if learned and row[SEEN]:
+        if learned and entry.seen:
             difference = reward - row[REWARD]
             self._call(replay.CORRECT, event, track, entry, entry.place.where, entry.action, True, difference)
         row[SEQ], row[REWARD], row[REWARD_RECEIVED] = event.seq, reward, received
         row[REWARD_CHANGES] = event.given["changes"]
+        self._compare(entry, event.seq)
 
     def _skip(self, event: Event, received: int, happened: int, track: Track) -> None:
-        row = _settled_entry(event, track).row
+        entry = _settled_entry(event, track)
+        row = entry.row
         if row[REWARD_STATUS] != WAITING or event.answer:
             raise Doubt
         row[SEQ], row[REWARD_STATUS], row[REWARD_DUE] = event.seq, SKIPPED, None
+        self._compare(entry, event.seq)
 
     def _answer_late(self, event: Event, received: int, happened: int, track: Track) -> None:
         entry, reported = _settled_entry(event, track), event.given.get("reported")
@@ -336,12 +356,13 @@ class Script:
             raise Doubt
         if row[UNANSWERED]:
             place = entry.place if reported is None else self._place_with(entry, msgspec.json.encode(reported))
-            if not row[SEEN]:
+            if not entry.seen:
                 entry.place = place
                 if place.where[2] != UNKNOWN:
-                    track.sealed.add(row[STEP])
+                    track.sealed.add(entry.step)
             row[UNANSWERED], track.late_answer = False, True
         row[SEQ], row[ANSWERED_LATE], row[REPORTED] = event.seq, received, entry.place.reported_text
+        self._compare(entry, event.seq)
 
     def _status(self, event: Event, received: int, happened: int, track: Track) -> None:
         person, given = track.person, event.given
@@ -364,7 +385,7 @@ class Script:
 def _entry(event: Any, track: Track) -> Entry:
     """The decision point that an event is about."""
     entry: Entry = track.entries[event.step - 1]
-    if entry.row[STEP] != event.step or entry.row[ID] != event.decision:
+    if entry.step != event.step or entry.row[ID] != event.decision:
         raise Doubt
     return entry
 
@@ -372,7 +393,7 @@ def _entry(event: Any, track: Track) -> Entry:
 def _settled_entry(event: Any, track: Track) -> Entry:
     entry: Entry = track.entries[event.step - 1]
     row = entry.row
-    if row[STEP] != event.step or row[ID] != event.decision or row[STATUS] != "settled":
+    if entry.step != event.step or row[ID] != event.decision or row[STATUS] != "settled":
         raise Doubt
     return entry
 

@@ -6,6 +6,7 @@ dozen rows do. What a driver raises is raised as SQLAlchemy's error, as everywhe
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import count
 from operator import itemgetter
 from typing import Any
 
@@ -113,13 +114,16 @@ def _mark(style: str) -> str:
     return "?" if style == "qmark" else "%s"
 
 
+_STREAMS = count()
+
+
 def stream(connection: Connection, query: str, size: int = 1000) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of a query as the driver gives them, a thousand at a time: more would not stay near the processor.
 
     Yes and no may come as 1 and 0.
     """
     driver: Any = connection.connection.driver_connection
-    cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(name="stream")
+    cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(name=f"stream {next(_STREAMS)}")
     try:
         cursor.execute(query)
         while rows := cursor.fetchmany(size):

@@ -18,9 +18,9 @@ COLUMNS = (
     "reward_first", "reward_changes", "reward_due", "features", "version",
 )  # fmt: skip
 """The columns of `decisions`, in the order in which rows have them here."""
-ID, STEP, SEQ, REPORTED, AVAILABLE, NUDGE, WHY, EXPIRES, STATUS, OUTCOME, SETTLED_AT, ACTION, REVEALED, OFFLINE = map(
+ID, SEQ, REPORTED, AVAILABLE, NUDGE, WHY, EXPIRES, STATUS, OUTCOME, SETTLED_AT, ACTION, REVEALED, OFFLINE = map(
     COLUMNS.index,
-    ("id", "step", "seq", "reported", "available", "nudge", "why", "expires", "status", "outcome", "settled", "action",
+    ("id", "seq", "reported", "available", "nudge", "why", "expires", "status", "outcome", "settled", "action",
      "revealed", "offline"),
 )  # fmt: skip
 ANSWERED_LATE, SEEN, UNANSWERED, REWARD_STATUS, REWARD, REWARD_RECEIVED, REWARD_FIRST, REWARD_CHANGES, REWARD_DUE = map(
@@ -51,9 +51,12 @@ class Place(NamedTuple):
 class Entry(msgspec.Struct, gc=False):
     """A decision point that was proposed."""
 
-    row: list[Any]
+    row: list[Any]  # as the record has it so far; empty once nothing more may change
+    stored: tuple[Any, ...]  # the row that is stored, until it was compared
+    step: int
     place: Place
     action: int  # that stands, or was taken
+    seen: bool = True  # the context is known
 
 
 class Track(msgspec.Struct, gc=False):

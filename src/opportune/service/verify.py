@@ -19,14 +19,14 @@ from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
 from opportune.service.bulk import Bulk, Links, State, make_ready, whole
-from opportune.service.compared import Part, Spending, compare_decisions, compare_people, compare_study
+from opportune.service.compared import Part, Spending, Stored, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.statements import stream
-from opportune.service.tracks import Calls, Doubt
+from opportune.service.tracks import COLUMNS, Calls, Doubt
 
 Progress = Callable[[int, int], None]
 LONG = 20_000
@@ -123,28 +123,28 @@ def _follow(
 ) -> Followed | None:
     """Fold a part in bulk; where participants share something, only as far as that can be done apart."""
     part, wait = Part(index, number), together and number > 1
-    bulk = Bulk(wait=wait, everyone=wait and index == 0)
     total = _total(connection)
     try:
-        for rows in stream(connection, _query(part, "")):
-            bulk.take(rows)
-            if progress is not None and index == 0:
-                progress(rows[-1][0], total)
+        with contextlib.closing(Stored(connection, part, COLUMNS)) as stored:
+            bulk = Bulk(stored, wait=wait, everyone=wait and index == 0)
+            for rows in stream(connection, _query(part, "")):
+                bulk.take(rows)
+                if progress is not None and index == 0:
+                    progress(rows[-1][0], total)
+            decisions, spending = bulk.finish()
     except Doubt:
         return None
     refold = bulk.refold
     if refold.fold is None:
         return None
-    refold.decisions = bulk.rows()
     states = bulk.states()
-    spending = compare_decisions(connection, refold, part)
     if not wait:
         bulk.bring(states)
         compare_people(connection, refold, part)
     if not refold.verdict.holds:
         return None
     return Followed(
-        bulk.links(), spending, len(refold.decisions), bulk.waiting, states if wait else [],
+        bulk.links(), spending, decisions, bulk.waiting, states if wait else [],
         bulk if index == 0 else None,
     )  # fmt: skip
 
