@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,11 +14,11 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.service import clock, events, tables
 from opportune.service import verify as module
 from opportune.service.administration import Amend, Close
-from opportune.service.bulk import Bulk
+from opportune.service.bulk import Bulk, Lot
 from opportune.service.calls import Try
 from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
 from opportune.service.database import Database
-from opportune.service.statements import stream, update_all
+from opportune.service.statements import update_all
 from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
@@ -347,16 +346,16 @@ def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.Mo
     """Unless told otherwise: a record that is long, and no other; and events in small lots are folded the same."""
     lots = []
 
-    def take(bulk: Bulk, rows: Any) -> None:
+    def take(bulk: Bulk, rows: Any) -> Lot:
         lots.append(len(rows))
-        folded(bulk, rows)
+        return folded(bulk, rows)
 
     folded = Bulk.take
     monkeypatch.setattr(Bulk, "take", take)
     short = verify(lived)
     assert not lots
     monkeypatch.setattr(module, "LONG", 10)
-    monkeypatch.setattr(module, "stream", partial(stream, size=7))
+    monkeypatch.setattr(module, "LOT", 7)
     assert verify(lived) == short
     assert len(lots) > 5
 

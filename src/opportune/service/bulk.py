@@ -56,6 +56,13 @@ class Links(NamedTuple):
     befores: bytes
 
 
+class Lot(NamedTuple):
+    """What some events come to: calls, and who joins between them."""
+
+    calls: Calls
+    newcomers: list[tuple[int, Person]]  # since event; they begin with what all have learned by then
+
+
 class State(NamedTuple):
     """Where a participant is at the end of the record, but for the numbers that compiled code has."""
 
@@ -69,38 +76,31 @@ class State(NamedTuple):
 
 
 class Bulk:
-    """Folds a part's events, many at a time.
+    """Folds a part's events, many at a time; with `everyone`, to make the calls of other parts' participants, too."""
 
-    With `wait` their calls are not made, but kept in `waiting`; with `everyone` other parts' participants are seated,
-    too, as their calls are to come.
-    """
-
-    def __init__(self, stored: Stored, *, wait: bool = False, everyone: bool = False) -> None:
+    def __init__(self, stored: Stored, *, everyone: bool = False) -> None:
         self.refold = Refold(Verdict())
-        self.waiting: list[Calls] = []
         self._stored = stored
         self._spent: list[float] = []
         self._nudges = 0
-        self._wait, self._everyone = wait, everyone
+        self._everyone = everyone
         self._links: list[Links] = []
         self._tracks: dict[str, Track] = {}
         self._script: Script | None = None
         self._seats = _Seats()
         self._newcomers: list[tuple[int, Person]] = []
-        """Who begins with what all have learned by then, which calls that are still to be made decide."""
 
-    def take(self, rows: list[Row]) -> None:
-        """Some events in their order: the part's own, and those that concern all."""
+    def take(self, rows: list[Row]) -> Lot:
+        """Some events in their order, the part's own, and those that concern all: what is to be done about them."""
         with _doubtful():
             self._follow(rows)
-            if self._script is not None:
-                calls = self._script.cut()
-                self.waiting.append(calls)
-                self._spent.append(calls.claims[:, _PROBABILITY].sum())
-                self._nudges += int(calls.claims[:, _NUDGED].sum())
-        if not self._wait:
-            self.make_calls(self.waiting)
-            self.waiting = []
+            if self._script is None:
+                raise Doubt("not launched")
+            calls = self._script.cut()
+        self._spent.append(float(calls.claims[:, _PROBABILITY].sum()))
+        self._nudges += int(calls.claims[:, _NUDGED].sum())
+        lot, self._newcomers = Lot(calls, self._newcomers), []
+        return lot
 
     def _follow(self, rows: list[Row]) -> None:
         """Check each event against its hash and its columns, and let it become calls."""
@@ -165,18 +165,17 @@ class Bulk:
         if name in self.refold.persons and fold.running.policy.pooled:
             self._newcomers.append((event.seq, self.refold.persons[name]))
 
-    def make_calls(self, waiting: list[Calls]) -> None:
-        """Make calls, and compare what is found with what the record says; several lists are put into one order."""
-        fold = self.refold.fold
-        if fold is None or not waiting:
-            return
-        calls = waiting[0] if len(waiting) == 1 else _in_order(waiting)
+    def make_calls(self, lot: Lot, others: list[Calls]) -> None:
+        """Make a lot's calls, and those of others of the same time; compare what is found with what the record says."""
+        fold, newcomers = self.refold.fold, lot.newcomers
+        assert fold is not None
+        calls = _in_order([lot.calls, *others]) if others else lot.calls
         seats, common = self._seats.of(self.refold), fold.cohort._common
         found, acted = np.zeros((len(calls.claims), len(replay.FOUND))), np.zeros(len(calls.actions))
         noted = np.full_like(calls.notes, np.nan)
-        for part in _rounds(calls, [seq for seq, _person in self._newcomers]):
-            while self._newcomers and self._newcomers[0][0] < part.seq:
-                begin_live(self._newcomers.pop(0)[1].agent._handle, False, False)
+        for part in _rounds(calls, [seq for seq, _person in newcomers]):
+            while newcomers and newcomers[0][0] < part.seq:
+                begin_live(newcomers.pop(0)[1].agent._handle, False, False)
             replay.replay(
                 seats.handles, seats.judged, common._key[0], seats.streams, calls.rows[part.calls],
                 calls.values[part.calls], found[part.proposals], noted[part.proposals], acted[part.settlements],
@@ -285,9 +284,9 @@ def whole(links: list[Links]) -> int:
     return len(numbers)
 
 
-def _in_order(waiting: list[Calls]) -> Calls:
+def _in_order(parts: list[Calls]) -> Calls:
     """Calls of several parts, as their events came; those of one event stay as they are."""
-    rows, values, claims, notes, actions = (np.concatenate(part) for part in zip(*waiting, strict=True))
+    rows, values, claims, notes, actions = (np.concatenate(part) for part in zip(*parts, strict=True))
     proposals, settlements = rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE
     order, proposed, settled = (
         np.argsort(seqs, kind="stable") for seqs in (rows[:, _SEQ], rows[proposals, _SEQ], rows[settlements, _SEQ])

@@ -15,9 +15,9 @@ from opportune.service.statements import stream
 
 
 class Part(NamedTuple):
-    """Which participants are looked at: every `of`-th, from that number on; all where there is one part."""
+    """Which participants are looked at: of `of` in a row, by their numbers, these; all where there is one part."""
 
-    number: int = 0
+    numbers: tuple[int, ...] = (0,)
     of: int = 1
 
     def mine(self, participant: str) -> tuple[str, str]:
@@ -25,7 +25,7 @@ class Part(NamedTuple):
         if self.of == 1:
             return "", "1 = 1"
         join = f"LEFT JOIN participants AS person ON person.name = {participant}"
-        return join, f"COALESCE(person.number, 0) % {self.of} = {self.number}"
+        return join, f"COALESCE(person.number, 0) % {self.of} IN ({', '.join(map(str, self.numbers))})"
 
 
 class Spending(NamedTuple):

@@ -23,8 +23,11 @@ from opportune.service import tables
 from opportune.service.database import Database
 
 ATTEMPTS = 20
-Work = Callable[[Connection, int, int], Any]
-"""What a process does: with its transaction, its number, and how many there are."""
+Work = Callable[[Connection, int, list[Pipe]], Any]
+"""What a process does: with its transaction, its number, and pipes: to all others for the first, to it for those.
+
+Whatever others send to the first one before what they have found is its own to receive.
+"""
 
 
 def cores() -> int:
@@ -66,7 +69,7 @@ def work_in_parts(database: Database, number: int, work: Work, then: Callable[[C
         for index in range(1, number):
             ours, theirs = context.Pipe()
             pipes.append(ours)
-            child = context.Process(target=_child, args=(theirs, database.url, index, number, work), daemon=True)
+            child = context.Process(target=_child, args=(theirs, database.url, index, work), daemon=True)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which hold nothing of ours
                 child.start()
@@ -78,7 +81,7 @@ def work_in_parts(database: Database, number: int, work: Work, then: Callable[[C
                 seen = [pipe.recv() for pipe in pipes]
                 if all(other == last for other in seen):
                     _tell(pipes, True)
-                    found = [work(connection, 0, number), *(_result(pipe) for pipe in pipes)]
+                    found = [work(connection, 0, pipes), *(_result(pipe) for pipe in pipes)]
                     return then(connection, found)
             _tell(pipes, False)
     except (EOFError, ConnectionError):
@@ -108,7 +111,7 @@ def _result(pipe: Pipe) -> Any:
     return found
 
 
-def _child(pipe: Pipe, url: str, index: int, number: int, work: Work) -> None:
+def _child(pipe: Pipe, url: str, index: int, work: Work) -> None:
     """A process of its own; ends with its parent, as the pipe does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent hears it, and ends this one
     with contextlib.suppress(EOFError, ConnectionError):
@@ -118,7 +121,7 @@ def _child(pipe: Pipe, url: str, index: int, number: int, work: Work) -> None:
                 pipe.send(_last(connection))
                 if pipe.recv():
                     try:
-                        pipe.send(work(connection, index, number))
+                        pipe.send(work(connection, index, [pipe]))
                     except OpportuneError as error:
                         pipe.send(error)
                     return

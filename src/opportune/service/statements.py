@@ -63,7 +63,7 @@ def find(connection: Connection, statement: str, values: tuple[Any, ...] = ()) -
     """What a statement in the driver's own SQL finds."""
     cursor = _cursor(connection)
     try:
-        found: list[tuple[Any, ...]] = cursor.execute(statement, values).fetchall()
+        found: list[tuple[Any, ...]] = cursor.execute(statement, *([values] if values else [])).fetchall()
     except connection.dialect.loaded_dbapi.Error as error:
         raise _as_sqlalchemy(connection, statement, error) from error
     finally:
@@ -117,8 +117,8 @@ def _mark(style: str) -> str:
 _STREAMS = count()
 
 
-def stream(connection: Connection, query: str, size: int = 1000) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query as the driver gives them, a thousand at a time: more would not stay near the processor.
+def stream(connection: Connection, query: str, size: int = 250) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query as the driver gives them, some hundred at a time: more would not stay near the processor.
 
     Yes and no may come as 1 and 0.
     """

@@ -8,8 +8,10 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing.connection import Connection as Pipe
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,20 +20,25 @@ from sqlalchemy import Connection, func, select
 from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
-from opportune.service.bulk import Bulk, Links, State, make_ready, whole
+from opportune.service.bulk import Bulk, Links, Lot, State, make_ready, whole
 from opportune.service.compared import Part, Spending, Stored, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
-from opportune.service.statements import stream
-from opportune.service.tracks import COLUMNS, Calls, Doubt
+from opportune.service.statements import find, stream
+from opportune.service.tracks import COLUMNS, Doubt
 
 Progress = Callable[[int, int], None]
 LONG = 20_000
 """Events from which on a record is divided between processes."""
 MOST_PROCESSES = 8
+LOT = 500
+"""Events that are folded at once, in bulk: more would not stay near the processor."""
+SHARES = 16
+CALLING = 0.25
+"""What making a decision's calls takes, where the first process makes all, of what reading it takes."""
 _COMMON = (events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED)
 
 
@@ -56,15 +63,26 @@ def verify(
                 make_ready(known.running)
             with contextlib.suppress(Doubt):
                 return in_bulk(database, progress, processes=number, together=known.together)
-        alone = known.together and processes is None
-        return _share(database, 1 if alone else number, partial(_work, progress), _put_together)
+        parts = divided(1 if known.together and processes is None else number)
+        return _share(database, len(parts), partial(_work, progress, parts), _put_together)
 
 
 def in_bulk(
     database: Database, progress: Progress | None = None, *, processes: int = 1, together: bool = False
 ) -> Verdict:
     """The same, many events at a time; raises `Doubt` if anything is not as it should be, or not done in bulk."""
-    return _share(database, processes, partial(_follow, progress, together), _hold_together)
+    parts = divided(processes, together=together)
+    return _share(database, processes, partial(_follow, progress, parts, together), _hold_together)
+
+
+def divided(number: int, *, together: bool = False) -> list[Part]:
+    """A part for each of some processes: equal ones, or a smaller one for the first, which makes the calls of all."""
+    if not together or number == 1:
+        return [Part((index,), number) for index in range(number)]
+    few = max(1, round(SHARES * ((1 + CALLING) / number - CALLING)))
+    first = [share for share in range(SHARES) if share * few % SHARES < few]
+    rest = [share for share in range(SHARES) if share not in first]
+    return [Part(tuple(shares), SHARES) for shares in (first, *(rest[k :: number - 1] for k in range(number - 1)))]
 
 
 def _share(database: Database, number: int, work: Work, then: Callable[[Connection, list[Any]], Verdict]) -> Verdict:
@@ -74,7 +92,7 @@ def _share(database: Database, number: int, work: Work, then: Callable[[Connecti
         if verdict is not None:
             return verdict
     with snapshot(database) as connection:
-        return then(connection, [work(connection, 0, 1)])
+        return then(connection, [work(connection, 0, [])])
 
 
 class Known(NamedTuple):
@@ -113,40 +131,55 @@ class Followed(NamedTuple):
     links: Links
     spending: Spending
     decisions: int
-    calls: list[Calls]
-    states: list[State]
+    states: list[State] | None  # unless they were compared
     bulk: Bulk | None  # the first one's
 
 
 def _follow(
-    progress: Progress | None, together: bool, connection: Connection, index: int, number: int
+    progress: Progress | None, parts: list[Part], together: bool, connection: Connection, index: int, pipes: list[Pipe]
 ) -> Followed | None:
-    """Fold a part in bulk; where participants share something, only as far as that can be done apart."""
-    part, wait = Part(index, number), together and number > 1
-    total = _total(connection)
+    """Fold a part in bulk; where participants share something, the first process makes the calls of all."""
+    part, others = parts[index], pipes if together else []
     try:
         with contextlib.closing(Stored(connection, part, COLUMNS)) as stored:
-            bulk = Bulk(stored, wait=wait, everyone=wait and index == 0)
-            for rows in stream(connection, _query(part, "")):
-                bulk.take(rows)
+            bulk = Bulk(stored, everyone=together and index == 0)
+            lots, total = deque[Lot](), _total(connection)
+            for begin in range(0, total, LOT):
+                only = f"events.seq > {begin} AND events.seq <= {begin + LOT}"
+                lots.append(bulk.take(find(connection, _query(part, "", only=only))))
+                if others and index > 0:
+                    others[0].send(lots.pop().calls)
+                else:
+                    _make_calls(bulk, lots, others)
                 if progress is not None and index == 0:
-                    progress(rows[-1][0], total)
+                    progress(min(begin + LOT, total), total)
+            _make_calls(bulk, lots, others, wait=True)
             decisions, spending = bulk.finish()
     except Doubt:
+        if others and index > 0:
+            others[0].send(None)
         return None
     refold = bulk.refold
     if refold.fold is None:
         return None
     states = bulk.states()
-    if not wait:
+    if not others:
         bulk.bring(states)
         compare_people(connection, refold, part)
     if not refold.verdict.holds:
         return None
     return Followed(
-        bulk.links(), spending, decisions, bulk.waiting, states if wait else [],
-        bulk if index == 0 else None,
+        bulk.links(), spending, decisions, states if others else None, bulk if index == 0 else None,
     )  # fmt: skip
+
+
+def _make_calls(bulk: Bulk, lots: deque[Lot], others: list[Pipe], *, wait: bool = False) -> None:
+    """Make the calls of lots of which the others have sent theirs; or of all."""
+    while lots and (wait or all(pipe.poll() for pipe in others)):
+        calls = [pipe.recv() for pipe in others]
+        if None in calls:
+            raise Doubt
+        bulk.make_calls(lots.popleft(), calls)
 
 
 def _hold_together(connection: Connection, parts: list[Followed | None]) -> Verdict:
@@ -157,10 +190,9 @@ def _hold_together(connection: Connection, parts: list[Followed | None]) -> Verd
     bulk = followed[0].bulk
     assert bulk is not None
     refold, verdict = bulk.refold, bulk.refold.verdict
-    waiting = [calls for part in followed for calls in part.calls]
+    waiting = [part.states for part in followed if part.states is not None]
     if waiting:
-        bulk.make_calls(waiting)
-        bulk.bring([state for part in followed for state in part.states])
+        bulk.bring([state for states in waiting for state in states])
         compare_people(connection, refold, Part())
     _see_last(connection, verdict)
     verdict.decisions = sum(part.decisions for part in followed)
@@ -182,8 +214,10 @@ class Checked(NamedTuple):
     refold: Refold | None  # the first one's, as agents stay where they are
 
 
-def _work(progress: Progress | None, connection: Connection, index: int, number: int) -> Checked:
-    refold, spending = check_part(connection, Part(index, number), progress if index == 0 else None)
+def _work(
+    progress: Progress | None, parts: list[Part], connection: Connection, index: int, _pipes: list[Pipe]
+) -> Checked:
+    refold, spending = check_part(connection, parts[index], progress if index == 0 else None)
     return Checked(refold.verdict, spending, refold if index == 0 else None)
 
 
@@ -259,14 +293,14 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
     _see_last(connection, verdict)
 
 
-def _query(part: Part, joined: str, *more: str) -> str:
+def _query(part: Part, joined: str, *more: str, only: str = "1 = 1") -> str:
     """A part's events, and those that concern all, in order; whether each is its own."""
     common = ", ".join(f"'{kind}'" for kind in _COMMON)
     join, mine = part.mine("events.participant")
     columns = "seq", "kind", "participant", "decision", "who", "received", "hash", "body"
     names = ", ".join([*(f"events.{name}" for name in columns), mine, *more])
-    only = "" if part.of == 1 else f"WHERE {mine} OR events.kind IN ({common})"
-    return f"SELECT {names} FROM events {joined} {join} {only} ORDER BY events.seq"
+    where = f"{only} AND ({mine} OR events.kind IN ({common}))"
+    return f"SELECT {names} FROM events {joined} {join} WHERE {where} ORDER BY events.seq"
 
 
 def _see_last(connection: Connection, verdict: Verdict) -> None:
