@@ -17,10 +17,12 @@ from opportune.service.administration import Amend, Close
 from opportune.service.bulk import Bulk, Lot
 from opportune.service.calls import Try
 from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
+from opportune.service.compared import Part
 from opportune.service.database import Database
+from opportune.service.refold import Refold, Verdict
 from opportune.service.statements import update_all
 from opportune.service.tracks import Doubt
-from opportune.service.verify import in_bulk, verify
+from opportune.service.verify import divided, in_bulk, verify
 from opportune.service.writer import Writer
 
 SHARING: dict[str, dict[str, Any]] = {
@@ -95,15 +97,31 @@ def test_bulk_finds_what_one_by_one_finds(database: Database, sharing: str) -> N
         assert kinds == set(events.KINDS), "the control: everything has happened"
 
 
+@pytest.mark.parametrize("lot", [3, 1000])
 @pytest.mark.parametrize("sharing", ["pooled", "both, hard"])
-def test_who_joins_late_begins_with_what_all_have_learned(sqlite: Database, sharing: str) -> None:
+def test_who_joins_late_begins_with_what_all_have_learned(
+    sqlite: Database, sharing: str, lot: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model of all is as it was when someone was enrolled, also if that is folded with what came before and after."""
+    monkeypatch.setattr(module, "LOT", lot)
     writer = live(sqlite, study_text(**SHARING[sharing]), people=2, steps=8)
     agree(sqlite, sharing)
     writer.do(Enrol(who="staff", received=LATER, participant="last"))
     agree(sqlite, sharing)
     writer.do(Propose(who="app", received=LATER, participant="last", given={"sensed": SENSED}))
     agree(sqlite, sharing)
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_parts_have_everybody_once(number: int) -> None:
+    """However many processes there are; where one makes the calls of all, it has fewer participants than the others."""
+    for together in (False, True):
+        parts = divided(number, together=together)
+        assert len(parts) == number
+        assert len({part.of for part in parts}) == 1
+        assert sorted(share for part in parts for share in part.numbers) == list(range(parts[0].of))
+        assert 0 in parts[0].numbers, "what concerns all falls to the first"
+    assert len(parts[0].numbers) < len(parts[1].numbers) if number == 2 else True
 
 
 def record(database: Database) -> dict[int, str]:
@@ -285,6 +303,48 @@ def test_every_column_is_compared(lived: Database, table: Any) -> None:
         assert not verify(lived, bulk=True).holds
         now = key == (change(value) if column is key else row[key.name])
         set_to(lived, table, now, {column.name: value})
+    assert in_bulk(lived).holds
+
+
+def test_rows_of_decisions_may_lie_in_any_order(lived: Database) -> None:
+    """They are read along with the record, but found wherever they are; and one too many or too few is doubted."""
+    with lived.writing.begin() as connection:
+        rows = [dict(row) for row in connection.execute(select(tables.decisions)).mappings()]
+        connection.execute(tables.decisions.delete())
+        connection.execute(tables.decisions.insert(), rows[::-1])
+    assert in_bulk(lived).holds
+    assert in_bulk(lived, processes=2).holds
+    for wrong in (rows[1:], [*rows, {**rows[0], "id": "d0", "step": 1000}]):
+        with lived.writing.begin() as connection:
+            connection.execute(tables.decisions.delete())
+            connection.execute(tables.decisions.insert(), wrong)
+        with pytest.raises(Doubt):
+            in_bulk(lived)
+        assert not verify(lived, bulk=True).holds
+
+
+@pytest.mark.parametrize("kind", [events.SETTLED, events.REWARDED, events.CORRECTED, events.SKIPPED])
+def test_a_row_that_missed_its_last_change_is_doubted(lived: Database, kind: str) -> None:
+    """A row that was right until some event, and says so itself, is not right after it."""
+    table = tables.decisions
+    with lived.reading.connect() as connection:
+        about = connection.execute(select(tables.events.c.decision).where(tables.events.c.kind == kind)).scalars().all()
+        row = connection.execute(select(table).where(table.c.id == about[0])).mappings().one()
+        changes = select(tables.events.c.seq).where(tables.events.c.decision == row["id"])
+        seqs = connection.execute(changes.order_by(tables.events.c.seq)).scalars().all()
+    earlier = Refold(Verdict())
+    with lived.reading.connect() as connection:
+        for event, received, _mine in module._events(connection, Part(), earlier.verdict):
+            if event.seq == seqs[-1]:
+                break
+            earlier.take(event, received)
+    before = dict(zip(earlier.columns, earlier.decisions[row["id"]], strict=True))
+    assert before["seq"] < row["seq"], "the control: that event changes the row"
+    set_to(lived, table, table.c.id == row["id"], before)
+    with pytest.raises(Doubt):
+        in_bulk(lived)
+    assert not verify(lived, bulk=True).holds
+    set_to(lived, table, table.c.id == row["id"], dict(row))
     assert in_bulk(lived).holds
 
 
