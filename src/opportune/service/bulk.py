@@ -44,7 +44,7 @@ _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
 _HASH = len(events.START)
 _KNOWN = ("status", "reason", "seq", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
-Row = tuple[int, str, str | None, str | None, str, int, str, str, int]
+Row = tuple[int, str, str | None, str | None, str, int, str, str | bytes, int]
 """seq, kind, participant, decision, who, received, hash, body; whether it is the part's own."""
 
 
@@ -107,9 +107,9 @@ class Bulk:
         tracks, decoders, parse = self._tracks, typed.DECODE, datetime.fromisoformat
         numbers, hashes, befores = array("q"), [], []
         kinds, study = self._in_force()
-        known, at = "", 0
+        known, at, fresh = "", 0, sha256().copy  # a copy is there sooner than a new one
         for seq, kind, participant, decision, who, received, found, body, own in rows:
-            data = body.encode()
+            data = body if isinstance(body, bytes) else body.encode()
             event: Any = decoders.get(kind, events.decode)(data)
             if event.received != known:
                 since = parse(event.received) - _EPOCH
@@ -121,8 +121,10 @@ class Bulk:
                     continue
             elif event.study != study:
                 raise Doubt(f"event {seq}: study")
+            hashed = fresh()
+            hashed.update(data)
             if (
-                sha256(data).hexdigest() != found or event.seq != seq or event.kind != kind or at != received
+                hashed.hexdigest() != found or event.seq != seq or event.kind != kind or at != received
                 or event.participant != participant or event.decision != decision or event.who != who
             ):  # fmt: skip
                 raise Doubt(f"event {seq}: hash or columns")

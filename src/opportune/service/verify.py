@@ -144,9 +144,10 @@ def _follow(
         with contextlib.closing(Stored(connection, part, COLUMNS)) as stored:
             bulk = Bulk(stored, everyone=together and index == 0)
             lots, total = deque[Lot](), _total(connection)
+            body = "CAST(events.body AS BLOB)" if connection.dialect.name == "sqlite" else "events.body"
             for begin in range(0, total, LOT):
                 only = f"events.seq > {begin} AND events.seq <= {begin + LOT}"
-                lots.append(bulk.take(find(connection, _query(part, "", only=only))))
+                lots.append(bulk.take(find(connection, _query(part, "", body=body, only=only))))
                 if others and index > 0:
                     others[0].send(lots.pop().calls)
                 else:
@@ -293,12 +294,12 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
     _see_last(connection, verdict)
 
 
-def _query(part: Part, joined: str, *more: str, only: str = "1 = 1") -> str:
+def _query(part: Part, joined: str, *more: str, body: str = "events.body", only: str = "1 = 1") -> str:
     """A part's events, and those that concern all, in order; whether each is its own."""
     common = ", ".join(f"'{kind}'" for kind in _COMMON)
     join, mine = part.mine("events.participant")
-    columns = "seq", "kind", "participant", "decision", "who", "received", "hash", "body"
-    names = ", ".join([*(f"events.{name}" for name in columns), mine, *more])
+    columns = "seq", "kind", "participant", "decision", "who", "received", "hash"
+    names = ", ".join([*(f"events.{name}" for name in columns), body, mine, *more])
     where = f"{only} AND ({mine} OR events.kind IN ({common}))"
     return f"SELECT {names} FROM events {joined} {join} WHERE {where} ORDER BY events.seq"
 
