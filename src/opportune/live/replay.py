@@ -25,9 +25,12 @@ from opportune.core.scores import write_moment
 from opportune.core.views import participant_at
 
 # What a call does: the first number of its row.
-PROPOSE, STAND_BY, SETTLE, LEARN, HOLD, LEARN_HELD, UNCOVER, CORRECT, WITHDRAW = range(9)
+PROPOSE, DECIDE, STAND_BY, SETTLE, LEARN, HOLD, LEARN_HELD, UNCOVER, CORRECT, WITHDRAW = range(10)
 CALL = ("what", "who", "step", "stratum", "sense", "context", "action", "flag", "number", "seq")
-"""A row: the call, whose it is, the moment; the action that stands or was taken; yes or no; a reward; its event."""
+"""A row: the call, whose it is, the moment; the action that stands or was taken; yes or no; a reward; its event.
+
+To decide is to propose and to settle at once; its number is the context that is known when it is settled.
+"""
 FOUND = (
     "gap", "price", "probability", "tolerance", "disagreement", "fresh", "stale", "nudged", "coin", "spent before",
     "nudges before", "spent", "nudges",
@@ -54,16 +57,11 @@ def replay(handles, judged, seed, streams, rows, values, proposed, notes, settle
         p, draws = participant_at(handles[who]), Draws(seed, streams[who])
         if values.shape[1] > 0:
             write_values(p, what, values[i])
-        if what in (PROPOSE, STAND_BY):
-            propose_again(p, moment, draws, what == PROPOSE, flag, judged[who], proposed[proposals])
-            if what == PROPOSE and not flag and notes.shape[0] > 0:
-                for j in range(notes.shape[1]):
-                    notes[proposals, j] = p.scratch.notes[j]
+        if what in (PROPOSE, DECIDE, STAND_BY):
+            propose_again(p, moment, draws, what != STAND_BY, flag, judged[who], proposed[proposals])
+            if what != STAND_BY and not flag and notes.shape[0] > 0:
+                copy_notes(p, notes[proposals])
             proposals += 1
-        elif what == SETTLE:
-            made = Judged(judged[who, 0], judged[who, 4], int(judged[who, 5]), action)
-            settled[settlements] = settle(p, moment, draws, made, judged[who, 7] > 0.0, flag)
-            settlements += 1
         elif what in (LEARN, LEARN_HELD):
             learn_late(p, moment, action, what == LEARN, number)
         elif what == HOLD:
@@ -73,8 +71,16 @@ def replay(handles, judged, seed, streams, rows, values, proposed, notes, settle
             set_radius(p.constants, p.model)
         elif what == CORRECT:
             correct(p, moment, action, number)
-        else:
+        elif what == WITHDRAW:
             p.budget.foregone[0] += number
+        if what == DECIDE:
+            moment = Moment(moment.step, moment.stratum, moment.sense, int(number))
+            if values.shape[1] > 0:
+                write_values(p, what, values[i])
+        if what in (DECIDE, SETTLE):
+            made = Judged(judged[who, 0], judged[who, 4], int(judged[who, 5]), action)
+            settled[settlements] = settle(p, moment, draws, made, judged[who, 7] > 0.0, flag)
+            settlements += 1
 
 
 @inner_function
@@ -104,6 +110,13 @@ def propose_again(p, moment, draws, available, opened, judged, out):  # type: ig
     out[8] = coin
     out[11] = p.budget.spent[0]
     out[12] = p.budget.nudges[0]
+
+
+@inner_function
+def copy_notes(p, notes):  # type: ignore[no-untyped-def]
+    """What the rule went by."""
+    for j in range(notes.shape[0]):
+        notes[j] = p.scratch.notes[j]
 
 
 @inner_function

@@ -289,12 +289,18 @@ def whole(links: list[Links]) -> int:
 def _in_order(parts: list[Calls]) -> Calls:
     """Calls of several parts, as their events came; those of one event stay as they are."""
     rows, values, claims, notes, actions = (np.concatenate(part) for part in zip(*parts, strict=True))
-    proposals, settlements = rows[:, _WHAT] <= replay.STAND_BY, rows[:, _WHAT] == replay.SETTLE
+    proposals, settlements = _kinds(rows)
     order, proposed, settled = (
         np.argsort(seqs, kind="stable") for seqs in (rows[:, _SEQ], rows[proposals, _SEQ], rows[settlements, _SEQ])
     )
     said = notes[proposed] if len(notes) else notes
     return Calls(rows[order], values[order], claims[proposed], said, actions[settled])
+
+
+def _kinds(rows: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which calls propose something, and which settle it; some do both."""
+    what = rows[:, _WHAT]
+    return what <= replay.STAND_BY, (what == replay.SETTLE) | (what == replay.DECIDE)
 
 
 class _Round(NamedTuple):
@@ -308,12 +314,9 @@ class _Round(NamedTuple):
 
 def _rounds(calls: Calls, joined: list[int]) -> Iterator[_Round]:
     """All calls, cut where someone has joined; the last round has none, and is for those who joined after them."""
-    seqs, what = calls.rows[:, _SEQ], calls.rows[:, _WHAT]
+    seqs = calls.rows[:, _SEQ]
     cuts = [*sorted({0, *np.searchsorted(seqs, joined).tolist(), len(seqs)}), len(seqs)]
-    made, settled = (
-        np.searchsorted(np.flatnonzero(found), cuts).tolist()
-        for found in (what <= replay.STAND_BY, what == replay.SETTLE)
-    )
+    made, settled = (np.searchsorted(np.flatnonzero(found), cuts).tolist() for found in _kinds(calls.rows))
     for number, (begin, end) in enumerate(itertools.pairwise(cuts)):
         proposals, settlements = (slice(*found[number : number + 2]) for found in (made, settled))
         seq = float(seqs[begin]) if begin < len(seqs) else math.inf

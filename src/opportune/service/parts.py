@@ -23,6 +23,8 @@ from opportune.service import tables
 from opportune.service.database import Database
 
 ATTEMPTS = 20
+LITTLE = -1024
+"""Kilobytes that SQLite keeps of what it has read, which is not read twice: more would not stay near the processor."""
 Work = Callable[[Connection, int, list[Pipe]], Any]
 """What a process does: with its transaction, its number, and pipes: to all others for the first, to it for those.
 
@@ -38,10 +40,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def snapshot(database: Database) -> contextlib.AbstractContextManager[Connection]:
-    """A transaction that sees everything as of one moment, while others write."""
-    engine = database.reading
-    return (engine if database.sqlite else engine.execution_options(isolation_level="REPEATABLE READ")).begin()
+@contextlib.contextmanager
+def snapshot(database: Database) -> Iterator[Connection]:
+    """A transaction that sees everything as of one moment, while others write; to read all of it once."""
+    if not database.sqlite:
+        with database.reading.execution_options(isolation_level="REPEATABLE READ").begin() as connection:
+            yield connection
+        return
+    with database.reading.begin() as connection:
+        usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA cache_size = {LITTLE}")
+        try:
+            yield connection
+        finally:
+            connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 @contextlib.contextmanager

@@ -16,14 +16,14 @@ import numpy as np
 from opportune.core.layout import NOTES
 from opportune.live import point, replay
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
-from opportune.live.replay import PROPOSE, SETTLE, STAND_BY
+from opportune.live.replay import CALL, DECIDE, PROPOSE, SETTLE, STAND_BY
 from opportune.problems.finite import Problem
 from opportune.service import events, typed
 from opportune.service.compared import Stored
 from opportune.service.events import Event
 from opportune.service.fold import LEARNED_MODE, MOST_PLACES, Fold
 from opportune.service.person import COMPLETED, WITHDRAWN
-from opportune.service.points import day_of
+from opportune.service.points import QUARTER, day_of
 from opportune.service.running import Running
 from opportune.service.tracks import (
     ACTION,
@@ -59,6 +59,8 @@ from opportune.service.tracks import (
 _ABSENT = bytes(typed.ABSENT)
 _LARGEST = sys.float_info.max
 _NO_NOTES = (math.nan,) * NOTES
+_WHAT_AT, _ACTION_AT, _NUMBER_AT = (CALL.index(name) - len(CALL) for name in ("what", "action", "number"))
+"""Where these stand in the last call, from the end."""
 
 
 class Script:
@@ -162,7 +164,9 @@ class Script:
     def _propose(self, event: typed.Proposed, received: int, happened: int, track: Track) -> None:
         given, answer, person, running = event.given, event.answer, track.person, self.running
         done, shown, nudged = answer.settled, given.shown, answer.nudged
-        step = len(track.entries) + 1
+        step, quarter = len(track.entries) + 1, happened // QUARTER
+        if quarter != track.quarter:
+            track.quarter, track.day = quarter, day_of(happened, person.enrolled, person.timezone)
         if (
             event.step != step or event.decision != f"d{event.seq}" or track.open is not None or track.withdrawn
             or step > self._horizon or given.mode != LEARNED_MODE or given.earlier is not typed.ABSENT
@@ -179,12 +183,11 @@ class Script:
             opened, track.late_answer = True, False
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
-            event.decision, person.name, step, event.seq, day_of(happened, person.enrolled, person.timezone), happened,
-            received, person.timezone, place.sensed_text, place.reported_text, available, reason, nudged,
-            answer.probability, answer.coin, answer.gap, answer.price, answer.disagreement, answer.tolerance,
-            answer.fresh, answer.stale, before, left, LEARNED_MODE, answer.why, None, "settled", None, received,
-            answer.stale, False, shown is not None, None, True, False, WAITING, None, None, None, 0,
-            happened + running.reward_window, self._features, event.version,
+            event.decision, person.name, step, event.seq, track.day, happened, received, person.timezone,
+            place.sensed_text, place.reported_text, available, reason, nudged, answer.probability, answer.coin,
+            answer.gap, answer.price, answer.disagreement, answer.tolerance, answer.fresh, answer.stale, before, left,
+            LEARNED_MODE, answer.why, None, "settled", None, received, answer.stale, False, shown is not None, None,
+            True, False, WAITING, None, None, None, 0, happened + running.reward_window, self._features, event.version,
         ], self._stored.take(event.decision), step, place, stale)  # fmt: skip
         track.entries.append(entry)
         person.last_decided = happened
@@ -239,8 +242,12 @@ class Script:
             self._uncover(event, track)
         if row[AVAILABLE]:
             where = place.where if revealed or not self._some_reported else place.blind
-            self._rows += (SETTLE, track.person.number, entry.step, *where, standing, revealed, 0.0, event.seq)
-            self._values += place.values
+            rows = self._rows
+            if event.kind == events.PROPOSED and rows[_WHAT_AT] == PROPOSE:  # nothing was uncovered in between
+                rows[_WHAT_AT], rows[_ACTION_AT], rows[_NUMBER_AT] = DECIDE, standing, where[2]
+            else:
+                rows += (SETTLE, track.person.number, entry.step, *where, standing, revealed, 0.0, event.seq)
+                self._values += place.values
             self._actions.append(action)
             seen = where[2] != UNKNOWN
             if not seen and place.where[2] != UNKNOWN:

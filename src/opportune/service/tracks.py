@@ -69,6 +69,8 @@ class Track(msgspec.Struct, gc=False):
     open: typed.Proposed | None = None
     late_answer: bool = False
     withdrawn: bool = False
+    quarter: int = -1  # of an hour, of the latest decision point
+    day: int = 0  # which it was of
 
 
 class Calls(NamedTuple):
