@@ -46,7 +46,6 @@ from opportune.service.tracks import (
     SEEN,
     SEQ,
     SETTLED_AT,
-    STATUS,
     UNANSWERED,
     WHY,
     Calls,
@@ -54,6 +53,8 @@ from opportune.service.tracks import (
     Entry,
     Place,
     Track,
+    entry_of,
+    settled_entry,
 )
 
 _ABSENT = bytes(typed.ABSENT)
@@ -287,7 +288,7 @@ class Script:
         track.sealed.clear()
 
     def _settle(self, event: typed.Settled, received: int, happened: int, track: Track) -> None:
-        given, made, entry = event.given, track.open, _entry(event, track)
+        given, made, entry = event.given, track.open, entry_of(event, track)
         opened, answered, reported, row = given.opened, given.answered, given.reported, entry.row
         if made is None or made.decision != event.decision or (answered is None and not opened):
             raise Doubt
@@ -319,7 +320,7 @@ class Script:
             track.sealed.add(step)
 
     def _reward(self, event: typed.Rewarded, received: int, happened: int, track: Track) -> None:
-        entry, reward = _settled_entry(event, track), event.given.reward
+        entry, reward = settled_entry(event, track), event.given.reward
         row, status = entry.row, entry.row[REWARD_STATUS]
         learned = status != NOTHING
         if status == LEARNED or event.answer.learned != learned or not -_LARGEST <= reward <= _LARGEST:
@@ -335,7 +336,7 @@ class Script:
         self._compare(entry, event.seq)
 
     def _correct(self, event: Event, received: int, happened: int, track: Track) -> None:
-        entry, reward = _settled_entry(event, track), event.given["reward"]
+        entry, reward = settled_entry(event, track), event.given["reward"]
         row = entry.row
         learned = row[REWARD_STATUS] == LEARNED
         possible = type(reward) in {int, float} and -_LARGEST <= reward <= _LARGEST
@@ -349,7 +350,7 @@ class Script:
         self._compare(entry, event.seq)
 
     def _skip(self, event: Event, received: int, happened: int, track: Track) -> None:
-        entry = _settled_entry(event, track)
+        entry = settled_entry(event, track)
         row = entry.row
         if row[REWARD_STATUS] != WAITING or event.answer:
             raise Doubt
@@ -357,7 +358,7 @@ class Script:
         self._compare(entry, event.seq)
 
     def _answer_late(self, event: Event, received: int, happened: int, track: Track) -> None:
-        entry, reported = _settled_entry(event, track), event.given.get("reported")
+        entry, reported = settled_entry(event, track), event.given.get("reported")
         row = entry.row
         if event.answer:
             raise Doubt
@@ -387,22 +388,6 @@ class Script:
     def _note(self, event: Event, received: int, happened: int, track: Track) -> None:
         if event.answer:
             raise Doubt
-
-
-def _entry(event: Any, track: Track) -> Entry:
-    """The decision point that an event is about."""
-    entry: Entry = track.entries[event.step - 1]
-    if entry.step != event.step or entry.row[ID] != event.decision:
-        raise Doubt
-    return entry
-
-
-def _settled_entry(event: Any, track: Track) -> Entry:
-    entry: Entry = track.entries[event.step - 1]
-    row = entry.row
-    if entry.step != event.step or row[ID] != event.decision or row[STATUS] != "settled":
-        raise Doubt
-    return entry
 
 
 def _text(value: Any) -> str:

@@ -81,3 +81,20 @@ class Calls(NamedTuple):
     claims: NDArray[np.float64]  # `CLAIMS`, for each proposal
     notes: NDArray[np.float64]  # what the rule went by, likewise; not a number where it was not asked
     actions: NDArray[np.float64]  # for each that is settled
+
+
+def entry_of(event: Any, track: Track) -> Entry:
+    """The decision point that an event is about."""
+    entry: Entry = track.entries[event.step - 1]
+    if entry.step != event.step or entry.row[ID] != event.decision:
+        raise Doubt
+    return entry
+
+
+def settled_entry(event: Any, track: Track) -> Entry:
+    """The same, if it is settled."""
+    entry: Entry = track.entries[event.step - 1]
+    row = entry.row
+    if entry.step != event.step or row[ID] != event.decision or row[STATUS] != "settled":
+        raise Doubt
+    return entry

@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 LONG = 20_000
 """Events from which on a record is divided between processes."""
 MOST_PROCESSES = 8
-LOT = 500
+LOT = 1000
 """Events that are folded at once, in bulk: more would not stay near the processor."""
 SHARES = 16
 CALLING = 0.25
