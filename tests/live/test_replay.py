@@ -1,9 +1,12 @@
 """Calls made many at a time leave what an agent leaves that makes them one by one."""
 
+import math
+
 import numpy as np
 import pytest
 from live_examples import POLICIES, mixed_problem
 
+from opportune.core.layout import NOTES
 from opportune.live import replay
 from opportune.live.agent import Agent
 from opportune.policy import Policy
@@ -18,10 +21,15 @@ def agent_of(policy: Policy) -> Agent:
     return Agent(mixed_problem(known=True), policy, horizon=STEPS, seed=3, stream=7)
 
 
-def lived(agent: Agent) -> tuple[list[list[float]], list[list[float]], list[int]]:
-    """Decisions of an agent, each with its reward: the calls, what it found at each proposal, and its actions."""
+Lived = tuple[list[list[float]], list[list[float]], list[tuple[float, ...]], list[int]]
+SILENT = (math.nan,) * NOTES
+
+
+def lived(agent: Agent) -> Lived:
+    """Decisions of an agent, each with its reward: the calls; what it found and went by at proposals; its actions."""
     calls: list[list[float]] = []
     found: list[list[float]] = []
+    notes: list[tuple[float, ...]] = []
     actions = []
     rng, problem = np.random.default_rng(1), agent.problem
     assert isinstance(problem, Problem)
@@ -36,6 +44,7 @@ def lived(agent: Agent) -> tuple[list[list[float]], list[list[float]], list[int]
         made = agent.propose(sensed, reported=told, available=not away, opened=opened and not away)
         calls.append([replay.STAND_BY if away else replay.PROPOSE, 0, *where, 0, made.opened, 0.0, step])
         names = problem.action_names
+        notes.append(made.notes or SILENT)
         found.append([
             made.gap, made.price, made.probability, made.tolerance, made.disagreement, names.index(made.fresh_action),
             names.index(made.action), made.nudged, made.coin, spent, nudges, agent._spent.spent[0],
@@ -59,20 +68,39 @@ def lived(agent: Agent) -> tuple[list[list[float]], list[list[float]], list[int]
             calls.append([replay.LEARN, 0, *where, actions[-1], True, reward, step])
     agent.withdraw()
     calls.append([replay.WITHDRAW, 0, 0, 0, 0, 0, 0, False, agent.horizon - agent.step, STEPS])
-    return calls, found, actions
+    return calls, found, notes, actions
 
 
+def at_once(calls: list[list[float]]) -> list[list[float]]:
+    """The same calls, with one where something is proposed and settled with nothing in between."""
+    made: list[list[float]] = []
+    for call in calls:
+        if call[0] == replay.SETTLE and made[-1][0] == replay.PROPOSE and made[-1][7] == call[7]:
+            made[-1] = [replay.DECIDE, *made[-1][1:6], *call[6:8], call[5], call[9]]
+        else:
+            made.append(call)
+    return made
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "at once"])
 @pytest.mark.parametrize("policy", RULES, ids=lambda policy: policy.name)
-def test_the_same_calls_leave_the_same_numbers(policy: Policy) -> None:
+def test_the_same_calls_leave_the_same_numbers(policy: Policy, together: bool) -> None:
     """Every rule: what each proposal finds, each action, and the whole state afterwards, to the last bit."""
     agent, again = agent_of(policy), agent_of(policy)
-    calls, found, actions = lived(agent)
+    calls, found, notes, actions = lived(agent)
+    if together:
+        some = len(calls)
+        calls = at_once(calls)
+        assert len(calls) < some, "the control: some are proposed and settled at once"
+    noted = np.full((len(notes) if again._at.sizes.ranked else 0, NOTES), math.nan)
     proposed, settled = np.zeros((len(found), len(replay.FOUND))), np.zeros(len(actions))
     replay.replay(
         np.stack([again._handle]), np.zeros((1, replay.JUDGED)), again._key[0], np.array([again._key[1]]),
-        np.array(calls, dtype=np.float64), np.zeros((len(calls), 0)), proposed, settled,
+        np.array(calls, dtype=np.float64), np.zeros((len(calls), 0)), proposed, noted, settled,
     )  # fmt: skip
     assert np.array_equal(proposed, np.array(found))
+    if len(noted):
+        assert np.array_equal(noted, np.array(notes), equal_nan=True)
     assert np.array_equal(settled, np.array(actions, dtype=np.float64))
     for name, group in agent._groups.items():
         assert group.tobytes() == again._groups[name].tobytes(), name
