@@ -323,6 +323,23 @@ def test_rows_of_decisions_may_lie_in_any_order(lived: Database) -> None:
         assert not verify(lived, bulk=True).holds
 
 
+@pytest.mark.parametrize("where", [0, -3, "1", "2", "1000", "5000"])
+def test_an_event_too_many_is_doubted_wherever_it_lies(lived: Database, where: int | str) -> None:
+    """Before the first event, just behind the last or far behind it: all that are stored are looked at."""
+    with lived.writing.begin() as connection:
+        found = connection.execute(select(tables.events).order_by(tables.events.c.seq.desc()).limit(1))
+        last = dict(found.mappings().one())
+        seq = where if isinstance(where, int) else last["seq"] + int(where)
+        connection.execute(tables.events.insert(), {**last, "seq": seq})
+    for processes in (1, 2):
+        with pytest.raises(Doubt):
+            in_bulk(lived, processes=processes)
+    assert not verify(lived, bulk=True).holds
+    with lived.writing.begin() as connection:
+        connection.execute(tables.events.delete().where(tables.events.c.seq == seq))
+    assert in_bulk(lived).holds
+
+
 @pytest.mark.parametrize("kind", [events.SETTLED, events.REWARDED, events.CORRECTED, events.SKIPPED])
 def test_a_row_that_missed_its_last_change_is_doubted(lived: Database, kind: str) -> None:
     """A row that was right until some event, and says so itself, is not right after it."""

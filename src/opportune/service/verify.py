@@ -198,8 +198,8 @@ def _hold_together(connection: Connection, parts: list[Followed | None]) -> Verd
     _see_last(connection, verdict)
     verdict.decisions = sum(part.decisions for part in followed)
     compare_study(connection, refold, _together([part.spending for part in followed]))
-    if not verdict.holds or verdict.count != whole([part.links for part in followed]):
-        raise Doubt
+    if not verdict.holds or not verdict.count == _total(connection) == whole([part.links for part in followed]):
+        raise Doubt  # also where an event lies before the first, or far behind the last
     return verdict
 
 
