@@ -1,5 +1,6 @@
 """The record and what follows from it: exact, whole, the same after every restart."""
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -297,23 +298,26 @@ def test_processes_verify_as_of_one_moment(database: Database) -> None:
     launch(writer, study_text(horizon=2000))
     run_course(writer.write, people=2, steps=20)
     database.close()
-    writing = multiprocessing.get_context("fork").Process(target=run_more, args=(database.url,))
+    fork = multiprocessing.get_context("fork")
+    enough = fork.Event()
+    writing = fork.Process(target=run_more, args=(database.url, enough))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         writing.start()
     verdicts = []
-    while writing.is_alive():
+    while writing.is_alive() and len({verdict.count for verdict in verdicts}) < 4:
         verdicts.append(verify(database, processes=2))
+    enough.set()
     writing.join()
     assert all(verdict.holds for verdict in verdicts)
     assert len({verdict.count for verdict in verdicts}) >= 2, "the control: something was written meanwhile"
 
 
-def run_more(url: str) -> None:
+def run_more(url: str, enough: Any) -> None:
     """Decisions for a while, in a transaction each."""
     database = Database(url)
     writer = Writer(database)
-    for number in range(150):
+    for number in itertools.takewhile(lambda _: not enough.is_set(), range(1900)):
         sensed = {"time_of_day": "morning", "stress": 1, "sleep": "poor"}
         answer_of(writer.do(Propose(who="app", received=BEGIN + number, participant="P001", given={"sensed": sensed})))
     database.close()
@@ -366,7 +370,7 @@ def test_a_process_that_dies_is_noticed(sqlite: Database, monkeypatch: pytest.Mo
     writer = Writer(sqlite)
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=4)
-    work, here = module._work, os.getpid()
+    work, here, before = module._work, os.getpid(), multiprocessing.active_children()
 
     def dies(*given: Any) -> Any:
         if os.getpid() != here:
@@ -376,7 +380,7 @@ def test_a_process_that_dies_is_noticed(sqlite: Database, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "_work", dies)
     with pytest.raises(DataError, match="has ended before its time"):
         verify(sqlite, processes=2)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
     monkeypatch.undo()
     assert verify(sqlite, processes=2).holds
 
