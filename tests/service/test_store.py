@@ -304,7 +304,7 @@ def test_processes_verify_as_of_one_moment(database: Database) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         writing.start()
-    verdicts = []
+    verdicts: list[Verdict] = []
     while writing.is_alive() and len({verdict.count for verdict in verdicts}) < 4:
         verdicts.append(verify(database, processes=2))
     enough.set()
