@@ -2,7 +2,7 @@
 
 Sixty-four clients ask for decisions over HTTP, with authentication and the whole record, against: rows that SQLite
 commits one by one, the same service without storage, and pgbench with the same transaction. Everything is measured in
-one run on one machine; the goals are ratios.
+one run on one machine, in turns; the goals are ratios.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-CLIENTS, PEOPLE = 64, 256
+CLIENTS, PEOPLE, TURNS = 64, 256, 5
 ROUNDS = 400
 """Decisions of everyone in the records that are replayed."""
 RECORDS: dict[str, dict[str, bool]] = {
@@ -170,8 +170,8 @@ async def _client(port: int, key: str, number: int, until: float, begin: float, 
     writer.close()
 
 
-def load(ports: list[int], key: str, seconds: float) -> dict[str, float]:
-    """Sixty-four clients for some seconds, after one second that does not count: decisions a second, milliseconds."""
+def load(ports: list[int], key: str, seconds: float) -> list[float]:
+    """Sixty-four clients for some seconds, after one second that does not count: how long each decision took."""
     taken: list[float] = []
 
     async def run() -> None:
@@ -180,11 +180,18 @@ def load(ports: list[int], key: str, seconds: float) -> dict[str, float]:
         await asyncio.gather(*clients)
 
     asyncio.run(run())
-    taken.sort()
+    return taken
+
+
+def summary(turns: list[list[float]], seconds: float) -> dict[str, Any]:
+    """What some loads of so many seconds came to: decisions per second (the median of turns), milliseconds of all."""
+    rates = [len(taken) / seconds for taken in turns]
+    every = sorted(one for taken in turns for one in taken)
     return {
-        "per second": len(taken) / seconds,
-        "median ms": statistics.median(taken) * 1e3,
-        "p99 ms": taken[int(len(taken) * 0.99)] * 1e3,
+        "per second": statistics.median(rates),
+        "in turns": rates,
+        "median ms": statistics.median(every) * 1e3,
+        "p99 ms": every[int(len(every) * 0.99)] * 1e3,
     }
 
 
@@ -193,7 +200,7 @@ def single_rows(folder: Path, seconds: float) -> float:
     with contextlib.closing(sqlite3.connect(folder / "rows.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, body TEXT)")
+        connection.execute("CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, body TEXT)")
         count, end = 0, time.perf_counter() + seconds
         while time.perf_counter() < end:
             connection.execute("BEGIN IMMEDIATE")
@@ -319,6 +326,24 @@ def new_database(server: str, name: str) -> str:
     return f"{head.rsplit('/', 1)[0]}/{name}" + (f"?{query}" if query else "")
 
 
+def beside_each_other(folder: Path, url: str, seconds: float) -> dict[str, Any]:
+    """What the ratios are of, in turns: machines that others use are now faster, now slower."""
+    bare = f"sqlite:///{folder / 'bare.db'}"
+    key, other = prepare(url, shared=False), prepare(bare, shared=False)
+    rows, stored, unstored = [], [], []
+    with served(url) as ports, served(bare, stored=False) as others:
+        for _ in range(TURNS):
+            rows.append(single_rows(folder, seconds / TURNS))
+            stored.append(load(ports, key, seconds / TURNS))
+            unstored.append(load(others, other, seconds / TURNS))
+    return {
+        "single-row commits per second": statistics.median(rows),
+        "single-row commits in turns": rows,
+        "sqlite": summary(stored, seconds / TURNS),
+        "without storage": summary(unstored, seconds / TURNS),
+    }
+
+
 def measure(folder: Path, seconds: float) -> dict[str, Any]:
     """Everything, in one run."""
     found: dict[str, Any] = {
@@ -327,27 +352,20 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
         "seconds": seconds,
         "load average": os.getloadavg(),
     }
-    found["single-row commits per second"] = single_rows(folder, seconds)
     url = f"sqlite:///{folder / 'study.db'}"
-    key = prepare(url, shared=False)
-    with served(url) as ports:
-        found["sqlite"] = load(ports, key, seconds)
+    found |= beside_each_other(folder, url, seconds)
     replay(url)
     for number, (name, settings) in enumerate(RECORDS.items()):
         kept = f"sqlite:///{folder / f'record{number}.db'}"
         record(kept, rounds=ROUNDS, **settings)
         found[name] = replay(kept)
-    bare = f"sqlite:///{folder / 'bare.db'}"
-    key = prepare(bare, shared=False)
-    with served(bare, stored=False) as ports:
-        found["without storage"] = load(ports, key, seconds)
     server = postgres(folder)
     if server is not None:
         for name, shared in (("unshared", False), ("shared", True)):
             address = new_database(server, f"bench_{name}")
             key = prepare(address, shared=shared)
             with served(address, workers=2) as ports:
-                found[f"postgresql, {name}"] = load(ports, key, seconds)
+                found[f"postgresql, {name}"] = summary([load(ports, key, seconds)], seconds)
             if name == "unshared":
                 found["pgbench per second"] = pgbench(address, folder, seconds)
     return found
@@ -355,10 +373,10 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
 
 def ratios(found: dict[str, Any]) -> dict[str, float]:
     """What the goals are about."""
-    here = found["sqlite"]["per second"]
+    here, rows = found["sqlite"]["in turns"], found["single-row commits in turns"]
     made = {
-        "sqlite / single-row commits": here / found["single-row commits per second"],
-        "sqlite / without storage": here / found["without storage"]["per second"],
+        "sqlite / single-row commits": _in_turns(here, rows),
+        "sqlite / without storage": _in_turns(here, found["without storage"]["in turns"]),
     }
     if "postgresql, shared" in found:
         unshared = found["postgresql, unshared"]["per second"]
@@ -368,10 +386,15 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
     return made
 
 
+def _in_turns(ours: list[float], others: list[float]) -> float:
+    """The median of ratios, each of one turn."""
+    return statistics.median(mine / other for mine, other in zip(ours, others, strict=True))
+
+
 def main() -> None:
     """Measure, print, write bench-service.json."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--out", type=Path, default=Path("out"))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -67,11 +67,12 @@ def pack_changes(agent: Agent, stored: Stored) -> bytes | None:
 
     Numbers that do not differ are sound, as they were stored. Raises `Unsound` if another is not.
     """
-    where = (agent._block.view(np.int64) != stored.bits).nonzero()[0]
+    looked = _looked_at(agent)
+    where = (looked.bits != stored.bits).nonzero()[0]
     if where.size > MOST_CHANGED * stored.bits.size:
         return None
     values = agent._block[where]
-    variances = values[_looked_at(agent).is_variance[where]]
+    variances = values[looked.is_variance[where]]
     if not _finite(values) or (variances.size and not min(variances.tolist()) > 0.0):
         raise Unsound(UNSOUND)
     text, order = _described(agent)
@@ -153,6 +154,7 @@ class Looked(NamedTuple):
     numbers: "list[NDArray[np.float64]]"  # an agent's own, and what it shares
     variances: "list[NDArray[np.float64]]"
     is_variance: NDArray[np.bool_]  # of its own numbers
+    bits: NDArray[np.int64]  # likewise
 
 
 _LOOKED_AT: "weakref.WeakKeyDictionary[Agent, Looked]" = weakref.WeakKeyDictionary()
@@ -163,7 +165,9 @@ def _looked_at(agent: Agent) -> Looked:
     if known is None:
         shared = [array for array in agent._groups.values() if array.base is not agent._block.base]
         diagonals = [_diagonal(agent, name) for name in ("model", "snapshot")]
-        known = _LOOKED_AT[agent] = Looked([agent._block, *shared], diagonals, _where_in(agent._block, diagonals))
+        own = agent._block
+        known = Looked([own, *shared], diagonals, _where_in(own, diagonals), own.view(np.int64))
+        _LOOKED_AT[agent] = known
     return known
 
 
@@ -198,11 +202,8 @@ def _yes(value: bool) -> str:
 
 
 def _sealed(kind: bytes, text: bytes, *numbers: Any) -> bytes:
-    check, size = zlib.crc32(text), 0
-    for part in numbers:
-        check = zlib.crc32(part, check)
-        size += len(part) if isinstance(part, bytes) else part.nbytes
-    return b"".join((_HEAD.pack(kind, check, len(text), size), text, *numbers))
+    content = b"".join((text, *numbers))
+    return _HEAD.pack(kind, zlib.crc32(content), len(text), len(content) - len(text)) + content
 
 
 def _check_of(data: bytes) -> int:

@@ -354,7 +354,9 @@ class Ledger:
         rows, states = [], []
         for name, person in self._dirty.items():
             changes, data = person.pack_what_is_new()
-            rows.append({**person.row(shared=shared), "changes": changes})
+            row = person.row(shared=shared)
+            row["changes"] = changes
+            rows.append(row)
             if data is not None:
                 states.append({"participant": name, "seq": person.seq, "data": data})
         self._write_by_name(tables.participants, rows)

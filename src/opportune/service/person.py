@@ -35,7 +35,7 @@ class Person:
     """The state that is stored whole, which may be an earlier one."""
 
     def row(self, *, shared: bool) -> dict[str, Any]:
-        """The row of `participants`; what is spent of a shared budget stands in `study`."""
+        """The row of `participants`, but for `changes`; what is spent of a shared budget stands in `study`."""
         spent, nudges = self.spending() if not shared else (0.0, 0)
         budget = self.agent.policy.budget
         return {
