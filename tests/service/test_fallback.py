@@ -56,6 +56,21 @@ def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Databas
     assert verify(sqlite).findings == []
 
 
+@pytest.mark.parametrize("sharing", SHARING)
+def test_others_notice_that_states_were_made_again(database: Database, sharing: str) -> None:
+    """Whoever has kept a participant in memory goes on from what is stored now, not from what was stored before."""
+    one, other = writer_on(database), writer_on(database)
+    launch(one, study_text(**SHARING[sharing]))
+    run_course(one.write, people=3, steps=8)
+    with database.writing.begin() as connection:
+        connection.execute(update(tables.states).values(data=b"damaged"))
+    for number, (writer, name) in enumerate(((other, "P001"), (one, "P002"), (one, "P001"), (other, "P002"))):
+        ask = Propose(who="app", received=BEGIN + 10**9 + number, participant=name, given={"sensed": SENSED})
+        assert answer_of(writer.do(ask))["mode"] == "learned"
+        assert verify(database).findings == []
+    assert codes(database) == {("yellow", "rebuilt")}
+
+
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Streams whose learned policy gives numbers that are none."""

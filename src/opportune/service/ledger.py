@@ -166,8 +166,8 @@ class Ledger:
 
     def _person(self, row: Mapping[Any, Any]) -> Person:
         known = self.memory.persons.get(row["name"])
-        if known is not None and known.seq == row["seq"]:
-            return known
+        if known is not None and known.seq == row["seq"] and known.changes == row["changes"]:
+            return known  # else something has happened, or somebody has stored the state anew
         since = 0 if known is None else known.seq
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
         person = person_of(row, agent)

@@ -33,6 +33,8 @@ class Person:
     last_reveal: int | None = None
     stored: Stored | None = None
     """The state that is stored whole, which may be an earlier one."""
+    changes: bytes | None = None
+    """What is stored of how the state differs from it."""
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`, but for `changes`; what is spent of a shared budget stands in `study`."""
@@ -66,9 +68,9 @@ class Person:
 
         Raises `Unsound` where it must not be stored. What is stored whole counts as stored from now on.
         """
-        changes = None if self.stored is None else pack_changes(self.agent, self.stored)
-        if changes is not None:
-            return changes, None
+        self.changes = None if self.stored is None else pack_changes(self.agent, self.stored)
+        if self.changes is not None:
+            return self.changes, None
         if not healthy(self.agent):
             raise Unsound(UNSOUND)
         data = pack(self.agent)
@@ -78,7 +80,7 @@ class Person:
     def unpack(self, data: bytes, changes: bytes | None, rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
         unpack(self.agent, merged(data, changes), [step_of(self.agent, row) for row in rows])
-        self.stored = Stored.of(data, self.agent)
+        self.stored, self.changes = Stored.of(data, self.agent), changes
 
 
 def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:
