@@ -1,7 +1,7 @@
 """What was answered to requests, by their keys, so that a retry gets the same bytes.
 
 It is filed in `requests` by key. Keys come in no order, so each costs a page of their index that must be written, which
-in SQLite is a good part of what a decision costs. There, where one process writes, late answers stand in `recent`
+in SQLite is a good part of what a decision costs. There, where one process writes, recent answers stand in `recent`
 in the order in which they came, with their keys in memory, and are filed while nobody writes; a few with each batch
 once there are many.
 """
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 class Recent:
-    """Where late answers stand, as of the transactions that are committed.
+    """Where recent answers stand, as of the transactions that are committed.
 
     The latest always stays, so that numbers only grow: as long as the last is the same, nothing was added.
     """

@@ -29,7 +29,7 @@ from opportune.live.decision import Proposal
 from opportune.live.steps import begin_live
 from opportune.service import events, typed
 from opportune.service.clock import from_iso
-from opportune.service.compared import Spending, Stored
+from opportune.service.compared import Spending, StoredRows
 from opportune.service.events import Event
 from opportune.service.person import Person
 from opportune.service.refold import Refold, Verdict
@@ -78,7 +78,7 @@ class State(NamedTuple):
 class Bulk:
     """Folds a part's events, many at a time; with `everyone`, to make the calls of other parts' participants, too."""
 
-    def __init__(self, stored: Stored, *, everyone: bool = False) -> None:
+    def __init__(self, stored: StoredRows, *, everyone: bool = False) -> None:
         self.refold = Refold(Verdict())
         self._stored = stored
         self._spent: list[float] = []

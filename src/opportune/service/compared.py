@@ -73,7 +73,7 @@ def _rows(connection: Connection, table: Table, participant: str, part: Part) ->
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
 
 
-class Stored:
+class StoredRows:
     """The rows of `decisions` that are stored, one by one as the record comes to them.
 
     They are read along with it, as they nearly always lie in its order: so that only few are held at a time.

@@ -19,7 +19,7 @@ from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
 from opportune.live.replay import CALL, DECIDE, PROPOSE, SETTLE, STAND_BY
 from opportune.problems.finite import Problem
 from opportune.service import events, typed
-from opportune.service.compared import Stored
+from opportune.service.compared import StoredRows
 from opportune.service.events import Event
 from opportune.service.fold import LEARNED_MODE, MOST_PLACES, Fold
 from opportune.service.person import COMPLETED, WITHDRAWN
@@ -67,7 +67,7 @@ _WHAT_AT, _ACTION_AT, _NUMBER_AT = (CALL.index(name) - len(CALL) for name in ("w
 class Script:
     """Turns events about decisions into calls and rows."""
 
-    def __init__(self, fold: Fold, stored: Stored) -> None:
+    def __init__(self, fold: Fold, stored: StoredRows) -> None:
         problem = fold.cohort.problem
         self.compared = 0
         """Decision points whose rows will not change any more, and are stored as they should be."""

@@ -1,8 +1,8 @@
 """The tables: the record of events, and what follows from it, kept because asking the record would take long.
 
 `events` is the truth. `study`, `participants`, `states` and `decisions` are what folding it gives, written in the same
-transaction; `verify` folds it again and compares. `requests` holds what was answered to whom, so that a retry gets the
-same bytes. Times are microseconds since 1970, UTC.
+transaction; `verify` folds it again and compares. `requests` and `recent` hold what was answered to whom, so that a
+retry gets the same bytes. Times are microseconds since 1970, UTC.
 """
 
 from sqlalchemy import (

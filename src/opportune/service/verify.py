@@ -21,7 +21,7 @@ from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
 from opportune.service.bulk import Bulk, Links, Lot, State, make_ready, whole
-from opportune.service.compared import Part, Spending, Stored, compare_decisions, compare_people, compare_study
+from opportune.service.compared import Part, Spending, StoredRows, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
@@ -141,7 +141,7 @@ def _follow(
     """Fold a part in bulk; where participants share something, the first process makes the calls of all."""
     part, others = parts[index], pipes if together else []
     try:
-        with contextlib.closing(Stored(connection, part, COLUMNS)) as stored:
+        with contextlib.closing(StoredRows(connection, part, COLUMNS)) as stored:
             bulk = Bulk(stored, everyone=together and index == 0)
             lots, total = deque[Lot](), _total(connection)
             body = "CAST(events.body AS BLOB)" if connection.dialect.name == "sqlite" else "events.body"
