@@ -89,6 +89,8 @@ TAMPERED = {
     "an event's author": "UPDATE events SET who = 'someone' WHERE seq = 20",
     "a reward": "UPDATE decisions SET reward = 9 WHERE reward IS NOT NULL",
     "a decision is gone": "DELETE FROM decisions WHERE step = 3",
+    "the decision before": "UPDATE decisions SET previous = 'd1' WHERE step = 3",
+    "the latest decision": "UPDATE participants SET latest = open_decision",
     "a budget": "UPDATE participants SET spent = 0, nudges = 0",
     "a status": "UPDATE participants SET status = 'paused' WHERE number = 1",
     "a state": "UPDATE states SET data = (SELECT data FROM states WHERE participant = 'P001')",

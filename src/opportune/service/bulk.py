@@ -42,7 +42,7 @@ _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CL
 _WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
 _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
 _HASH = len(events.START)
-_KNOWN = ("status", "reason", "seq", "open_decision", "last_decided", "last_reveal")
+_KNOWN = ("status", "reason", "seq", "latest", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
 Row = tuple[int, str, str | None, str | None, str, int, str, str | bytes, int]
 """seq, kind, participant, decision, who, received, hash, body; whether it is the part's own."""

@@ -238,7 +238,7 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
     else:
         policy = running_of(database).policy
         for person in _pages(database, tables.participants, tables.participants.c.number, -1):
-            only = tables.decisions.c.participant == person["name"]
+            only = tables.made_for(person["name"])
             for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
                     row["probability_before"] = row["probability"]

@@ -27,7 +27,7 @@ _SHARED = select(tables.study.c.shared)
 _STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
 _STEPS = (
     select(tables.decisions)
-    .where(tables.decisions.c.participant == bindparam("name"), tables.decisions.c.seq > bindparam("since"))
+    .where(tables.made_for(bindparam("name")), tables.decisions.c.seq > bindparam("since"))
     .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
 _SAID = "SELECT decision, outcome, done_by FROM calls WHERE due IS NOT NULL"
@@ -72,8 +72,6 @@ class Ledger:
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
         self._updates: dict[str, dict[str, Any]] = {}
-        self._seen: list[dict[str, Any]] = []
-        self._step_ids: dict[tuple[str, int], str] = {}
         self._dirty: dict[str, Person] = {}
         self._enrolled: set[str] = set()
         self._said: dict[str, tuple[str, str]] | None = None
@@ -143,8 +141,7 @@ class Ledger:
         decisions = list(ids)
         people = dict.fromkeys(names)
         if decisions:
-            for found in self.connection.execute(_DECISIONS, {"ids": decisions}).mappings():
-                self._decisions[found["id"]] = dict(found)
+            for found in self._find_decisions(decisions):
                 people[found["participant"]] = None
         missing = [name for name in people if name not in self.persons]
         if missing:
@@ -152,8 +149,15 @@ class Ledger:
             waiting = [row.open_decision for row in self.persons.values() if row is not None and row.open_decision]
             missing = [decision for decision in waiting if decision not in self._decisions]
             if missing:  # the next decision point settles them
-                for found in self.connection.execute(_DECISIONS, {"ids": missing}).mappings():
-                    self._decisions[found["id"]] = dict(found)
+                self._find_decisions(missing)
+
+    def _find_decisions(self, ids: list[str]) -> list[dict[str, Any]]:
+        """Rows of decisions, as of the events of this transaction."""
+        found = [dict(row) for row in self.connection.execute(_DECISIONS, {"ids": ids}).mappings()]
+        for row in found:
+            row.update(self._updates.get(row["id"], {}))
+            self._decisions[row["id"]] = row
+        return found
 
     def _read_people(self, names: Sequence[str]) -> None:
         """Participants by name; those at hand need not be read where nobody else has written since."""
@@ -170,7 +174,7 @@ class Ledger:
             return known  # else something has happened, or somebody has stored the state anew
         since = 0 if known is None else known.seq
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
-        person = person_of(row, agent)
+        person = person_of(row, agent, {} if known is None else known.unseen)
         self.memory.persons.pop(row["name"], None)  # until it is whole
         data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
@@ -256,35 +260,29 @@ class Ledger:
         person.seq = event.seq
         self._follow(event, person, received, at)
         for number in sealed:
-            if person.agent._steps[number].seen:
-                self._uncover(projection.seen(number, person, event.seq))
+            if number in person.unseen and person.agent._steps[number].seen:
+                self._change(person, number, projection.seen(number, person, event.seq), at)
         return event
 
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:
         """What follows from an event in the tables."""
         for new, values in projection.changes(event, person, self.running, received, happened):
             if new:
-                row = self._decisions[values["id"]] = values
+                self._decisions[values["id"]] = values
                 self._new[values["id"]] = None
-                self._step_ids[person.name, values["step"]] = values["id"]
+                person.follow(True, values, values["step"], happened)
             else:
-                row = self._decisions.setdefault(values["id"], {})
-                row.update(values)
-                if values["id"] not in self._new:
-                    self._updates.setdefault(values["id"], {}).update(values)
-            if event.kind in {events.PROPOSED, events.SETTLED}:
-                person.open_decision = values["id"] if row["status"] == "nudge" else None
-            if new:
-                person.last_decided = happened
-            if values.get("revealed"):
-                person.last_reveal = happened
+                assert event.step is not None
+                self._change(person, event.step, values, happened)
 
-    def _uncover(self, values: dict[str, Any]) -> None:
-        known = self._step_ids.get((values["participant"], values["step"]))
-        if known is not None:
-            self._decisions[known].update(values)
-        else:
-            self._seen.append(values)
+    def _change(self, person: Person, step: int, values: dict[str, Any], happened: int) -> None:
+        """What is new in the row of a decision."""
+        decision = values["id"]
+        if decision in self._decisions:
+            self._decisions[decision].update(values)
+        if decision not in self._new:
+            self._updates.setdefault(decision, {}).update(values)
+        person.follow(False, values, step, happened)
 
     def _append(
         self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
@@ -343,9 +341,6 @@ class Ledger:
             alike.setdefault(tuple(name for name in values if name != "id"), []).append(values)
         for columns, rows in alike.items():
             update_all(self.connection, tables.decisions, ("id",), columns, rows)
-        if self._seen:
-            key = ("participant", "step")
-            update_all(self.connection, tables.decisions, key, ("seq", "seen", "reported"), self._seen)
 
     def _write_people(self) -> None:
         if self.together and not healthy_shared(self.fold.cohort):

@@ -1,7 +1,7 @@
 """A participant in memory: the agent that decides, and what the service knows of it besides."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,6 +28,8 @@ class Person:
     enrolled: int
     seq: int
     agent: Agent
+    latest: str | None = None
+    """The latest decision."""
     open_decision: str | None = None
     last_decided: int | None = None
     last_reveal: int | None = None
@@ -35,6 +37,8 @@ class Person:
     """The state that is stored whole, which may be an earlier one."""
     changes: bytes | None = None
     """What is stored of how the state differs from it."""
+    unseen: dict[int, str] = field(default_factory=dict)
+    """Decisions whose context is not known to the revealer, by their steps."""
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`, but for `changes`; what is spent of a shared budget stands in `study`."""
@@ -43,10 +47,10 @@ class Person:
         return {
             "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
             "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
-            "step": self.agent.step, "open_decision": self.open_decision, "last_decided": self.last_decided,
-            "last_reveal": self.last_reveal, "amount": None if shared or budget is None else budget.amount,
-            "hard": int(budget is not None and budget.hard), "spent": spent,
-            "nudges": nudges,
+            "step": self.agent.step, "latest": self.latest, "open_decision": self.open_decision,
+            "last_decided": self.last_decided, "last_reveal": self.last_reveal,
+            "amount": None if shared or budget is None else budget.amount,
+            "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
         }  # fmt: skip
 
     def spending(self) -> tuple[float, int]:
@@ -79,17 +83,38 @@ class Person:
 
     def unpack(self, data: bytes, changes: bytes | None, rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        unpack(self.agent, merged(data, changes), [step_of(self.agent, row) for row in rows])
+        entries = []
+        for row in rows:
+            entries.append(step_of(self.agent, row))
+            self._note_seen(row["id"], row["step"], seen=row["seen"])
+        unpack(self.agent, merged(data, changes), entries)
         self.stored, self.changes = Stored.of(data, self.agent), changes
 
+    def follow(self, new: bool, values: Mapping[str, Any], step: int, happened: int) -> None:
+        """What a change to the row of a decision says of the participant."""
+        if new:
+            self.latest, self.last_decided = values["id"], happened
+        if "status" in values:
+            self.open_decision = values["id"] if values["status"] == "nudge" else None
+        if values.get("revealed"):
+            self.last_reveal = happened
+        if "seen" in values:
+            self._note_seen(values["id"], step, seen=values["seen"])
 
-def person_of(row: Mapping[Any, Any], agent: Agent) -> Person:
-    """The participant that a row of `participants` describes, with an agent that is at its beginning."""
+    def _note_seen(self, decision: str, step: int, *, seen: bool) -> None:
+        if seen:
+            self.unseen.pop(step, None)
+        else:
+            self.unseen[step] = decision
+
+
+def person_of(row: Mapping[Any, Any], agent: Agent, unseen: dict[int, str]) -> Person:
+    """The participant that a row of `participants` describes, with an agent that is yet to be brought there."""
     names = (
-        "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "open_decision", "last_decided",
-        "last_reveal",
+        "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "latest", "open_decision",
+        "last_decided", "last_reveal",
     )  # fmt: skip
-    return Person(agent=agent, **{name: row[name] for name in names})
+    return Person(agent=agent, unseen=unseen, **{name: row[name] for name in names})
 
 
 def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:

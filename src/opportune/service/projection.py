@@ -29,15 +29,9 @@ def changes(event: Event, person: Person, running: Running, received: int, happe
 
 
 def seen(number: int, person: Person, seq: int) -> dict[str, Any]:
-    """What a reveal changes in an earlier step that it uncovers; the row is found by participant and step."""
+    """What a reveal changes in an earlier step that it uncovers."""
     entry = person.agent._steps[number]
-    return {
-        "participant": person.name,
-        "step": number,
-        "seq": seq,
-        "seen": entry.seen,
-        "reported": _text(entry.reported),
-    }
+    return {"id": person.unseen[number], "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
 
 
 def _proposed(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
@@ -46,9 +40,9 @@ def _proposed(event: Event, person: Person, running: Running, received: int, hap
     entry = person.agent._steps[_step(event)]
     told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
     return {
-        "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
-        "day": day_of(happened, person.enrolled, person.timezone), "happened": happened, "received": received,
-        "timezone": person.timezone, "sensed": _text(given["sensed"]),
+        "id": event.decision, "participant": person.name, "step": event.step, "previous": person.latest,
+        "seq": event.seq, "day": day_of(happened, person.enrolled, person.timezone), "happened": happened,
+        "received": received, "timezone": person.timezone, "sensed": _text(given["sensed"]),
         "reported": None if told is None else _text(told),
         "available": answer["available"], "reason": answer["reason"], "nudge": nudged,
         "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],

@@ -58,7 +58,7 @@ def decision_row(database: Database, decision: str) -> dict[str, Any] | None:
 def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) -> list[dict[str, Any]]:
     """A participant's decisions in their order."""
     table = tables.decisions
-    query = select(table).where(table.c.participant == name, table.c.step > after)
+    query = select(table).where(tables.made_for(name), table.c.step > after)
     return rows(database, query.order_by(table.c.step).limit(limit))
 
 

@@ -58,7 +58,6 @@ class Refold:
         self.closed = False
         self.enrolled = 0
         self._words = words
-        self._ids: dict[tuple[str, int], str] = {}
 
     def take(self, event: Event, received: int, *, mine: bool = True) -> None:
         """One event: let it happen again, and compare what is answered; of others' participants only the number."""
@@ -116,8 +115,8 @@ class Refold:
             self._check_coin(event, person, answer["coin"])
         self._follow(event, person, fold.running, received)
         for number in sealed:
-            if person.agent._steps[number].seen:
-                self._change(self._ids[person.name, number], projection.seen(number, person, event.seq))
+            if number in person.unseen and person.agent._steps[number].seen:
+                self._change(person, number, projection.seen(number, person, event.seq), received)
 
     def _check_zone(self, event: Event, timezone: str) -> None:
         """An event's time zone is the participant's."""
@@ -152,25 +151,21 @@ class Refold:
         """The rows that follow, as the writer makes them."""
         happened = received if event.happened == event.received else clock.from_iso(event.happened)
         for new, values in projection.changes(event, person, running, received, happened):
-            name = values["id"]
             if new:
                 if not self.columns:
                     self.columns = tuple(values)
                     self._place = {column: place for place, column in enumerate(values)}
-                self.decisions[name] = list(values.values())
-                self._ids[person.name, values["step"]] = name
-                person.last_decided = happened
+                self.decisions[values["id"]] = list(values.values())
+                person.follow(True, values, values["step"], happened)
             else:
-                self._change(name, values)
-            if event.kind in _REVEALING:
-                person.open_decision = name if values["status"] == "nudge" else None
-            if values.get("revealed"):
-                person.last_reveal = happened
+                assert event.step is not None
+                self._change(person, event.step, values, happened)
 
-    def _change(self, name: str, values: Mapping[str, Any]) -> None:
-        row, place = self.decisions[name], self._place
+    def _change(self, person: Person, step: int, values: Mapping[str, Any], happened: int) -> None:
+        row, place = self.decisions[values["id"]], self._place
         for column, value in values.items():
             row[place[column]] = value
+        person.follow(False, values, step, happened)
 
 
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})

@@ -184,14 +184,15 @@ class Script:
             opened, track.late_answer = True, False
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
-            event.decision, person.name, step, event.seq, track.day, happened, received, person.timezone,
-            place.sensed_text, place.reported_text, available, reason, nudged, answer.probability, answer.coin,
-            answer.gap, answer.price, answer.disagreement, answer.tolerance, answer.fresh, answer.stale, before, left,
-            LEARNED_MODE, answer.why, None, "settled", None, received, answer.stale, False, shown is not None, None,
-            True, False, WAITING, None, None, None, 0, happened + running.reward_window, self._features, event.version,
+            event.decision, person.name, step, person.latest, event.seq, track.day, happened, received,
+            person.timezone, place.sensed_text, place.reported_text, available, reason, nudged, answer.probability,
+            answer.coin, answer.gap, answer.price, answer.disagreement, answer.tolerance, answer.fresh, answer.stale,
+            before, left, LEARNED_MODE, answer.why, None, "settled", None, received, answer.stale, False,
+            shown is not None, None, True, False, WAITING, None, None, None, 0, happened + running.reward_window,
+            self._features, event.version,
         ], self._stored.take(event.decision), step, place, stale)  # fmt: skip
         track.entries.append(entry)
-        person.last_decided = happened
+        person.latest, person.last_decided = event.decision, happened
         what = PROPOSE if available else STAND_BY
         self._rows += (what, person.number, step, *place.where, 0, opened, 0.0, event.seq)
         self._values += place.values

@@ -5,6 +5,8 @@ transaction; `verify` folds it again and compares. `requests` and `recent` hold 
 retry gets the same bytes. Times are microseconds since 1970, UTC.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -25,6 +27,9 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import NullType
 
 metadata = MetaData()
 SPARE = 1e-6
@@ -59,7 +64,7 @@ study = Table(
     _within("study"),
 )
 
-# Each index by participant costs a decision a page: events are found by their decisions, which have one, but for those
+# Each index by participant costs a decision a page: events are found by their decisions (`made_for`), but for those
 # that are about none. A decision's first event needs no index: the decision is called after it.
 _FOLLOWING, _ABOUT_NONE = text("kind <> 'proposed'"), text("decision IS NULL")
 
@@ -91,6 +96,7 @@ participants = Table(
     Column("enrolled", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),  # the last event about the participant
     Column("step", Integer, nullable=False),
+    Column("latest", Text),  # decision
     Column("open_decision", Text),
     Column("last_decided", BigInteger),
     Column("last_reveal", BigInteger),
@@ -113,6 +119,7 @@ states = Table(
 # Indexes of what is still to come hold little, and grow at their end: a decision that is over costs them nothing.
 _OPEN = text("status = 'nudge'")
 _UNREWARDED = text("reward_due IS NOT NULL")
+_DUE = ("reward_due", "happened", "participant")  # all that is asked for of what is due
 
 decisions = Table(
     "decisions",
@@ -120,6 +127,7 @@ decisions = Table(
     Column("id", Text, primary_key=True),
     Column("participant", Text, nullable=False),
     Column("step", Integer, nullable=False),
+    Column("previous", Text),  # the participant's decision before this one; NULL: this is the first
     Column("seq", BigInteger, nullable=False),  # the last event that changed it
     Column("day", Integer, nullable=False),
     Column("happened", BigInteger, nullable=False),
@@ -160,13 +168,12 @@ decisions = Table(
     Column("reward_due", BigInteger),  # when it is no longer waited for; NULL once it is there or given up
     Column("features", Text, nullable=False),  # the study file in force, by the beginning of its hash
     Column("version", Text, nullable=False),
-    UniqueConstraint("participant", "step", name="decisions_step"),
-    # For processes that must see what others have changed; SQLite has only one, and steps are few for a scan.
-    Index("decisions_seq", "participant", "seq").ddl_if(dialect="postgresql"),
-    Index("decisions_due", "reward_due", sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
+    # SQLite has no index by participant, which would cost a decision a page: see `made_for`.
+    UniqueConstraint("participant", "step", name="decisions_step").ddl_if(dialect="postgresql"),
+    Index("decisions_seq", "participant", "seq").ddl_if(dialect="postgresql"),  # what other processes have changed
+    Index("decisions_due", *_DUE, sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
     Index("decisions_open", "expires", "id", sqlite_where=_OPEN, postgresql_where=_OPEN),
     Index("decisions_nudged", "settled", sqlite_where=text("nudge = 1"), postgresql_where=text("nudge")),
-    Index("decisions_unrewarded", "happened", "participant", sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
 )
 
 open_nudge = decisions.c.status == literal_column("'nudge'")
@@ -176,11 +183,39 @@ following = events.c.kind != literal_column("'proposed'")
 """An event about a decision after the one that it is called after; likewise written out."""
 
 
+class made_for(FunctionElement[Any]):  # noqa: N801  (as SQLAlchemy calls functions)
+    """Decisions made for the participant of this name, found in the way that is best for each database.
+
+    PostgreSQL has an index. SQLite writes whole pages, and in an index each participant is on another: there, each
+    decision knows the one before it.
+    """
+
+    type = NullType()  # not Boolean, which SQLite would be asked to compare with 1
+    inherit_cache = True
+
+
+@compiles(made_for)
+def _by_index(element: Any, compiler: Any, **how: Any) -> str:
+    return f"decisions.participant = {compiler.process(element.clauses, **how)}"
+
+
+@compiles(made_for, "sqlite")
+def _one_by_one(element: Any, compiler: Any, **how: Any) -> str:
+    """From the latest to the one before; UNION, so that rows which somebody has bent into a ring come to an end."""
+    name = compiler.process(element.clauses, **how)
+    return f"""decisions.rowid IN (
+        WITH RECURSIVE made(place, previous) AS (
+            SELECT one.rowid, one.previous FROM decisions AS one
+            WHERE one.id = (SELECT latest FROM participants WHERE name = {name})
+            UNION SELECT one.rowid, one.previous FROM made JOIN decisions AS one ON one.id = made.previous
+        ) SELECT place FROM made)"""
+
+
 def events_about(participant: str) -> ColumnElement[bool]:
     """Events about a participant, each found by an index."""
     made = decisions.c.id
-    of = select(made).where(decisions.c.participant == participant)
-    first = select(cast(func.substr(made, 2), BigInteger)).where(decisions.c.participant == participant)
+    of = select(made).where(made_for(participant))
+    first = select(cast(func.substr(made, 2), BigInteger)).where(made_for(participant))
     none = (events.c.participant == participant) & events.c.decision.is_(None)
     return events.c.seq.in_(first) | (following & events.c.decision.in_(of)) | none
 

@@ -11,8 +11,8 @@ from opportune.service import typed
 from opportune.service.person import Person
 
 COLUMNS = (
-    "id", "participant", "step", "seq", "day", "happened", "received", "timezone", "sensed", "reported", "available",
-    "reason", "nudge", "probability", "coin", "gap", "price", "disagreement", "tolerance", "fresh_action",
+    "id", "participant", "step", "previous", "seq", "day", "happened", "received", "timezone", "sensed", "reported",
+    "available", "reason", "nudge", "probability", "coin", "gap", "price", "disagreement", "tolerance", "fresh_action",
     "stale_action", "budget_before", "budget_left", "mode", "why", "expires", "status", "outcome", "settled", "action",
     "revealed", "offline", "answered_late", "seen", "unanswered", "reward_status", "reward", "reward_received",
     "reward_first", "reward_changes", "reward_due", "features", "version",

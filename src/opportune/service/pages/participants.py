@@ -57,7 +57,7 @@ def _missing_results(view: View, name: str | None = None) -> dict[str, int]:
         .group_by(table.c.participant)
     )
     if name is not None:
-        query = query.where(table.c.participant == name)
+        query = query.where(tables.made_for(name))
     with view.service.database.reading.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -67,7 +67,7 @@ def _nudges(view: View, name: str | None = None) -> dict[str, int]:
     table = tables.decisions
     query = select(table.c.participant, func.count()).where(table.c.nudge).group_by(table.c.participant)
     if name is not None:
-        query = query.where(table.c.participant == name)
+        query = query.where(tables.made_for(name))
     if view.study["amount"] is None:
         return {}
     with view.service.database.reading.connect() as connection:
@@ -237,7 +237,7 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     view = view_of(request)
     row = _row(view, number)
     database, table = view.service.database, tables.decisions
-    decisions = reading.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
+    decisions = reading.rows(database, select(table).where(tables.made_for(row["name"])).order_by(table.c.step))
     record = tables.events
     query = select(record).where(tables.events_about(row["name"]))
     noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
