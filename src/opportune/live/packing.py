@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import StateError
+from opportune.live import steps
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.point import STATE, Step
@@ -68,16 +69,16 @@ def pack_changes(agent: Agent, stored: Stored) -> bytes | None:
     Numbers that do not differ are sound, as they were stored. Raises `Unsound` if another is not.
     """
     looked = _looked_at(agent)
-    where = (looked.bits != stored.bits).nonzero()[0]
-    if where.size > MOST_CHANGED * stored.bits.size:
-        return None
-    values = agent._block[where]
-    variances = values[looked.is_variance[where]]
-    if not _finite(values) or (variances.size and not min(variances.tolist()) > 0.0):
+    most = int(MOST_CHANGED * stored.bits.size)
+    places, values = np.empty(most, np.uint32), np.empty(most)
+    count = steps.find_changes(looked.bits, stored.bits, agent._block, looked.is_variance, places, values)
+    if count == steps.UNSOUND:
         raise Unsound(UNSOUND)
+    if count < 0:
+        return None
     text, order = _described(agent)
-    since = _SINCE.pack(stored.check, len(order) // 8, where.size)
-    return _sealed(CHANGES, text, since, order, where.astype(np.uint32), values)
+    since = _SINCE.pack(stored.check, len(order) // 8, count)
+    return _sealed(CHANGES, text, since, order, places[:count], values[:count])
 
 
 def merged(data: bytes, changes: bytes | None) -> bytes:

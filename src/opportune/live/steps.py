@@ -4,6 +4,8 @@ A handle (core.views) holds the addresses of a participant's arrays: one array t
 most of what a call costs. What `propose` finds is written to `out` in the order of `OUT`.
 """
 
+import math
+
 import numpy as np
 
 from opportune.core.budget import toss
@@ -31,6 +33,7 @@ from opportune.core.views import participant_at
 
 OUT = (*Proposed._fields, "nudged")
 STANDING = OUT.index("stale_action")
+MANY, UNSOUND = -1, -2
 
 
 @driver_function
@@ -121,6 +124,26 @@ def uncover_live(handle, values, action, rewarded, reward):  # type: ignore[no-u
 def correct_live(handle, step, stratum, sense, context, action, difference):  # type: ignore[no-untyped-def]
     """A reward already learned from turns out to be larger by `difference`."""
     correct(participant_at(handle), Moment(step, stratum, sense, context), action, difference)
+
+
+@driver_function
+def find_changes(bits, before, numbers, is_variance, places, values):  # type: ignore[no-untyped-def]
+    """Numbers whose bits are not what they were before: how many, with their places and values.
+
+    `MANY` if there are more than there is room for; else `UNSOUND` if one of them is not finite, or a variance that is
+    not positive.
+    """
+    count, sound = 0, True
+    for i in range(bits.size):
+        if bits[i] != before[i]:
+            if count == places.size:
+                return MANY
+            value = numbers[i]
+            sound = sound and math.isfinite(value) and (value > 0.0 or not is_variance[i])
+            places[count] = i
+            values[count] = value
+            count += 1
+    return count if sound else UNSOUND
 
 
 def new_out() -> np.ndarray:
