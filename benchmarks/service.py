@@ -104,7 +104,7 @@ def _forget_everything() -> None:
             connection.rollback()
         for rows in (ledger._events, ledger.answers._new):
             rows.clear()
-        for kept in (ledger._updates, ledger._new, ledger._step_ids, ledger._dirty):
+        for kept in (ledger._updates, ledger._new, ledger._dirty):
             kept.clear()
         return [writer._carry_out(ledger, command) for command in commands]
 
