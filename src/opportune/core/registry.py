@@ -24,6 +24,7 @@ class Registry:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.entries: list[Any] = []
+        self._named: dict[str, Any] = {}
         self.hooks: dict[str, Any] = {}
         self.compiled = False
 
@@ -34,6 +35,7 @@ class Registry:
         """
         entry.number = len(self.entries)
         self.entries.append(entry)
+        self._named[entry.__name__] = entry
         if files:
             extensions.update(files)
             registered.append(f"{self.kind} {entry.__qualname__}")
@@ -44,9 +46,9 @@ class Registry:
         """Whether there is compiled code in this process that does not know entries to come."""
         return self.compiled or any(module.startswith(HOOKED) for module in loaded)
 
-    def named(self) -> dict[str, Any]:
+    def named(self) -> Mapping[str, Any]:
         """The classes by the names that saved policies use."""
-        return {entry.__name__: entry for entry in self.entries}
+        return self._named
 
     def kinds(self) -> dict[str, Any]:
         """The classes by the names that study files use."""

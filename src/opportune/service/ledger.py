@@ -146,10 +146,19 @@ class Ledger:
         missing = [name for name in people if name not in self.persons]
         if missing:
             self._read_people(missing)
-            waiting = [row.open_decision for row in self.persons.values() if row is not None and row.open_decision]
-            missing = [decision for decision in waiting if decision not in self._decisions]
-            if missing:  # the next decision point settles them
-                self._find_decisions(missing)
+            self._read_open()  # the next decision point settles them
+
+    def _read_open(self) -> None:
+        """The decisions that wait for an answer, of those who are here."""
+        missing = []
+        for person in self.persons.values():
+            if person is not None and person.open_decision is not None and person.open_decision not in self._decisions:
+                if person.open_row is not None:
+                    self._decisions[person.open_decision] = person.open_row
+                else:
+                    missing.append(person.open_decision)
+        if missing:
+            self._find_decisions(missing)
 
     def _find_decisions(self, ids: list[str]) -> list[dict[str, Any]]:
         """Rows of decisions, as of the events of this transaction."""

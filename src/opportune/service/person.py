@@ -31,6 +31,8 @@ class Person:
     latest: str | None = None
     """The latest decision."""
     open_decision: str | None = None
+    open_row: dict[str, Any] | None = None
+    """Its row, if it was made by this process, which need not be read then."""
     last_decided: int | None = None
     last_reveal: int | None = None
     stored: Stored | None = None
@@ -90,12 +92,13 @@ class Person:
         unpack(self.agent, merged(data, changes), entries)
         self.stored, self.changes = Stored.of(data, self.agent), changes
 
-    def follow(self, new: bool, values: Mapping[str, Any], step: int, happened: int) -> None:
+    def follow(self, new: bool, values: dict[str, Any], step: int, happened: int) -> None:
         """What a change to the row of a decision says of the participant."""
         if new:
             self.latest, self.last_decided = values["id"], happened
         if "status" in values:
-            self.open_decision = values["id"] if values["status"] == "nudge" else None
+            waits = values["status"] == "nudge"
+            self.open_decision, self.open_row = (values["id"], values) if waits else (None, None)
         if values.get("revealed"):
             self.last_reveal = happened
         if "seen" in values:

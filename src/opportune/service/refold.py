@@ -161,7 +161,7 @@ class Refold:
                 assert event.step is not None
                 self._change(person, event.step, values, happened)
 
-    def _change(self, person: Person, step: int, values: Mapping[str, Any], happened: int) -> None:
+    def _change(self, person: Person, step: int, values: dict[str, Any], happened: int) -> None:
         row, place = self.decisions[values["id"]], self._place
         for column, value in values.items():
             row[place[column]] = value
