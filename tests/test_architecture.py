@@ -20,7 +20,7 @@ ROOT = Path(opportune.__file__).parent
 LAYERS = (
     ("errors", "_version"),
     ("environment",),
-    ("checks", "arguments", "foreign", "progress", "files", "threads", "memory"),
+    ("checks", "arguments", "foreign", "progress", "files", "threads", "memory", "loading"),
     ("client",),
     ("core",),
     ("revealers", "recommenders"),

@@ -13,7 +13,7 @@ from opportune.experiments.base import Experiment
 from opportune.experiments.found import Ran
 from opportune.experiments.kept import load_part, parts_folder, save_part, source_hash
 
-WORTH_KEEPING = 2.0  # seconds
+WORTH_KEEPING = 5.0  # seconds
 
 
 class Running:
