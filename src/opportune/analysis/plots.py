@@ -11,11 +11,13 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from opportune import checks
 from opportune.analysis.comparison import at_end, paired_difference, pick_reference
 from opportune.analysis.intervals import RUNS, mean_interval
+from opportune.analysis.lettering import laid_out_once
 from opportune.analysis.metrics import (
     NO_LIMIT,
     clairvoyants,
@@ -25,6 +27,7 @@ from opportune.analysis.metrics import (
     regret,
     spend,
 )
+from opportune.analysis.png import encode_png
 from opportune.analysis.styles import POLICIES, Style, assign
 from opportune.arguments import plain_calls
 from opportune.errors import InputError
@@ -267,14 +270,16 @@ def plot_scatter(
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
-    with mpl.rc_context(RC), warnings.catch_warnings():
+    with mpl.rc_context(RC), laid_out_once(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
+        canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
-        for ending, options in (("png", {"dpi": DPI, "metadata": {"Software": None}}),
-                                ("svg", {"metadata": {"Date": None, "Creator": None}})):  # fmt: skip
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format=ending, **options)
-            write_whole(directory / f"{name}.{ending}", drawn.getvalue())
+        canvas.draw()
+        pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # on a white ground, so that nothing is transparent
+        write_whole(directory / f"{name}.png", encode_png(pixels, dpi=DPI))
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        write_whole(directory / f"{name}.svg", drawn.getvalue())
     return f"{name}.png", f"{name}.svg"
 
 
