@@ -37,7 +37,7 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
         names.append("context")
     for name in names:
         _check_variable(data, name, what)
-    met = data["context"].values if truth and traced else np.zeros(0)
+    met = data.variables["context"].values if truth and traced else np.zeros(0)
     if met.size and not 0 <= int(met.min()) <= int(met.max()) < data.sizes["k"]:
         raise InputError(f"{what} needs contexts from 0 to {data.sizes['k'] - 1}; the Dataset has others, {_EXPECTED}")
     settings = config(data)
@@ -50,7 +50,7 @@ def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
     """Finite numbers, on the axes that a variable of this name has."""
     if name not in data:
         raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
-    found, axes = data[name], AXES.get(name, (*RUN_AXES, "step"))
+    found, axes = data.variables[name], AXES.get(name, (*RUN_AXES, "step"))
     if found.dtype.kind not in "buif":
         raise InputError(f"{what} needs numbers in {name!r}; got {found.dtype}, {_EXPECTED}")
     if set(found.dims) != set(axes):

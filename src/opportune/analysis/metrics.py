@@ -1,6 +1,8 @@
 """What results mean: regret, realised regret, its decomposition, spending. Dataset in, labelled out."""
 
+import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -228,9 +230,8 @@ def _at_contexts(table: NDArray[np.float64], context: NDArray[Any]) -> NDArray[n
 
 def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     """CLV's value of whole runs, from how often each context arrived: the budget goes to the largest gaps first."""
-    blind = (data["context_count"] * data["true_blind"]).sum("k")
     counts = data["context_count"].transpose("world", "replicate", "k").values
-    gaps = data["true_gap"].values
+    gaps, blind = data["true_gap"].values, data["true_blind"].values
     order = np.argsort(-gaps, axis=1, kind="stable")
     sorted_gaps = np.maximum(np.take_along_axis(gaps, order, axis=1), 0.0)[:, None, :]
     sorted_counts = np.take_along_axis(counts, np.broadcast_to(order[:, None, :], counts.shape), axis=2)
@@ -239,21 +240,27 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     for budget in data["budget"].values:
         used = np.clip(budget - before, 0.0, sorted_counts)
         gains.append((used * sorted_gaps).sum(axis=2))
-    gain = xr.DataArray(np.stack(gains), dims=("policy", "world", "replicate"), coords={"policy": data["policy"]})
-    return blind + gain
+    value = (counts * blind[:, None, :]).sum(axis=2) + np.stack(gains)
+    return data["total_value"].copy(data=value)
 
 
 def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
     """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
-    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
-
-    described = config(data)["policies"]
-    labels = policy_labels([Policy.from_dict(policy) for policy in described])
-    found = dict(zip(labels, described, strict=True))
+    found = _by_label(json.dumps(config(data)["policies"]))
+    labels = list(found)
     for label in data["policy"].values.tolist():
         if label not in found:
             raise InputError(f"policy {label!r} is not one the Dataset was made with; expected some of {labels}")
     return [found[label] for label in data["policy"].values.tolist()]
+
+
+@lru_cache(maxsize=8)
+def _by_label(described: str) -> dict[str, dict[str, Any]]:
+    """Policies by their labels, as described in JSON; not to be changed, for several metrics ask for the same."""
+    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
+
+    policies = json.loads(described)
+    return dict(zip(policy_labels([Policy.from_dict(policy) for policy in policies]), policies, strict=True))
 
 
 def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:

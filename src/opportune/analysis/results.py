@@ -219,7 +219,8 @@ def _storable(data: xr.Dataset) -> xr.Dataset:
 
     Axes come first: one that comes later is attached to all variables anew.
     """
-    data = xr.Dataset(coords=data.coords, attrs=data.attrs).assign(data.data_vars)
+    variables = {name: data.variables[name] for name in data.data_vars}
+    data = xr.Dataset(coords=data.coords, attrs=data.attrs).assign(variables)
     for name in [name for name in data.data_vars if data.variables[name].dtype == bool]:
         variable = data[name]
         data[name] = variable.astype(np.int8).assign_attrs(was_bool=1, **variable.attrs)

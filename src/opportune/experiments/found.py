@@ -81,13 +81,14 @@ def combine(name: str, config: Mapping[str, Any], parts: Mapping[str, xr.Dataset
 
     Tasks that agree on such an axis share it, under the name of the first of them.
     """
-    merged: dict[str, xr.DataArray] = {}
+    merged: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
     axes = _name_axes(parts)
     for task, data in parts.items():
         renamed = data.rename({axis: axes[task, str(axis)] for axis in data.dims if axes[task, str(axis)] != axis})
-        for variable, values in renamed.data_vars.items():
-            merged[f"{task}.{variable}"] = values.reset_coords(drop=True)
-    combined = xr.Dataset(merged)
+        coords.update((str(axis), renamed.variables[axis]) for axis in renamed.dims if axis in renamed.coords)
+        merged.update((f"{task}.{variable}", renamed.variables[variable]) for variable in renamed.data_vars)
+    combined = xr.Dataset(merged, coords=coords)
     combined.attrs = {
         "opportune_version": __version__, "opportune_format": FORMAT, "seed": str(config["seed"]),
         "experiment": name, "config": json.dumps(config),

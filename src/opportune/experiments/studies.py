@@ -73,6 +73,7 @@ def run_study(
     keys = [(id(worlds), policy, horizon, replicates, seed, reduce, trace) for policy in policies]
     found = {key: _recent[key][1] for key in keys if key in _recent}
     todo = [(key, policy) for key, policy in zip(keys, policies, strict=True) if key not in found]
+    reduced = xr.Dataset()
     for some in (todo[i : i + together] for i in range(0, len(todo), together)):
         data = simulate(
             worlds, [policy for _, policy in some], horizon=horizon, replicates=replicates, seed=seed, trace=trace,
@@ -84,6 +85,8 @@ def run_study(
         _recent.update((key, (worlds, found[key])) for key in keys)
         for oldest in list(_recent)[:-MOST_RECENT]:
             del _recent[oldest]
+    if len(todo) == len(keys) <= together:
+        return reduced
     return xr.concat([found[key] for key in keys], dim="policy", coords="different", compat="equals")
 
 
@@ -96,7 +99,7 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
         "price": data["price"],
         "spend": spend(data),
     }
-    return xr.Dataset(
+    return _put_together(
         {
             **{name: values.mean("replicate", skipna=False) for name, values in curves.items()},
             "final_regret": curves["regret"].isel(step=-1, drop=True),
@@ -107,7 +110,7 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
             "budget_of": data["budget"],
             **_reduce_reveals(data),
         }
-    ).drop_vars(["budget", "world_name"], errors="ignore")
+    )
 
 
 REVEALS = (
@@ -144,14 +147,25 @@ def _reduce_reveals(data: xr.Dataset) -> dict[str, xr.DataArray]:
 
 def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
     """Totals of every run."""
-    return xr.Dataset(
+    return keep_totals(data, regret=regret(data), realised_regret=realised_regret(data))
+
+
+def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.DataArray) -> xr.Dataset:
+    """The same, where both regrets are there already."""
+    return _put_together(
         {
-            "final_regret": _last(regret(data)),
-            "final_realised": _last(realised_regret(data)),
+            "final_regret": _last(regret),
+            "final_realised": _last(realised_regret),
             "spent": data["spent"],
             "reveals": data["reveals"],
         }
-    ).drop_vars(["budget", "world_name"], errors="ignore")
+    )
+
+
+def _put_together(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
+    """What was found in one Dataset, with its axes alone: all of it is of the same runs, and need not be aligned."""
+    axes = {axis: values[axis].variable for values in found.values() for axis in values.dims if axis in values.coords}
+    return xr.Dataset({name: values.variable for name, values in found.items()}, coords=axes)
 
 
 def _last(values: xr.DataArray) -> xr.DataArray:

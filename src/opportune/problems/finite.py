@@ -29,7 +29,7 @@ from opportune.problems.settings import (
     schedule_of,
     units_of,
 )
-from opportune.problems.tables import constant_parts, part_means
+from opportune.problems.tables import action_distances, constant_parts, part_means
 from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
 
 Floats = NDArray[np.float64]
@@ -166,9 +166,7 @@ class Problem(Beliefs):
 
         Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
         """
-        x = self.features / self.units
-        pairs = itertools.combinations(range(self.actions), 2)
-        return positive_least(np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs]))
+        return positive_least(action_distances(self.features, self.units))
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
         """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""

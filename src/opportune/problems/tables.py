@@ -4,6 +4,7 @@ The participants of a plan are thousands of worlds, each with a problem of its o
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from opportune.core.layout import Sizes
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LARGEST = 65_536  # bytes of arguments; to look up more is no faster than to compute it again
-MOST = 64  # results that are kept of a function
+MOST = 512  # results that are kept of a function: two for each of a study's instances
 
 _R = TypeVar("_R")
 
@@ -58,6 +59,14 @@ def part_means(features: Floats, labels: Ints, parts: int, probs: Floats | None)
             weight = np.ones(members.size)
         out[part] = np.tensordot(weight / weight.sum(), features[members], axes=1)
     return out
+
+
+@remembered
+def action_distances(features: Floats, units: Floats) -> Floats:
+    """||phi[k, a] - phi[k, a']|| for every context and pair of different actions."""
+    x = features / units
+    pairs = itertools.combinations(range(x.shape[1]), 2)
+    return np.concatenate([np.linalg.norm(x[:, a] - x[:, b], axis=1) for a, b in pairs])
 
 
 @remembered

@@ -7,7 +7,7 @@ from opportune.experiments.base import Config
 from opportune.experiments.pace.growth import run_growth
 from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, REVEALED, ROTATED, SPLIT, STUDY, UNKNOWN, make
 from opportune.experiments.pace.settings import SETTINGS, run_setting
-from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
+from opportune.experiments.studies import keep_totals, reduce_to_totals, run_study, study_worlds
 from opportune.policy import Budget, Policy
 from opportune.recommenders import FixedAction
 from opportune.revealers import Never
@@ -88,8 +88,9 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 def _reduce(data: xr.Dataset) -> xr.Dataset:
     """Totals, curves averaged over replicates, and the two parts of regret where they are defined."""
-    totals = reduce_to_totals(data)
-    curves = {"regret": regret(data).mean("replicate"), "realised_regret": realised_regret(data).mean("replicate")}
+    runs = {"regret": regret(data), "realised_regret": realised_regret(data)}
+    totals = keep_totals(data, **runs)
+    curves = {name: values.mean("replicate") for name, values in runs.items()}
     named = [str(p) for p in data["policy"].values if p in SPLIT]
     lost = xr.full_like(totals["final_regret"], float("nan"))
     if named:
