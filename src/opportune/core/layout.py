@@ -257,7 +257,7 @@ class Layout(NamedTuple):
     def filled(self, group: Any, parts: Mapping[str, Any]) -> NDArray[np.float64]:
         """A group's array with these parts put in their places, the rest 0."""
         places = self.places[GROUPS.index(group)]
-        bounds = group(*itertools.pairwise(places))
+        bounds = _bounds(group, places)
         array = np.zeros(places[-1])
         for name, numbers in parts.items():
             begin, end = getattr(bounds, name)
@@ -267,6 +267,12 @@ class Layout(NamedTuple):
                 values = np.asarray(numbers, dtype=np.float64).ravel()
                 array[begin:end][: values.size] = values
         return array
+
+
+@functools.lru_cache(maxsize=256)
+def _bounds(group: Any, places: tuple[int, ...]) -> Any:
+    """Where each part of a group begins and ends."""
+    return group(*itertools.pairwise(places))
 
 
 @functools.cache

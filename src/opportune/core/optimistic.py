@@ -171,17 +171,19 @@ def optimistic_exact(mean, gram, radius, lower, upper, p_out, work):  # type: ig
         return optimistic_value(mean, gram, radius, p_out)
     _descending(score, items, order)
 
-    linear[0] = 0.0
-    square[0] = 0.0
+    sum_linear = 0.0
+    sum_square = 0.0
     for i in range(items):
         inner[0, i] = 0.0
     for k in range(contexts):
         if lower[k] != 0.0:
-            linear[0] += lower[k] * mean[k]
+            sum_linear += lower[k] * mean[k]
             for i in range(items):
                 inner[0, i] += gram[int(order[i]), k] * lower[k]
             for j in range(contexts):
-                square[0] += lower[k] * gram[k, j] * lower[j]
+                sum_square += lower[k] * gram[k, j] * lower[j]
+    linear[0] = sum_linear
+    square[0] = sum_square
     for i in range(items):
         k = int(order[i])
         m[i] = mean[k]

@@ -136,9 +136,10 @@ def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[
         scratch.ucb[a] = optimistic(mean, gram, radius, lower, upper, p, work)
     best_action = best(n, scratch.ucb)[1]
     for j in range(n.block):
-        scratch.blind[j] = 0.0
+        total = 0.0
         for i in range(k):
-            scratch.blind[j] += scratch.mixture[best_action * k + i] * constants.rows[i * n.block + j]
+            total += scratch.mixture[best_action * k + i] * constants.rows[i * n.block + j]
+        scratch.blind[j] = total
 
 
 @step_function
@@ -146,12 +147,14 @@ def write_gram(n, constants, model, scratch, action, mean, gram):  # type: ignor
     """Means m = Phi_a theta and gram matrix G = Phi_a V^-1 Phi_a' of one action's feature vectors over contexts."""
     for i in range(n.contexts):
         x = i * n.block + action * n.d
-        mean[i] = 0.0
+        fit = 0.0
         for j in range(n.d):
-            mean[i] += constants.rows[x + j] * model.theta[j]
-            scratch.w[j] = 0.0
+            fit += constants.rows[x + j] * model.theta[j]
+            wj = 0.0  # summed here, not in its place: each sum there would have to wait for the one before
             for h in range(n.d):
-                scratch.w[j] += model.cov[j * n.stride + h] * constants.rows[x + h]
+                wj += model.cov[j * n.stride + h] * constants.rows[x + h]
+            scratch.w[j] = wj
+        mean[i] = fit
         for other in range(i + 1):
             y = other * n.block + action * n.d
             total = 0.0

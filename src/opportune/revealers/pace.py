@@ -150,30 +150,46 @@ def write_gains(p):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def gain_of_vectors(p, x, stratum):  # type: ignore[no-untyped-def]
-    """The gain of a moment with features x, contexts not finite. Leaves its blind features in scratch.blind."""
+def gain_of_vectors(p, x, first, stratum):  # type: ignore[no-untyped-def]
+    """The gain of a moment with the features from x[first] on, contexts not finite; its blind ones: scratch.blind."""
     n, scratch, theta = p.sizes, p.scratch, p.model.theta
     learned = n.counted > 0 and p.counts.count[stratum] > 0.0
-    for a in range(n.actions):
-        for i in range(n.d):
-            j = a * n.d + i
-            if p.constants.hidden[i] == 0.0:
-                scratch.blind[j] = x[j]
-            elif learned:
-                scratch.blind[j] = p.counts.total[stratum * n.block + j] / p.counts.count[stratum]
-            else:
-                scratch.blind[j] = p.constants.start[stratum * n.block + j]
     base = -math.inf
     top = -math.inf
     for a in range(n.actions):
-        scratch.ucb[a] = mean_of(n, theta, 0, scratch.blind, scratch.blind, a * n.d)
-        base = max(base, scratch.ucb[a])
-        top = max(top, mean_of(n, theta, 0, x, x, a * n.d))
+        fit = 0.0  # <x, theta>, summed beside <blind, theta>: both wait for the same numbers
+        blind_fit = 0.0
+        for i in range(n.d):
+            j = a * n.d + i
+            value = x[first + j]
+            blind = value
+            if p.constants.hidden[i] != 0.0 and learned:
+                blind = p.counts.total[stratum * n.block + j] / p.counts.count[stratum]
+            elif p.constants.hidden[i] != 0.0:
+                blind = p.constants.start[stratum * n.block + j]
+            scratch.blind[j] = blind
+            blind_fit += blind * theta[i]
+            fit += value * theta[i]
+        scratch.ucb[a] = blind_fit
+        base = max(base, blind_fit)
+        top = max(top, fit)
     if p.rule.settings[REALISED] > 0.0:
         for a in range(n.actions):
             if scratch.ucb[a] >= base - TIE:
-                return top - mean_of(n, theta, 0, x, x, a * n.d)
+                return top - mean_of(n, theta, 0, x, x, first + a * n.d)
     return top - base
+
+
+@step_function
+def gain_of_moment(p, x, first, stratum):  # type: ignore[no-untyped-def]
+    """The same for a moment whose full features begin at x[first]: as the revealer sees them."""
+    n, scratch = p.sizes, p.scratch
+    if n.reported == 0:
+        return gain_of_vectors(p, x, first, stratum)
+    for j in range(n.block):
+        scratch.y[j] = x[first + j]
+    cover(n, p.constants, p.counts, scratch.y, stratum)
+    return gain_of_vectors(p, scratch.y, 0, stratum)
 
 
 @step_function
@@ -186,16 +202,8 @@ def write_recent_gains(p, moment):  # type: ignore[no-untyped-def]
         p.budget.odds[row + i] = 1.0 / (kept + 1) if i <= kept else 0.0
     for i in range(kept):
         stratum = int(trail.recent_stratum[i])
-        for j in range(n.block):
-            scratch.y[j] = trail.recent[i * n.block + j]
-        if n.reported > 0:
-            cover(n, p.constants, p.counts, scratch.y, stratum)
-        p.budget.gain[row + 1 + i] = gain_of_vectors(p, scratch.y, stratum)
-    for j in range(n.block):
-        scratch.y[j] = scratch.x[j]
-    if n.reported > 0:
-        cover(n, p.constants, p.counts, scratch.y, moment.stratum)
-    p.budget.gain[row] = gain_of_vectors(p, scratch.y, moment.stratum)
+        p.budget.gain[row + 1 + i] = gain_of_moment(p, trail.recent, i * n.block, stratum)
+    p.budget.gain[row] = gain_of_moment(p, scratch.x, 0, moment.stratum)
 
 
 @inner_function

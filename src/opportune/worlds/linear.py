@@ -179,6 +179,11 @@ class LinearWorld:
 
     def informed_problem(self) -> Problem:
         """The problem with the largest true gap filled in, which scale `gap` needs."""
+        return self._informed
+
+    @cached_property
+    def _informed(self) -> Problem:
+        """The same, made once: what follows from a problem is kept with it, and asked for in every simulation."""
         if self.problem.largest_gap is not None or self.largest_gap <= 0.0:
             return self.problem
         informed = copy.copy(self.problem)
