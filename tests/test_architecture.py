@@ -20,7 +20,7 @@ ROOT = Path(opportune.__file__).parent
 LAYERS = (
     ("errors", "_version"),
     ("environment",),
-    ("checks", "arguments", "foreign", "progress", "files", "threads", "memory", "loading"),
+    ("checks", "arguments", "foreign", "progress", "files", "threads", "memory"),
     ("client",),
     ("core",),
     ("revealers", "recommenders"),

@@ -27,7 +27,6 @@ from opportune.analysis.metrics import (
     regret,
     spend,
 )
-from opportune.analysis.png import encode_png
 from opportune.analysis.styles import POLICIES, Style, assign
 from opportune.arguments import plain_calls
 from opportune.errors import InputError
@@ -274,9 +273,9 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
         canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
-        canvas.draw()
-        pixels = np.asarray(canvas.buffer_rgba())[..., :3]  # on a white ground, so that nothing is transparent
-        write_whole(directory / f"{name}.png", encode_png(pixels, dpi=DPI))
+        drawn = io.BytesIO()
+        canvas.print_png(drawn, metadata={"Software": None}, pil_kwargs={"compress_level": 1})  # the file is no larger
+        write_whole(directory / f"{name}.png", drawn.getvalue())
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
         write_whole(directory / f"{name}.svg", drawn.getvalue())

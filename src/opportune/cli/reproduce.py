@@ -13,7 +13,6 @@ from opportune.cli.shared import Cluster, Device, Jobs, Out
 from opportune.errors import InputError
 from opportune.experiments import NAMES
 from opportune.experiments.beside import early
-from opportune.loading import left_out
 from opportune.memory import not_searched
 
 HELP = f"""Reproduce the paper's experiments and write a report.
@@ -52,11 +51,8 @@ def reproduce(
     checks.seed("--seed", seed)
     with ExitStack() as stack:
         stack.enter_context(kept(f"what is finished is kept in {out}; the same command goes on from there"))
-        here = device == "cpu" and cluster is None
-        if here and len(chosen) > 1 and jobs != 1 and (os.cpu_count() or 1) > 1:
+        if device == "cpu" and cluster is None and len(chosen) > 1 and jobs != 1 and (os.cpu_count() or 1) > 1:
             stack.enter_context(early("opportune.experiments.second", "obey"))
-        if here:
-            stack.enter_context(left_out())
         with not_searched():
             from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
