@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from opportune.service import tables
 from opportune.service.statements import find, find_all, insert_all
 
-MOST_RECENT = 100_000
+MOST_RECENT = 250_000
+"""Keys that are held in memory: some 36 MB, and a minute of as many decisions as a service can make."""
 AT_ONCE = 500
 """Answers that are filed in one transaction, while nobody writes."""
 _COLUMNS = "key, fingerprint, status, answer"
