@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from opportune.service import tables
-from opportune.service.statements import find, find_all, insert_all
+from opportune.service.statements import find, find_all, insert_values
 
 MOST_RECENT = 250_000
 """Keys that are held in memory: some 36 MB, and a minute of as many decisions as a service can make."""
 AT_ONCE = 500
 """Answers that are filed in one transaction, while nobody writes."""
 _COLUMNS = "key, fingerprint, status, answer"
-Rows = list[dict[str, Any]]
+Row = tuple[str, str, int, bytes]
+"""Key, fingerprint, status, answer."""
 
 
 class Recent:
@@ -41,22 +42,21 @@ class Recent:
             self.places.update(found)
             self.last = last
 
-    def look_up(self, connection: Connection, keys: Sequence[str]) -> Rows:
+    def look_up(self, connection: Connection, keys: Sequence[str]) -> list[dict[str, Any]]:
         """The rows of some keys, wherever they stand."""
         places = [place for key in keys if (place := self.places.get(key)) is not None]
         found = find_all(connection, tables.recent, "id", places)
         known = {row["key"] for row in found}
         return found + find_all(connection, tables.requests, "key", [key for key in keys if key not in known])
 
-    def add(self, connection: Connection, rows: Rows) -> None:
+    def add(self, connection: Connection, rows: Sequence[Row]) -> None:
         """Store answers; they count as here once that is `committed`."""
-        insert_all(connection, tables.recent, [{"id": self.last + i, **row} for i, row in enumerate(rows, 1)])
+        insert_values(connection, tables.recent, [(place, *row) for place, row in enumerate(rows, self.last + 1)])
 
-    def committed(self, rows: Rows, filed: Sequence[str]) -> None:
+    def committed(self, rows: Sequence[Row], filed: Sequence[str]) -> None:
         """What was added, and what was filed, is durable."""
-        for row in rows:
-            self.last += 1
-            self.places[row["key"]] = self.last
+        self.places.update((row[0], place) for place, row in enumerate(rows, self.last + 1))
+        self.last += len(rows)
         for key in filed:
             self.places.pop(key, None)
 
@@ -87,7 +87,7 @@ class Answers:
         self.connection = connection
         self._recent = recent
         self._known: dict[str, Answer] = {}
-        self._new: Rows = []
+        self._new: list[Row] = []
         self._filed: list[str] = []
         if recent is not None:
             recent.catch_up(connection)
@@ -108,7 +108,7 @@ class Answers:
     def keep(self, key: str, answer: Answer) -> None:
         """Keep an answer under its key."""
         self._known[key] = answer
-        self._new.append({"key": key, "fingerprint": answer[0], "status": answer[1], "answer": answer[2]})
+        self._new.append((key, *answer))
 
     def file(self, most: int) -> int:
         """File what was answered lately by its keys; how many."""
@@ -119,7 +119,7 @@ class Answers:
     def write(self) -> None:
         """Store what is new."""
         if self._new and self._recent is None:
-            insert_all(self.connection, tables.requests, self._new)
+            insert_values(self.connection, tables.requests, self._new)
         elif self._new and self._recent is not None:
             self._recent.add(self.connection, self._new)
             if len(self._recent.places) > MOST_RECENT:

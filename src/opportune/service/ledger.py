@@ -19,7 +19,7 @@ from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
-from opportune.service.statements import find, find_all, find_one, insert_all, update_all
+from opportune.service.statements import find, find_all, find_one, insert_all, insert_values, update_all
 
 _STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
 _FILE = select(tables.study.c.file)
@@ -68,7 +68,7 @@ class Ledger:
         self.persons: dict[str, Person | None] = {}
         self.applying = False
         self.rebuilt = False
-        self._events: list[dict[str, Any]] = []
+        self._events: list[tuple[Any, ...]] = []  # rows
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
         self._updates: dict[str, dict[str, Any]] = {}
@@ -307,10 +307,7 @@ class Ledger:
         )  # fmt: skip
         body = events.encode(event)
         self.seq, self.head = event.seq, events.hash_of(body)
-        self._events.append({
-            "seq": event.seq, "kind": kind, "participant": event.participant, "decision": decision, "who": who,
-            "received": received, "hash": self.head, "body": body.decode(),
-        })  # fmt: skip
+        self._events.append((event.seq, kind, event.participant, decision, who, received, self.head, body.decode()))
         return event
 
     def amend(self, running: Running, given: dict[str, Any], *, who: str, received: int) -> Event:
@@ -335,7 +332,7 @@ class Ledger:
         if not self._events and not self.rebuilt:
             return
         if self._events:
-            insert_all(self.connection, tables.events, self._events)
+            insert_values(self.connection, tables.events, self._events)
         if self._new:
             insert_all(self.connection, tables.decisions, [self._decisions[i] for i in self._new])
         self._update_decisions()

@@ -25,6 +25,11 @@ def insert_all(connection: Connection, table: Table, rows: Rows) -> None:
     _many(connection, statement, list(map(values, rows)))
 
 
+def insert_values(connection: Connection, table: Table, rows: list[tuple[Any, ...]]) -> None:
+    """Insert rows that are told by their values, in the order of the columns."""
+    _many(connection, _insert(table, connection.dialect.paramstyle)[0], rows)
+
+
 def insert_new(connection: Connection, table: Table) -> Any:
     """A statement that inserts rows, except where another process has just done so."""
     maker = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
