@@ -107,6 +107,16 @@ def test_databases_of_earlier_versions_migrate(file: Path, folder: Path) -> None
     opened.close()
 
 
+def in_the_file(database: Database, folder: Path) -> int:
+    """Events that stand in the database's file itself, not in its log alone."""
+    shutil.copy(database.path, folder / "alone.db")
+    with contextlib.closing(sqlite3.connect(folder / "alone.db")) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+        except sqlite3.OperationalError:  # not even the tables
+            return 0
+
+
 def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -> None:
     """Not when something has just been written: what would wait for it then are decisions."""
     from course import BEGIN, launch
@@ -115,14 +125,6 @@ def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -
     from opportune.service.commands import Enrol
     from opportune.service.service import Service
 
-    def in_the_file() -> int:
-        shutil.copy(sqlite.path, folder / "alone.db")  # without its log
-        with contextlib.closing(sqlite3.connect(folder / "alone.db")) as connection:
-            try:
-                return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
-            except sqlite3.OperationalError:  # not even the tables
-                return 0
-
     service = Service(sqlite)
     launch(service.writer, study_text())
     service.writer.start()
@@ -130,10 +132,33 @@ def test_the_log_is_copied_while_nobody_writes(sqlite: Database, folder: Path) -
     for number, name in enumerate(("P1", "P2"), start=1):
         service.writer.submit(Enrol(who="staff", received=BEGIN, participant=name)).result()
         service.look_after()
-        assert in_the_file() < 1 + number
+        assert in_the_file(sqlite, folder) < 1 + number
         service.look_after()
-        assert in_the_file() == 1 + number
+        assert in_the_file(sqlite, folder) == 1 + number
     service.writer.stop()
+
+
+def test_under_load_the_log_is_copied_beside_the_writer(sqlite: Database, folder: Path) -> None:
+    """Not with every look: once there is enough to copy, also if more comes all the time."""
+    from course import BEGIN, launch
+    from study_text import study_text
+
+    from opportune.service.commands import Enrol, Note
+    from opportune.service.service import MANY_WRITTEN, Service
+
+    service = Service(sqlite)
+    launch(service.writer, study_text())
+    service.writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    remarks = [Note(who="staff", received=BEGIN, participant="P1", text="called") for _ in range(MANY_WRITTEN)]
+    service.writer.write(remarks[3:])
+    service.copy_log()
+    assert in_the_file(sqlite, folder) == 0, "the control: there is too little to copy"
+    service.writer.write(remarks[:3])
+    service.copy_log()
+    assert in_the_file(sqlite, folder) == 2 + MANY_WRITTEN
+    service.writer.do(remarks[0])
+    service.copy_log()
+    assert in_the_file(sqlite, folder) == 2 + MANY_WRITTEN
 
 
 def plan_of(database: Database, query: Select[Any]) -> list[str]:

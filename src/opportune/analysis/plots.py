@@ -274,7 +274,7 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
         canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
         drawn = io.BytesIO()
-        canvas.print_png(drawn, metadata={"Software": None}, pil_kwargs={"compress_level": 1})  # the file is no larger
+        canvas.print_png(drawn, metadata={"Software": None})
         write_whole(directory / f"{name}.png", drawn.getvalue())
         drawn = io.BytesIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})

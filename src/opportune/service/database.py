@@ -19,10 +19,10 @@ from opportune.errors import DataError, InputError
 
 BUSY_MILLISECONDS = 10_000
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536", "wal_autocheckpoint=64000")
-"""The log is copied into the file once it has 250 MB, or as soon as nobody writes (`checkpoint`).
+"""The log is copied into the file as soon as nobody writes, or beside the writer (`checkpoint`).
 
-While it is copied decisions wait, so under load that should happen to fewer than one in a hundred; and a page that
-changes with every batch is copied once for many of them.
+It begins anew once all of it is copied, which while others write succeeds to the writer alone. That takes care of what
+is left when the log has 250 MB; decisions wait meanwhile, so that should happen to fewer than one in a hundred.
 """
 MIGRATIONS = Path(__file__).parent / "migrations"
 MIGRATION_LOCK = 748291  # a number that PostgreSQL knows the lock by

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import signal
 import threading
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from opportune.service.logs import described
 from opportune.service.problems import Refused
 from opportune.service.writer import Reply, Writer, sweep
 
-SWEEP_SECONDS = 5.0
+SWEEP_SECONDS = 5
+MANY_WRITTEN = 2000
+"""Commands after which SQLite's log is copied, even if more come all the time."""
 log = structlog.get_logger()
 
 
@@ -51,6 +54,7 @@ class Service:
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
         self._written = self._in_order = 0  # commands, when last looked at; and when all was in order
+        self._copied = 0  # commands, when the log was last copied under load
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
@@ -150,6 +154,19 @@ class Service:
                 self._in_order = self._written if self.database.checkpoint() else 0
                 return
 
+    def copy_log(self) -> None:
+        """Under load, bring SQLite's log into the file beside the writer, which stops to do so once it is long."""
+        if self.database.sqlite and self.writer.written - self._copied >= MANY_WRITTEN:
+            self._copied = self.writer.written
+            try:
+                self.database.checkpoint()
+            except Exception as error:
+                log.error("the log could not be copied", **described(error))
+
     def _look_after(self) -> None:
-        while not self._stop.wait(SWEEP_SECONDS):
-            self.look_after()
+        for second in itertools.count(1):
+            if self._stop.wait(1.0):
+                return
+            self.copy_log()
+            if second % SWEEP_SECONDS == 0:
+                self.look_after()

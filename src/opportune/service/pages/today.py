@@ -49,7 +49,7 @@ def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     waits = select(_P.c.name, _P.c.open_decision.label("id"), _P.c.step).where(_P.c.open_decision.is_not(None))
     those = waits.cte("those", recursive=True)  # from the few who wait, one decision back at a time
     before = select(those.c.name, _D.c.previous, those.c.step).join(_D, _D.c.id == those.c.id)
-    those = those.union_all(before.where(_D.c.step > those.c.step - HISTORY))
+    those = those.union(before.where(_D.c.step > those.c.step - HISTORY))
     query = (
         select(those.c.name, _D.c.happened, _D.c.sensed)
         .join(_D, _D.c.id == those.c.id)
