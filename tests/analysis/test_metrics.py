@@ -282,3 +282,14 @@ def test_parts_of_pace_s_regret(shared: bool) -> None:
     lost = lost.sum("world") if shared else lost
     assert (lost >= -1e-9).all()
     assert float(lost.sel(policy="PACE").mean()) < 0.3 * float(lost.sel(policy="PD2").mean())
+
+
+def test_regret_of_totals_does_not_depend_on_the_order_of_axes() -> None:
+    """A Dataset whose axes somebody has put in another order has the same regret, also where their sizes are alike."""
+    data = simulate(
+        synthetic_worlds(2, seed=1), [naive_ucb(3), pd2_ucb(5)], horizon=20, replicates=2, seed=1,
+        trace=False, progress=False,
+    )  # fmt: skip
+    turned = data.transpose(*reversed(list(data.dims)))
+    assert turned["total_value"].dims != data["total_value"].dims, "the control"
+    xr.testing.assert_allclose(regret(turned).transpose(*regret(data).dims), regret(data))
