@@ -63,16 +63,19 @@ def verify(
                 make_ready(known.running)
             with contextlib.suppress(Doubt):
                 return in_bulk(database, progress, processes=number, together=known.together)
-        parts = divided(1 if known.together and processes is None else number)
-        return _share(database, len(parts), partial(_work, progress, parts), _put_together)
+        number = 1 if known.together and processes is None else number
+        return _share(database, number, lambda count: partial(_work, progress, divided(count)), _put_together)
 
 
 def in_bulk(
     database: Database, progress: Progress | None = None, *, processes: int = 1, together: bool = False
 ) -> Verdict:
     """The same, many events at a time; raises `Doubt` if anything is not as it should be, or not done in bulk."""
-    parts = divided(processes, together=together)
-    return _share(database, processes, partial(_follow, progress, parts, together), _hold_together)
+
+    def work(count: int) -> Work:
+        return partial(_follow, progress, divided(count, together=together), together)
+
+    return _share(database, processes, work, _hold_together)
 
 
 def divided(number: int, *, together: bool = False) -> list[Part]:
@@ -85,14 +88,19 @@ def divided(number: int, *, together: bool = False) -> list[Part]:
     return [Part(tuple(shares), SHARES) for shares in (first, *(rest[k :: number - 1] for k in range(number - 1)))]
 
 
-def _share(database: Database, number: int, work: Work, then: Callable[[Connection, list[Any]], Verdict]) -> Verdict:
-    """Divide the work between processes; one does it all if there are no others, or never see the same moment."""
+def _share(
+    database: Database, number: int, work: Callable[[int], Work], then: Callable[[Connection, list[Any]], Verdict]
+) -> Verdict:
+    """Divide the work between processes; one does it all if there are no others, or never see the same moment.
+
+    `work` gives what each of so many does.
+    """
     if number > 1:
-        verdict: Verdict | None = work_in_parts(database, number, work, then)
+        verdict: Verdict | None = work_in_parts(database, number, work(number), then)
         if verdict is not None:
             return verdict
     with snapshot(database) as connection:
-        return then(connection, [work(connection, 0, [])])
+        return then(connection, [work(1)(connection, 0, [])])
 
 
 class Known(NamedTuple):
