@@ -8,6 +8,7 @@ place that says what is allowed.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,6 +30,8 @@ _NAME, _DECISION = (pattern.strip("^$") for pattern in (models.NAME, DECISION))
 _PATH = re.compile(rf"/api/v1/(?:participants/({_NAME})|decisions/({_DECISION}))/([a-z]+)".encode())
 _KEY = re.compile(KEY.strip("^$").replace("+", f"{{1,{LONGEST_KEY}}}").encode())
 _BEARER = b"Bearer "
+SHORT, MOST_BODIES = 500, 2000
+"""Bodies of so many bytes at most are remembered, and so many of them."""
 log = structlog.get_logger()
 
 
@@ -42,7 +45,17 @@ class Kind(NamedTuple):
 
 
 def _kind(handler: Any, model: Any, command: Callable[[str, Any, dict[str, Any]], Command]) -> Kind:
-    return Kind(handler.handler_name, handler.opt["roles"], msgspec.json.Decoder(model).decode, command)
+    return Kind(handler.handler_name, handler.opt["roles"], _reader(msgspec.json.Decoder(model).decode), command)
+
+
+def _reader(decode: Callable[[bytes | bytearray], Any]) -> Callable[[bytes | bytearray], Any]:
+    """What reads bodies; short ones come again and again, and nobody changes what was read."""
+    known = lru_cache(maxsize=MOST_BODIES)(decode)
+
+    def read(body: bytes | bytearray) -> Any:
+        return known(bytes(body)) if len(body) <= SHORT else decode(body)
+
+    return read
 
 
 _OF_PARTICIPANTS = {b"decisions": _kind(decide, models.Moment, proposal)}
