@@ -179,8 +179,24 @@ def load(ports: list[int], key: str, seconds: float) -> list[float]:
         clients = (_client(ports[i % len(ports)], key, i, begin + seconds, begin, taken) for i in range(CLIENTS))
         await asyncio.gather(*clients)
 
-    asyncio.run(run())
+    with _apart():
+        asyncio.run(run())
     return taken
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Clients on one processor, the last; servers may use all.
+
+    In a study clients are elsewhere. Here Linux would wake them on the processor of the thread that answers them,
+    behind it, while another one is idle.
+    """
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(processors)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, processors)
 
 
 def summary(turns: list[list[float]], seconds: float) -> dict[str, Any]:
@@ -251,7 +267,7 @@ def pgbench(url: str, folder: Path, seconds: float) -> float | None:
 def record(url: str, *, rounds: int, rewards: bool, shared: bool = False) -> None:
     """A record to replay: everyone decides once per round; with `rewards` staff answer and rewards come."""
     from opportune.service import clock
-    from opportune.service.commands import Answer, Command, Propose, Reward
+    from opportune.service.commands import Answer, Command, Propose, PutInOrder, Reward
     from opportune.service.database import Database
     from opportune.service.problems import Refused
     from opportune.service.writer import Writer
@@ -276,6 +292,8 @@ def record(url: str, *, rounds: int, rewards: bool, shared: bool = False) -> Non
             nudged = [row["decision"] for row in made if row["status"] == "nudge"]
             write([Answer(who="bench", received=now, decision=d, answered=True, reported=told) for d in nudged])
             write([Reward(who="bench", received=now, decision=row["decision"], reward=0.5) for row in made])
+    while write([PutInOrder(who="bench", received=clock.now())])[0]["stored"]:
+        pass  # all states are compared
     database.close()
 
 
