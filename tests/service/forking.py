@@ -1,7 +1,7 @@
 """A program that loads everything, then forks a server for each line "PORT URL" on standard input.
 
-With `early` its servers answer before they commit: the control that tests of durability must catch. With `rehearsal`
-they take the time from requests.
+With `early` its servers answer before they commit: the control that tests of durability must catch. With `late` they
+leave states to be stored later even while few ask. With `rehearsal` they take the time from requests.
 """
 
 import gc
@@ -13,6 +13,7 @@ import time
 import uvicorn
 from study_text import study_text
 
+from opportune.service import ledger
 from opportune.service.api.app import create_app
 from opportune.service.api.protocol import Protocol
 from opportune.service.database import Database
@@ -28,24 +29,24 @@ def answer_early() -> None:
     """Have writers hand out answers before they commit, as careless programs do."""
     flush = Ledger.flush
 
-    def late(ledger: Ledger) -> None:
+    def late(begun: Ledger) -> None:
         time.sleep(0.01)
-        flush(ledger)
+        flush(begun)
 
     def run(writer: Writer) -> None:
         while batch := writer._next(most=1):
             item = batch[0]
             with writer.database.writing.connect() as connection, connection.begin():
-                ledger = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
+                begun = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
                 name, decision = item.command.about()
-                ledger.read(
+                begun.read(
                     keys=[item.command.key],
                     names=[] if name is None else [name],
                     ids=[] if decision is None else [decision],
                 )
-                writer.deliver([item], [writer._carry_out(ledger, item.command)])
-                late(ledger)
-            ledger.committed()
+                writer.deliver([item], [writer._carry_out(begun, item.command)])
+                late(begun)
+            begun.committed()
 
     Writer._run = run  # type: ignore[method-assign, assignment]
 
@@ -72,6 +73,8 @@ def main() -> None:
     """Load, then fork."""
     if "early" in sys.argv:
         answer_early()
+    if "late" in sys.argv:
+        ledger.MANY = 1
     warm()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
     print("loaded", flush=True)

@@ -11,7 +11,7 @@ from study_text import study_text
 
 from opportune.service import answers, tables
 from opportune.service.backup import backup, restore
-from opportune.service.commands import Answered, Command, Enrol, FileAnswers, Propose
+from opportune.service.commands import Answered, Command, Enrol, Propose, PutInOrder
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
@@ -46,7 +46,7 @@ def counts(database: Database) -> tuple[int, int, int]:
     return filed, late, made
 
 
-FILING = FileAnswers(who="service", received=BEGIN)
+FILING = PutInOrder(who="service", received=BEGIN)
 
 
 def test_a_retry_gets_the_same_bytes(database: Database) -> None:

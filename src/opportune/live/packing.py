@@ -7,7 +7,6 @@ differs from one that is stored whole, and `merged` puts the two together again.
 """
 
 import json
-import math
 import struct
 import weakref
 import zlib
@@ -137,7 +136,11 @@ def unpack_shared(cohort: Cohort, data: bytes) -> None:
 def healthy(agent: Agent) -> bool:
     """Whether an agent's numbers are finite and its variances positive, so that it can go on deciding."""
     looked = _looked_at(agent)
-    return all(map(_finite, looked.numbers)) and all(min(diagonal.tolist()) > 0.0 for diagonal in looked.variances)
+    return (
+        bool(steps.is_sound(looked.bits, looked.is_variance))
+        and all(map(_finite, looked.shared))
+        and all(min(diagonal.tolist()) > 0.0 for diagonal in looked.variances)
+    )
 
 
 def healthy_shared(cohort: Cohort) -> bool:
@@ -152,10 +155,10 @@ def healthy_shared(cohort: Cohort) -> bool:
 class Looked(NamedTuple):
     """What is looked at whenever a state is stored, as views that are made once."""
 
-    numbers: "list[NDArray[np.float64]]"  # an agent's own, and what it shares
-    variances: "list[NDArray[np.float64]]"
-    is_variance: NDArray[np.bool_]  # of its own numbers
-    bits: NDArray[np.int64]  # likewise
+    bits: NDArray[np.int64]  # of an agent's own numbers
+    is_variance: NDArray[np.bool_]  # likewise
+    shared: "list[NDArray[np.float64]]"  # numbers that it shares
+    variances: "list[NDArray[np.float64]]"  # among them
 
 
 _LOOKED_AT: "weakref.WeakKeyDictionary[Agent, Looked]" = weakref.WeakKeyDictionary()
@@ -167,7 +170,8 @@ def _looked_at(agent: Agent) -> Looked:
         shared = [array for array in agent._groups.values() if array.base is not agent._block.base]
         diagonals = [_diagonal(agent, name) for name in ("model", "snapshot")]
         own = agent._block
-        known = Looked([own, *shared], diagonals, _where_in(own, diagonals), own.view(np.int64))
+        others = diagonals[:1] if agent._groups["model"].base is not own.base else []
+        known = Looked(own.view(np.int64), _where_in(own, diagonals), shared, others)
         _LOOKED_AT[agent] = known
     return known
 
@@ -189,8 +193,7 @@ def _where_in(block: NDArray[np.float64], parts: "list[NDArray[np.float64]]") ->
 
 
 def _finite(numbers: NDArray[np.float64]) -> bool:
-    """One number that is not finite makes the sum of squares such; so may very large ones, which are looked at."""
-    return math.isfinite(numbers.dot(numbers)) or bool(np.isfinite(numbers).all())
+    return bool(np.isfinite(numbers).all())
 
 
 def _shared(cohort: Cohort) -> list[str]:

@@ -34,6 +34,8 @@ from opportune.core.views import participant_at
 OUT = (*Proposed._fields, "nudged")
 STANDING = OUT.index("stale_action")
 MANY, UNSOUND = -1, -2
+ENDLESS = 0x7FF << 52
+"""The bits that NaN and infinity have set."""
 
 
 @driver_function
@@ -144,6 +146,16 @@ def find_changes(bits, before, numbers, is_variance, places, values):  # type: i
             values[count] = value
             count += 1
     return count if sound else UNSOUND
+
+
+@driver_function
+def is_sound(bits, is_variance):  # type: ignore[no-untyped-def]
+    """Whether numbers, told by their bits, are finite, and those that are variances positive."""
+    wrong = 0
+    for i in range(bits.size):
+        wrong += (bits[i] & ENDLESS) == ENDLESS
+        wrong += is_variance[i] & (bits[i] <= 0)
+    return wrong == 0
 
 
 def new_out() -> np.ndarray:

@@ -45,19 +45,24 @@ def compare_people(connection: Connection, refold: Refold, part: Part) -> None:
     for name, person in refold.persons.items():
         stored = people.pop(name, None)
         same(f"participant {name}", stored, person.row(shared=shared), verdict)
-        if not _same_state(states.get(name), stored, person):
+        if not _same_state(states.get(name), stored, person, alone=not fold.running.policy.together):
             verdict.add(f"participant {name}: the stored state is not what the record gives")
     for name in people:
         verdict.add(f"participant {name} is stored, but was never enrolled")
 
 
-def _same_state(state: Mapping[str, Any] | None, stored: Mapping[str, Any] | None, person: Person) -> bool:
-    """Whether what is stored whole, and what has changed since, are a participant's state."""
-    if state is None or stored is None:
+def _same_state(
+    state: Mapping[str, Any] | None, stored: Mapping[str, Any] | None, person: Person, *, alone: bool
+) -> bool:
+    """Whether what is stored whole, and what has changed since, are a participant's state.
+
+    One that is older than the participant's last event is not used, but made from the record: see `Ledger`.
+    """
+    if state is None or stored is None or state["seq"] > person.seq:
         return False
     changes = stored["changes"]
-    if state["seq"] > person.seq or (changes is None and state["seq"] != person.seq):
-        return False
+    if changes is None and state["seq"] != person.seq:
+        return alone
     try:
         return merged(state["data"], changes) == person.pack()
     except StateError:

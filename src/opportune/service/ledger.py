@@ -4,55 +4,36 @@ Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) firs
 was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from opportune._version import __version__
 from opportune.errors import StateError
 from opportune.live.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
 from opportune.service import clock, events, projection, tables
-from opportune.service.answers import Answers, Recent
+from opportune.service.answers import Answers
 from opportune.service.events import Event
 from opportune.service.fold import Fold
 from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
-from opportune.service.statements import find, find_all, find_one, insert_all, insert_values, update_all
+from opportune.service.statements import find, find_all, find_one, insert_values, update_all
+from opportune.service.states import MANY, SHARE, Memory, fold_again, write_people
 
 _STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
 _FILE = select(tables.study.c.file)
 _SHARED = select(tables.study.c.shared)
-_STATE = select(tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
+_STATE = select(tables.states.c.seq, tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
 _STEPS = (
     select(tables.decisions)
     .where(tables.made_for(bindparam("name")), tables.decisions.c.seq > bindparam("since"))
     .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
 )
 _SAID = "SELECT decision, outcome, done_by FROM calls WHERE due IS NOT NULL"
-_FIXED = {"number", "stream", "timezone", "enrolled"}
-"""What stays of a participant as it was at enrolment."""
 _DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
-
-
-class Memory:
-    """What a writer keeps between transactions: agents, as of the events that it has seen."""
-
-    def __init__(self) -> None:
-        self.fold: Fold | None = None
-        self.persons: dict[str, Person] = {}
-        self.seq = 0  # what all share is as of this event
-        self.recent = Recent()
-        self.current: set[str] = set()
-        """Participants who are as they are stored: nobody else has written since they were read or written here."""
-
-    def forget(self, names: Iterable[str] | None = None) -> None:
-        """Drop what may not be what is stored."""
-        self.seq = 0
-        self.current.clear()
-        for name in list(self.persons) if names is None else names:
-            self.persons.pop(name, None)
 
 
 class Ledger:
@@ -73,6 +54,9 @@ class Ledger:
         self._new: dict[str, None] = {}
         self._updates: dict[str, dict[str, Any]] = {}
         self._dirty: dict[str, Person] = {}
+        self._stored: dict[str, Person] = {}
+        self._waits = not lock  # whether states may be stored later: in SQLite, where one process writes
+        self._few = False  # whether most are: then the others whole, so that rows of participants stay small
         self._enrolled: set[str] = set()
         self._said: dict[str, tuple[str, str]] | None = None
         self.answers = Answers(connection, None if lock else memory.recent)
@@ -185,7 +169,11 @@ class Ledger:
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
         person = person_of(row, agent, {} if known is None else known.unseen)
         self.memory.persons.pop(row["name"], None)  # until it is whole
-        data = self.connection.execute(_STATE, {"name": row["name"]}).scalar_one()
+        seq, data = self.connection.execute(_STATE, {"name": row["name"]}).one()
+        if row["changes"] is None and seq != row["seq"] and not self.together:
+            self.memory.persons[row["name"]] = person = fold_again(self.connection, self.fold, row)
+            self.memory.behind[row["name"]] = None
+            return person
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
         try:
             person.unpack(data, row["changes"], rows)
@@ -329,14 +317,15 @@ class Ledger:
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
         self.answers.write()
-        if not self._events and not self.rebuilt:
+        if not self._events and not self.rebuilt and not self._stored:
             return
         if self._events:
             insert_values(self.connection, tables.events, self._events)
         if self._new:
-            insert_all(self.connection, tables.decisions, [self._decisions[i] for i in self._new])
+            insert_values(self.connection, tables.decisions, [tuple(self._decisions[i].values()) for i in self._new])
         self._update_decisions()
-        if self._dirty:
+        self._choose()
+        if self._dirty or self._stored:
             self._write_people()
         self._write_study()
 
@@ -348,31 +337,35 @@ class Ledger:
         for columns, rows in alike.items():
             update_all(self.connection, tables.decisions, ("id",), columns, rows)
 
+    def store_late(self, most: int) -> int:
+        """Store states that were to be stored later; how many."""
+        late = list(itertools.islice(self.memory.behind, most))
+        self._read_people([name for name in late if name not in self.persons])  # others may have written since
+        found = {name: person for name in late if (person := self.persons[name]) is not None}
+        self._stored |= found
+        return len(found)
+
+    def _choose(self) -> None:
+        """Which states are stored now: all that have changed, and some that were left before; of many, only some.
+
+        The record has everything, and a state that is stored only saves time. Participants share nothing, so that one
+        whose state is behind can be folded again from what has happened to it alone.
+        """
+        later = self._waits and not self.together
+        self._few = later and len(self._dirty) >= MANY
+        if later:
+            self.store_late(len(self._dirty) // SHARE if self._few else MANY)
+        if not self._few or self.rebuilt:
+            self._stored |= self._dirty
+        self._stored |= {name: self._dirty[name] for name in self._enrolled}
+
     def _write_people(self) -> None:
         if self.together and not healthy_shared(self.fold.cohort):
             raise Unsound(UNSOUND)
-        shared = self.running.policy.shared
-        rows, states = [], []
-        for name, person in self._dirty.items():
-            changes, data = person.pack_what_is_new()
-            row = person.row(shared=shared)
-            row["changes"] = changes
-            rows.append(row)
-            if data is not None:
-                states.append({"participant": name, "seq": person.seq, "data": data})
-        self._write_by_name(tables.participants, rows)
-        self._write_by_name(tables.states, states)
-
-    def _write_by_name(self, table: Table, rows: list[dict[str, Any]]) -> None:
-        """Rows of participants: new ones, or in place of what there is."""
-        key, *columns = (column.name for column in table.columns)
-        fresh = [row for row in rows if row[key] in self._enrolled] if self._enrolled else []
-        known = [row for row in rows if row[key] not in self._enrolled] if fresh else rows
-        if fresh:
-            insert_all(self.connection, table, fresh)
-        if known:
-            changing = [name for name in columns if name not in _FIXED]
-            update_all(self.connection, table, (key,), changing, known)
+        write_people(
+            self.connection, self._dirty | self._stored, self._stored, self._enrolled,
+            shared=self.running.policy.shared, whole=self._few,
+        )  # fmt: skip
 
     def _write_study(self) -> None:
         assert self.study is not None
@@ -389,3 +382,4 @@ class Ledger:
         """What was written is durable: what is kept in memory is as of its last event."""
         self.answers.committed()
         self.memory.seq = self.seq
+        self.memory.note_stored(self._dirty, self._stored)

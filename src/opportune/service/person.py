@@ -13,6 +13,10 @@ from opportune.live.saving import restore_step
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
 STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
+CHANGING = (
+    "status", "reason", "seq", "step", "latest", "open_decision", "last_decided", "last_reveal", "spent", "nudges",
+)  # fmt: skip
+"""Columns of `participants` that are not as they were at enrolment."""
 
 
 @dataclass(slots=True)
@@ -44,16 +48,21 @@ class Person:
 
     def row(self, *, shared: bool) -> dict[str, Any]:
         """The row of `participants`, but for `changes`; what is spent of a shared budget stands in `study`."""
-        spent, nudges = self.spending() if not shared else (0.0, 0)
         budget = self.agent.policy.budget
         return {
             "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
-            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
-            "step": self.agent.step, "latest": self.latest, "open_decision": self.open_decision,
-            "last_decided": self.last_decided, "last_reveal": self.last_reveal,
-            "amount": None if shared or budget is None else budget.amount,
-            "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
+            "enrolled": self.enrolled, "amount": None if shared or budget is None else budget.amount,
+            "hard": int(budget is not None and budget.hard),
+            **dict(zip(CHANGING, self.changing(shared=shared), strict=True)),
         }  # fmt: skip
+
+    def changing(self, *, shared: bool) -> tuple[Any, ...]:
+        """What of it may change after enrolment: `CHANGING`."""
+        spent, nudges = self.spending() if not shared else (0.0, 0)
+        return (
+            self.status, self.reason, self.seq, self.agent.step, self.latest, self.open_decision, self.last_decided,
+            self.last_reveal, spent, nudges,
+        )  # fmt: skip
 
     def spending(self) -> tuple[float, int]:
         """What the budget that the agent draws on has spent: probabilities, and nudges."""
@@ -69,12 +78,12 @@ class Person:
         """The state as bytes."""
         return pack(self.agent)
 
-    def pack_what_is_new(self) -> tuple[bytes | None, bytes | None]:
-        """What is to be stored: what has changed since a state was stored whole, or else the state.
+    def pack_what_is_new(self, *, whole: bool = False) -> tuple[bytes | None, bytes | None]:
+        """What is to be stored: what has changed since a state was stored whole, or else the state; or that anyway.
 
         Raises `Unsound` where it must not be stored. What is stored whole counts as stored from now on.
         """
-        self.changes = None if self.stored is None else pack_changes(self.agent, self.stored)
+        self.changes = None if self.stored is None or whole else pack_changes(self.agent, self.stored)
         if self.changes is not None:
             return self.changes, None
         if not healthy(self.agent):
@@ -82,6 +91,12 @@ class Person:
         data = pack(self.agent)
         self.stored = Stored.of(data, self.agent)
         return None, data
+
+    def leave(self) -> None:
+        """The state is stored later; raises `Unsound` where it could not be."""
+        if not healthy(self.agent):
+            raise Unsound(UNSOUND)
+        self.changes = None
 
     def unpack(self, data: bytes, changes: bytes | None, rows: Iterable[Mapping[Any, Any]]) -> None:
         """Bring the agent to where it was stored; `rows` are its decisions that changed since."""

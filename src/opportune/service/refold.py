@@ -47,9 +47,9 @@ class Verdict:
 class Refold:
     """Folds events in order, and keeps the rows that follow."""
 
-    def __init__(self, verdict: Verdict, *, words: bool = False) -> None:
+    def __init__(self, verdict: Verdict, *, words: bool = False, fold: Fold | None = None) -> None:
         self.verdict = verdict
-        self.fold: Fold | None = None
+        self.fold = fold
         self.persons: dict[str, Person] = {}
         self.decisions: dict[str, list[Any]] = {}
         """The rows that follow, in the order of `columns`; as lists, which take a quarter of the room."""
@@ -67,7 +67,7 @@ class Refold:
         if fold is not None and kind not in _COMMON:
             if event.study != fold.running.hash:
                 self.verdict.add(f"event {event.seq} names another study file than the one in force")
-            self._happen(event, fold, received)
+            self.happen(event, fold, received)
             return
         if kind == events.LAUNCHED:
             running = Running.from_text(event.given["file"], event.given["source"])
@@ -99,7 +99,8 @@ class Refold:
             agent=fold.agent(number, answer["stream"]),
         )  # fmt: skip
 
-    def _happen(self, event: Event, fold: Fold, received: int) -> None:
+    def happen(self, event: Event, fold: Fold, received: int) -> None:
+        """An event about a participant."""
         person = self.persons.get(event.participant or "")
         if person is None:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")

@@ -17,7 +17,7 @@ import structlog
 from opportune.service import clock
 from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
-from opportune.service.commands import SYSTEM, Command, FileAnswers
+from opportune.service.commands import SYSTEM, Command, PutInOrder
 from opportune.service.database import Database, reachable
 from opportune.service.exports import running_of
 from opportune.service.limits import Limits
@@ -96,6 +96,7 @@ class Service:
         self._stop.set()
         if self._sweeper is not None:
             self._sweeper.join()
+            self._store_states()
         self.writer.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
@@ -142,17 +143,28 @@ class Service:
                 log.error("a regular job failed", **described(error))
 
     def _put_in_order(self) -> None:
-        """While nobody writes, file answers, and bring SQLite's log into the file: no decision waits for that."""
+        """While nobody writes, do what was left, and bring SQLite's log into the file: no decision waits for that."""
         before, self._written = self._written, self.writer.written
         if not self.database.sqlite or before != self._written or self._written == self._in_order:
             return
-        filing = FileAnswers(who=SYSTEM, received=self.now())
         while self.writer.written == self._written and not self._stop.is_set():
-            filed = msgspec.json.decode(self.writer.submit(filing).result().body)["filed"]
+            done = self._do_what_was_left()
             self._written += 1  # its own; if there are more by now, somebody else writes
-            if filed == 0:
+            if not any(done.values()):
                 self._in_order = self._written if self.database.checkpoint() else 0
                 return
+
+    def _do_what_was_left(self) -> dict[str, int]:
+        """Some of it; how much."""
+        reply = self.writer.submit(PutInOrder(who=SYSTEM, received=self.now())).result()
+        done: dict[str, int] = msgspec.json.decode(reply.body)
+        return done
+
+    def _store_states(self) -> None:
+        """Store all that were left; whoever comes next makes the others from the record."""
+        with contextlib.suppress(Exception):
+            while self.database.sqlite and self._do_what_was_left()["stored"]:
+                pass
 
     def copy_log(self) -> None:
         """Under load, bring SQLite's log into the file beside the writer, which stops to do so once it is long."""

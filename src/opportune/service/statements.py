@@ -42,6 +42,13 @@ def update_all(connection: Connection, table: Table, key: Sequence[str], columns
     _many(connection, statement, list(map(values, rows)))
 
 
+def update_values(
+    connection: Connection, table: Table, columns: tuple[str, ...], key: str, rows: list[tuple[Any, ...]]
+) -> None:
+    """Likewise, of rows that are told by their values: the columns', and the key."""
+    _many(connection, _update(table, (key,), columns, connection.dialect.paramstyle)[0], rows)
+
+
 def find_all(connection: Connection, table: Table, key: str, values: Iterable[str | int]) -> list[dict[str, Any]]:
     """The rows whose key is one of some values; of tables without yes and no, which drivers tell differently."""
     wanted = list(values)

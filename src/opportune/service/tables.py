@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Boolean,
     CheckConstraint,
     Column,
@@ -211,7 +212,7 @@ def _one_by_one(element: Any, compiler: Any, **how: Any) -> str:
         ) SELECT place FROM made)"""
 
 
-def events_about(participant: str) -> ColumnElement[bool]:
+def events_about(participant: "str | BindParameter[str]") -> ColumnElement[bool]:
     """Events about a participant, each found by an index."""
     made = decisions.c.id
     of = select(made).where(made_for(participant))

@@ -25,9 +25,10 @@ from opportune.service import calls, clock
 from opportune.service.answers import Answer
 from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
 from opportune.service.database import Database
-from opportune.service.ledger import Ledger, Memory
+from opportune.service.ledger import Ledger
 from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
+from opportune.service.states import Memory
 
 MOST_AT_ONCE = 256
 MANY, LONGEST = 16, 0.03
