@@ -13,7 +13,7 @@ import time
 import uvicorn
 from study_text import study_text
 
-from opportune.service import ledger
+from opportune.service import states
 from opportune.service.api.app import create_app
 from opportune.service.api.protocol import Protocol
 from opportune.service.database import Database
@@ -29,24 +29,24 @@ def answer_early() -> None:
     """Have writers hand out answers before they commit, as careless programs do."""
     flush = Ledger.flush
 
-    def late(begun: Ledger) -> None:
+    def late(ledger: Ledger) -> None:
         time.sleep(0.01)
-        flush(begun)
+        flush(ledger)
 
     def run(writer: Writer) -> None:
         while batch := writer._next(most=1):
             item = batch[0]
             with writer.database.writing.connect() as connection, connection.begin():
-                begun = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
+                ledger = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
                 name, decision = item.command.about()
-                begun.read(
+                ledger.read(
                     keys=[item.command.key],
                     names=[] if name is None else [name],
                     ids=[] if decision is None else [decision],
                 )
-                writer.deliver([item], [writer._carry_out(begun, item.command)])
-                late(begun)
-            begun.committed()
+                writer.deliver([item], [writer._carry_out(ledger, item.command)])
+                late(ledger)
+            ledger.committed()
 
     Writer._run = run  # type: ignore[method-assign, assignment]
 
@@ -74,7 +74,7 @@ def main() -> None:
     if "early" in sys.argv:
         answer_early()
     if "late" in sys.argv:
-        ledger.MANY = 1
+        states.MANY = 1
     warm()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
     print("loaded", flush=True)

@@ -14,7 +14,7 @@ from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
 from opportune.live.packing import _diagonal, healthy
-from opportune.service import ledger, tables
+from opportune.service import states, tables
 from opportune.service.commands import Answered, Command, Enrol, Propose, PutInOrder
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
@@ -101,7 +101,7 @@ def test_processes_that_end_change_nothing(tmp_path: Path, monkeypatch: pytest.M
     found = answered(run_course(restless.write, people=PEOPLE, steps=12))
     assert len(restless.writers) > 10
     assert len(restless.seen_behind) == PEOPLE, "the control: everyone's state was behind at some time"
-    monkeypatch.setattr(ledger, "MANY", 10**6)  # all states are stored at once
+    monkeypatch.setattr(states, "MANY", 10**6)  # all states are stored at once
     assert found == answered(run_course(Writer(databases[1]).write, people=PEOPLE, steps=12))
     assert not behind(databases[1])
     for database in databases:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from opportune._version import __version__
 from opportune.errors import StateError
 from opportune.live.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
-from opportune.service import clock, events, projection, tables
+from opportune.service import clock, events, projection, states, tables
 from opportune.service.answers import Answers
 from opportune.service.events import Event
 from opportune.service.fold import Fold
@@ -21,7 +21,7 @@ from opportune.service.person import Person, person_of
 from opportune.service.problems import Refused
 from opportune.service.running import Running
 from opportune.service.statements import find, find_all, find_one, insert_values, update_all
-from opportune.service.states import MANY, SHARE, Memory, fold_again, write_people
+from opportune.service.states import Memory, fold_again, write_people
 
 _STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
 _FILE = select(tables.study.c.file)
@@ -352,9 +352,9 @@ class Ledger:
         whose state is behind can be folded again from what has happened to it alone.
         """
         later = self._waits and not self.together
-        self._few = later and len(self._dirty) >= MANY
+        self._few = later and len(self._dirty) >= states.MANY
         if later:
-            self.store_late(len(self._dirty) // SHARE if self._few else MANY)
+            self.store_late(len(self._dirty) // states.SHARE if self._few else states.MANY)
         if not self._few or self.rebuilt:
             self._stored |= self._dirty
         self._stored |= {name: self._dirty[name] for name in self._enrolled}
