@@ -15,6 +15,7 @@ from study_text import numeric, study_text
 from opportune.live.agent import Agent
 from opportune.live.packing import _diagonal, healthy
 from opportune.service import states, tables
+from opportune.service.backup import backup, restore
 from opportune.service.commands import Answered, Command, Enrol, Propose, PutInOrder
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
@@ -133,6 +134,23 @@ def test_what_was_left_is_stored_when_there_is_time(sqlite: Database) -> None:
     with sqlite.writing.begin() as connection:
         connection.execute(update(tables.states).where(tables.states.c.participant == "P001").values(data=b"damaged"))
     assert not verify(sqlite).holds, "the control: a state that is used is compared"
+
+
+def test_a_backup_of_states_that_are_behind_goes_on_elsewhere(
+    sqlite: Database, new_postgres: str, tmp_path: Path
+) -> None:
+    """PostgreSQL, where no state is stored later, makes them from the record once, and stores them."""
+    writer = begun(sqlite)
+    copy = tmp_path / "study.backup"
+    backup(sqlite, copy)
+    expected = ask_all(writer)
+    postgres = Database(new_postgres)
+    restore(copy, postgres)
+    assert len(behind(postgres)) > PEOPLE // 2, "the control: states are behind"
+    assert ask_all(Writer(postgres)) == expected
+    assert not behind(postgres)
+    assert verify(postgres).findings == []
+    postgres.close()
 
 
 def test_a_state_that_is_behind_is_never_used(sqlite: Database) -> None:
