@@ -191,6 +191,9 @@ def _apart() -> Iterator[None]:
     In a study clients are elsewhere. Here Linux would wake them on the processor of the thread that answers them,
     behind it, while another one is idle.
     """
+    if not hasattr(os, "sched_setaffinity"):  # not Linux
+        yield
+        return
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(processors)})
     try:

@@ -165,15 +165,15 @@ class Ledger:
         known = self.memory.persons.get(row["name"])
         if known is not None and known.seq == row["seq"] and known.changes == row["changes"]:
             return known  # else something has happened, or somebody has stored the state anew
-        since = 0 if known is None else known.seq
-        agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
-        person = person_of(row, agent, {} if known is None else known.unseen)
         self.memory.persons.pop(row["name"], None)  # until it is whole
         seq, data = self.connection.execute(_STATE, {"name": row["name"]}).one()
         if row["changes"] is None and seq != row["seq"] and not self.together:
             self.memory.persons[row["name"]] = person = fold_again(self.connection, self.fold, row)
             self.memory.behind[row["name"]] = None
             return person
+        since = 0 if known is None else known.seq
+        agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
+        person = person_of(row, agent, {} if known is None else known.unseen)
         rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
         try:
             person.unpack(data, row["changes"], rows)
