@@ -138,6 +138,8 @@ class Bulk:
                 happened = received if event.happened == known else from_iso(event.happened)
                 kinds[kind](event, received, happened, track)
                 track.person.seq = seq
+        if not {_HASH}.issuperset(map(len, befores)):
+            raise Doubt("a hash of another length")
         self._links.append(Links(numbers.tobytes(), "".join(hashes).encode(), "".join(befores).encode()))
 
     def _in_force(self) -> tuple[Any, str | None]:
