@@ -29,6 +29,7 @@ from typing import Any
 CLIENTS, PEOPLE, TURNS = 64, 256, 5
 ROUNDS = 400
 """Decisions of everyone in the records that are replayed."""
+REPLAYS = 3
 RECORDS: dict[str, dict[str, bool]] = {
     "replay": {"rewards": False},
     "replay, with answers and rewards": {"rewards": True},
@@ -301,20 +302,24 @@ def record(url: str, *, rounds: int, rewards: bool, shared: bool = False) -> Non
 
 
 def replay(url: str) -> dict[str, float]:
-    """How fast verify goes through a record, everything loaded and compiled."""
+    """How fast verify goes through a record, everything loaded and compiled: the best of several times."""
     from opportune.service.database import Database
     from opportune.service.verify import verify
 
-    database = Database(url)
-    began, worked = time.perf_counter(), _processor_time()
-    verdict = verify(database, bulk=True)
-    took, worked = time.perf_counter() - began, _processor_time() - worked
-    database.close()
-    assert verdict.holds, verdict.findings[:3]
+    taken, worked = [], []
+    for _ in range(REPLAYS):
+        database = Database(url)
+        began, before = time.perf_counter(), _processor_time()
+        verdict = verify(database, bulk=True)
+        taken.append(time.perf_counter() - began)
+        worked.append(_processor_time() - before)
+        database.close()
+        assert verdict.holds, verdict.findings[:3]
     return {
         "decisions": float(verdict.decisions),
-        "decisions per second": verdict.decisions / took,
-        "processor microseconds per decision": 1e6 * worked / verdict.decisions,
+        "decisions per second": verdict.decisions / min(taken),
+        "decisions per second, the slowest time": verdict.decisions / max(taken),
+        "processor microseconds per decision": 1e6 * min(worked) / verdict.decisions,
     }
 
 

@@ -294,6 +294,11 @@ DAMAGED_AGENTS = rows(
     ("half a nudge", number("budget", "nudges", 0.5), "budget.nudges is 0.5; expected a count"),
     ("more decision points than were", number("budget", "points", 9.0), "budget.points is 9 after 5 decisions"),
     ("fewer decision points than were", number("budget", "points", 1.0), "budget.points is 1 after 5 decisions"),
+    (
+        "a guard that has spent more than there were decisions",
+        number("budget", "guard_spent", 6.0),
+        "budget.guard_spent is 6 after 5 decisions",
+    ),
     ("more openings than decisions", number("budget", "opened", 6.0), "budget.opened is 6 after 5 decisions"),
     ("a reveal to come", number("trail", "last_reveal", 9.0), "trail.last_reveal is 9 after 5 decisions"),
     ("a negative wait", number("trail", "wait", -1.0), "trail.wait is -1"),

@@ -22,6 +22,7 @@ from opportune.problems.variables import (
     bounds_of,
     check_variable,
     entered_as_numbers,
+    level_number,
     levels_of,
 )
 
@@ -168,6 +169,13 @@ ANY: Any = variables  # the wrong types are given on purpose
             lambda: check_variable("mood", [1.0, math.nan]),
             "variable 'mood' has NaN among its levels [1.0, nan]; expected numbers or text",
         ),
+        (
+            lambda: check_variable("mood", [True, 2]),
+            "variable 'mood' has both truths and numbers among its levels [True, 2]",
+        ),
+        (lambda: level_number("mood", 1, (False, True)), "mood is 1; expected one of [False, True]"),
+        (lambda: level_number("mood", np.float64(0), (False, True)), "mood is 0.0; expected one of [False, True]"),
+        (lambda: level_number("mood", True, (0, 1)), "mood is True; expected one of [0, 1]"),
     ],
 )
 def test_refused(make: Any, message: str) -> None:

@@ -206,7 +206,9 @@ def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed:
     expected = passed - decisions
     _must(foregone == expected, f"budget.foregone is {foregone:g}; expected {expected}, by those who have withdrawn")
     _must(0.0 <= opened <= decisions, f"budget.opened is {opened:g} after {decisions} decisions")
-    _must(parts.guard_price[0] >= 0.0 and parts.guard_spent[0] >= 0.0, "budget.guard is negative")
+    guarded = float(parts.guard_spent[0])
+    _must(parts.guard_price[0] >= 0.0 and guarded >= 0.0, "budget.guard is negative")
+    _must(guarded <= decisions + 1e-6, f"budget.guard_spent is {guarded:g} after {decisions} decisions")
     _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")
     _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
 

@@ -290,6 +290,8 @@ def check_levels(
         raise InputError(f"{who} has no levels; expected at least one")
     if len(set(levels)) < len(levels):
         raise InputError(f"{who} has a level twice: {checks.shown(list(levels))}")
+    if len({isinstance(level, bool) for level in levels if not isinstance(level, str)}) > 1:
+        raise InputError(f"{who} has both truths and numbers among its levels {checks.shown(list(levels))}")
     return levels
 
 
@@ -310,10 +312,10 @@ def _level(who: str, value: Any, levels: list[Any]) -> Any:
 def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
     """The number of a level; 1 is not taken for True, nor the other way round."""
     level = value.item() if isinstance(value, np.generic) else value
-    truths = isinstance(level, bool) and not any(isinstance(known, bool) for known in levels)
-    if truths or not isinstance(level, str | int | float) or level not in levels:
+    known = levels.index(level) if isinstance(level, str | int | float) and level in levels else None
+    if known is None or isinstance(level, bool) != isinstance(levels[known], bool):
         raise InputError(f"{name} is {checks.shown(value)}; expected one of {checks.shown(list(levels))}")
-    return levels.index(level)
+    return known
 
 
 def levels_of(variable: Variable) -> tuple[Any, ...] | None:
