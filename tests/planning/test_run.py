@@ -35,7 +35,7 @@ def test_the_sentence_at_the_end(made: Plan) -> None:
     assert said.startswith(
         f"{budget} calls per participant ({budget * 12} in all) bring 60% of what unlimited calls would; "
     )
-    assert f"the {ordinal(budget + 1)} call adds {number(made.one_more.mean)} minutes a day. Expect " in said
+    assert f"the {ordinal(budget + 1)} call adds {number(made.one_more.mean)} minutes per day. Expect " in said
     assert said.endswith("on the busiest in twenty.")
 
 

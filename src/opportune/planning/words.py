@@ -53,7 +53,7 @@ def sentence(plan: Plan) -> str:
         )
     whole = count(plan, budget * settings.participants).split(" ")[0]
     each = f"{count(plan, budget)} per participant ({whole} in all)"
-    more = f"the {ordinal(budget + 1)} {settings.nudge} adds {number(plan.one_more.mean)} {settings.unit} a day"
+    more = f"the {ordinal(budget + 1)} {settings.nudge} adds {number(plan.one_more.mean)} {settings.unit} per day"
     if math.isnan(plan.one_more.mean):
         more = "there are no more decisions than that"
     if least.reached:
@@ -138,12 +138,12 @@ def _best(plan: Plan) -> str:
     if len(set(always.values())) > 1:
         others = ", ".join(f"{name} with {b:g}" for b, name in always.items() if name != first)
         where = f"with {near:g} {settings.nudges} each ({others})"
-    by = f"{number(lead.mean)} {settings.unit} a day" + _ends(lead)
+    by = f"{number(lead.mean)} {settings.unit} per day" + _ends(lead)
     text = f"Of the file’s policies {first} does best {where}; with {near:g} it is {by} ahead of {second}."
     if first == values.main:
         return text
     gain = interval(values.outcome[first][near] - values.outcome[values.main][near])
-    less = f"{number(gain.mean)} {settings.unit} a day less{_ends(gain)}"
+    less = f"{number(gain.mean)} {settings.unit} per day less{_ends(gain)}"
     surely = gain.low > 0.0
     return f"{text} {values.main}, which the plan is for, brings {less}" + (f": consider {first}." if surely else ".")
 
@@ -199,7 +199,7 @@ def _power(plan: Plan) -> str:
         lost = plan.power.coins.set_index("design").loc[best]
         offer = (
             f" “{best}” finds it with probability {coins.loc[best, 'power']:.0%} and costs "
-            f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} a day."
+            f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} per day."
         )
     if math.isnan(nudge.loc[main, "power"]) or usable < LEAST_USABLE:
         return (

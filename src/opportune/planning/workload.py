@@ -203,7 +203,7 @@ def _caps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, work:
     for cap in [math.inf, *sorted({max(1, c) for c in candidates} | ({given} if given else set()), reverse=True)]:
         data = tasks.run(
             f"cap-{budget}-{cap:g}",
-            "no cap" if math.isinf(cap) else f"at most {cap:g} {settings.nudges} a day",
+            "no cap" if math.isinf(cap) else f"at most {cap:g} {settings.nudges} per day",
             day_steps(settings),
             lambda cap=cap: cohorts.run(policy, cap=cap),  # type: ignore[misc]
         )
