@@ -319,6 +319,7 @@ def replay(url: str) -> dict[str, float]:
         "decisions": float(verdict.decisions),
         "decisions per second": verdict.decisions / min(taken),
         "decisions per second, the slowest time": verdict.decisions / max(taken),
+        "events per second": verdict.count / min(taken),
         "processor microseconds per decision": 1e6 * min(worked) / verdict.decisions,
     }
 
@@ -434,9 +435,15 @@ def main() -> None:
     p99 = found["sqlite"]["p99 ms"]
     print(f"p99 of SQLite: {p99:.1f} ms (goal {MOST_P99:g}): {'held' if p99 <= MOST_P99 else 'not held'}")
     for name in RECORDS:
-        rate = found[name]["decisions per second"]
-        held = "held" if rate >= LEAST_REPLAYED else "not held"
-        print(f"verify, {name}: {rate:,.0f} decisions a second (goal {LEAST_REPLAYED:,.0f}): {held}")
+        rate, every = found[name]["decisions per second"], found[name]["events per second"]
+        print(f"verify, {name}: {rate:,.0f} decisions per second, {every:,.0f} events per second" + _judged(name, rate))
+
+
+def _judged(name: str, rate: float) -> str:
+    """Whether the goal for `verify` is held, which is about decisions: where more happens it is told without one."""
+    if RECORDS[name]["rewards"]:
+        return ""
+    return f" (goal {LEAST_REPLAYED:,.0f} decisions): {'held' if rate >= LEAST_REPLAYED else 'not held'}"
 
 
 if __name__ == "__main__":

@@ -445,8 +445,9 @@ def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.Mo
     lots = []
 
     def take(bulk: Bulk, rows: Any) -> Lot:
-        lots.append(len(rows))
-        return folded(bulk, rows)
+        some = [*rows]
+        lots.append(sum(map(len, some)))
+        return folded(bulk, some)
 
     folded = Bulk.take
     monkeypatch.setattr(Bulk, "take", take)
@@ -456,6 +457,7 @@ def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "LOT", 7)
     assert verify(lived) == short
     assert len(lots) > 5
+    assert max(lots) == 7
 
 
 def test_an_empty_record_is_judged_one_by_one(sqlite: Database) -> None:

@@ -12,11 +12,8 @@ record, which takes most of the time, is divided between several all the same.
 
 import itertools
 import math
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,28 +29,19 @@ from opportune.service.clock import from_iso
 from opportune.service.compared import Spending, StoredRows
 from opportune.service.events import Event
 from opportune.service.person import Person
+from opportune.service.read import Links, Row, read
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.script import Script
 from opportune.service.tracks import CLAIMS, Calls, Doubt, Track
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
 _WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
 _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
 _HASH = len(events.START)
+_KIND, _BODY, _OWN = 1, 7, 8  # of a `Row`
 _KNOWN = ("status", "reason", "seq", "latest", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
-Row = tuple[int, str, str | None, str | None, str, int, str, str | bytes, int]
-"""seq, kind, participant, decision, who, received, hash, body; whether it is the part's own."""
-
-
-class Links(NamedTuple):
-    """What events say of the chain: their numbers (eight bytes), their hashes, and those before (64 letters)."""
-
-    numbers: bytes
-    hashes: bytes
-    befores: bytes
 
 
 class Lot(NamedTuple):
@@ -90,10 +78,11 @@ class Bulk:
         self._seats = _Seats()
         self._newcomers: list[tuple[int, Person]] = []
 
-    def take(self, rows: list[Row]) -> Lot:
+    def take(self, rows: Iterable[list[Row]]) -> Lot:
         """Some events in their order, the part's own, and those that concern all: what is to be done about them."""
         with _doubtful():
-            self._follow(rows)
+            for some in rows:
+                self._follow(some)
             if self._script is None:
                 raise Doubt("not launched")
             calls = self._script.cut()
@@ -104,55 +93,44 @@ class Bulk:
 
     def _follow(self, rows: list[Row]) -> None:
         """Check each event against its hash and its columns, and let it become calls."""
-        tracks, decoders, parse = self._tracks, typed.DECODE, datetime.fromisoformat
-        numbers, hashes, befores = array("q"), [], []
-        kinds, study = self._in_force()
-        known, at, fresh = "", 0, sha256().copy  # a copy is there sooner than a new one
-        for seq, kind, participant, decision, who, received, found, body, own in rows:
-            data = body if isinstance(body, bytes) else body.encode()
-            event: Any = decoders.get(kind, events.decode)(data)
-            if event.received != known:
-                since = parse(event.received) - _EPOCH
-                known, at = event.received, (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-            if kind in _COMMON:
-                self._take_common(event, at, bool(own))
-                kinds, study = self._in_force()
-                if not own:
-                    continue
-            elif event.study != study:
-                raise Doubt(f"event {seq}: study")
-            hashed = fresh()
-            hashed.update(data)
-            if (
-                hashed.hexdigest() != found or event.seq != seq or event.kind != kind or at != received
-                or event.participant != participant or event.decision != decision or event.who != who
-            ):  # fmt: skip
-                raise Doubt(f"event {seq}: hash or columns")
-            numbers.append(seq)
-            hashes.append(found)
-            befores.append(event.before)
-            if kind not in _COMMON:
-                track = tracks[participant]  # type: ignore[index]
-                if event.timezone != track.person.timezone:
-                    raise Doubt(f"event {seq}: time zone")
-                happened = received if event.happened == known else from_iso(event.happened)
-                kinds[kind](event, received, happened, track)
-                track.person.seq = seq
-        if not {_HASH}.issuperset(map(len, befores)):
-            raise Doubt("a hash of another length")
-        self._links.append(Links(numbers.tobytes(), "".join(hashes).encode(), "".join(befores).encode()))
+        if _COMMON.isdisjoint([row[_KIND] for row in rows]):
+            self._take_decisions(rows)
+            return
+        for common, some in itertools.groupby(rows, lambda row: row[_KIND] in _COMMON):
+            if not common:
+                self._take_decisions([*some])
+                continue
+            for row in some:
+                self._take_common(row)
 
-    def _in_force(self) -> tuple[Any, str | None]:
-        """What turns events into calls by their kind, and the study file's hash."""
-        if self._script is None:
-            return {}, None
-        return self._script.kinds, self._script.running.hash
+    def _take_decisions(self, rows: list[Row]) -> None:
+        """What concerns participants' decisions."""
+        script = self._script
+        if script is None:
+            raise Doubt("not launched")
+        found = read(rows)
+        tracks = [self._tracks[name] for name in found.participants]
+        zones = [track.person.timezone for track in tracks]
+        if found.studies.count(script.running.hash) < len(rows) or zones != [*found.timezones]:
+            raise Doubt("the study in force, or a time zone")
+        self._links.append(found.links)
+        kinds = script.kinds
+        for event, received, happened, track in zip(found.events, found.received, found.happened, tracks, strict=True):
+            kinds[event.kind](event, received, happened, track)
+        for name, seq in dict(zip(found.participants, found.seqs, strict=True)).items():
+            self._tracks[name].person.seq = seq  # the last one's
 
-    def _take_common(self, event: Event, received: int, own: bool) -> None:
+    def _take_common(self, row: Row) -> None:
         """What concerns all, or a new participant: as one by one."""
+        own, body = bool(row[_OWN]), row[_BODY]
+        if own:
+            found = read([row])
+            self._links.append(found.links)
+        event: Event = found.events[0] if own else events.decode(body)  # type: ignore[arg-type]
         if event.kind == events.LAUNCHED and self._script is not None:
             raise Doubt("launched again")
-        self.refold.take(event, received, mine=own or (self._everyone and event.kind == events.ENROLLED))
+        mine = own or (self._everyone and event.kind == events.ENROLLED)
+        self.refold.take(event, from_iso(event.received), mine=mine)
         fold, name = self.refold.fold, event.participant
         if self.refold.verdict.findings or fold is None:
             raise Doubt("common")

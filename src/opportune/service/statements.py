@@ -129,16 +129,20 @@ def _mark(style: str) -> str:
 _STREAMS = count()
 
 
-def stream(connection: Connection, query: str, size: int = 250) -> Iterator[list[tuple[Any, ...]]]:
-    """The rows of a query as the driver gives them, some hundred at a time: more would not stay near the processor.
+def stream(connection: Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows of a query as the driver gives them, some at a time; yes and no may come as 1 and 0.
 
-    Yes and no may come as 1 and 0.
+    From a file few at a time, as more would not stay near the processor; from a server many, as each time is a way.
     """
     driver: Any = connection.connection.driver_connection
-    cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(name=f"stream {next(_STREAMS)}")
+    here = connection.dialect.name == "sqlite"
+    cursor = driver.cursor() if here else driver.cursor(name=f"stream {next(_STREAMS)}")
+    size = 64 if here else 1000
     try:
         cursor.execute(query)
         while rows := cursor.fetchmany(size):
             yield rows
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _as_sqlalchemy(connection, query, error) from error
     finally:
         cursor.close()

@@ -20,14 +20,15 @@ from sqlalchemy import Connection, func, select
 from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
-from opportune.service.bulk import Bulk, Links, Lot, State, make_ready, whole
+from opportune.service.bulk import Bulk, Lot, State, make_ready, whole
 from opportune.service.compared import Part, Spending, StoredRows, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
+from opportune.service.read import Links
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
-from opportune.service.statements import find, stream
+from opportune.service.statements import stream
 from opportune.service.tracks import COLUMNS, Doubt
 
 Progress = Callable[[int, int], None]
@@ -35,7 +36,7 @@ LONG = 20_000
 """Events from which on a record is divided between processes."""
 MOST_PROCESSES = 8
 LOT = 1000
-"""Events that are folded at once, in bulk: more would not stay near the processor."""
+"""Events whose calls are made at once, in bulk."""
 SHARES = 16
 CALLING = 0.25
 """What making a decision's calls takes, where the first process makes all, of what reading it takes."""
@@ -155,7 +156,7 @@ def _follow(
             body = "CAST(events.body AS BLOB)" if connection.dialect.name == "sqlite" else "events.body"
             for begin in range(0, total, LOT):
                 only = f"events.seq > {begin} AND events.seq <= {begin + LOT}"
-                lots.append(bulk.take(find(connection, _query(part, "", body=body, only=only))))
+                lots.append(bulk.take(stream(connection, _query(part, "", body=body, only=only))))
                 if others and index > 0:
                     others[0].send(lots.pop().calls)
                 else:
