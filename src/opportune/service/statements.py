@@ -4,7 +4,7 @@ They go to the driver itself, inside SQLAlchemy's transaction: its own machinery
 dozen rows do. What a driver raises is raised as SQLAlchemy's error, as everywhere else.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
 from itertools import count
 from operator import itemgetter
@@ -129,7 +129,7 @@ def _mark(style: str) -> str:
 _STREAMS = count()
 
 
-def stream(connection: Connection, query: str) -> Iterator[list[tuple[Any, ...]]]:
+def stream(connection: Connection, query: str) -> Generator[list[tuple[Any, ...]], None, None]:
     """The rows of a query as the driver gives them, some at a time; yes and no may come as 1 and 0.
 
     From a file few at a time, as more would not stay near the processor; from a server many, as each time is a way.

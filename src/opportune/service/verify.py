@@ -156,7 +156,8 @@ def _follow(
             body = "CAST(events.body AS BLOB)" if connection.dialect.name == "sqlite" else "events.body"
             for begin in range(0, total, LOT):
                 only = f"events.seq > {begin} AND events.seq <= {begin + LOT}"
-                lots.append(bulk.take(stream(connection, _query(part, "", body=body, only=only))))
+                with contextlib.closing(stream(connection, _query(part, "", body=body, only=only))) as rows:
+                    lots.append(bulk.take(rows))
                 if others and index > 0:
                     others[0].send(lots.pop().calls)
                 else:
