@@ -19,6 +19,7 @@ from opportune.service.calls import Try
 from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
 from opportune.service.compared import Part
 from opportune.service.database import Database
+from opportune.service.read import _moments
 from opportune.service.refold import Refold, Verdict
 from opportune.service.statements import update_all
 from opportune.service.tracks import Doubt
@@ -321,6 +322,23 @@ def test_rows_of_decisions_may_lie_in_any_order(lived: Database) -> None:
         with pytest.raises(Doubt):
             in_bulk(lived)
         assert not verify(lived, bulk=True).holds
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [
+            clock.iso(moment)
+            for moment in (0, 1, 951_782_399_999_999, 951_782_400_000_000, BEGIN, 4_102_444_800_000_001)
+        ],
+        [clock.iso(BEGIN)] * 3,
+        ["2026-03-29T01:30:00+00:00", clock.iso(BEGIN)],
+    ],
+    ids=["as written", "the same", "as others write"],
+)
+def test_many_times_are_read_as_one_by_one(texts: list[str]) -> None:
+    """To the microsecond, also across a leap day."""
+    assert _moments(texts) == [clock.from_iso(text) for text in texts]
 
 
 def test_a_letter_from_one_hash_to_the_next_is_doubted(lived: Database) -> None:
