@@ -171,7 +171,7 @@ ANY: Any = variables  # the wrong types are given on purpose
         ),
         (
             lambda: check_variable("mood", [True, 2]),
-            "variable 'mood' has both truths and numbers among its levels [True, 2]",
+            "variable 'mood' has truths and numbers among its levels [True, 2]; expected one kind",
         ),
         (lambda: level_number("mood", 1, (False, True)), "mood is 1; expected one of [False, True]"),
         (lambda: level_number("mood", np.float64(0), (False, True)), "mood is 0.0; expected one of [False, True]"),

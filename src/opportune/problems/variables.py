@@ -291,7 +291,9 @@ def check_levels(
     if len(set(levels)) < len(levels):
         raise InputError(f"{who} has a level twice: {checks.shown(list(levels))}")
     if len({isinstance(level, bool) for level in levels if not isinstance(level, str)}) > 1:
-        raise InputError(f"{who} has both truths and numbers among its levels {checks.shown(list(levels))}")
+        raise InputError(
+            f"{who} has truths and numbers among its levels {checks.shown(list(levels))}; expected one kind"
+        )
     return levels
 
 

@@ -35,10 +35,9 @@ from opportune.service.running import Running
 from opportune.service.script import Script
 from opportune.service.tracks import CLAIMS, Calls, Doubt, Track
 
-_COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
+_COMMON = frozenset(events.COMMON)
 _WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
 _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
-_HASH = len(events.START)
 _KIND, _BODY, _OWN = 1, 7, 8  # of a `Row`
 _KNOWN = ("status", "reason", "seq", "latest", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
@@ -247,23 +246,6 @@ def make_ready(running: Running) -> None:
     handles, streams = np.zeros((0, handle.size), dtype=handle.dtype), np.zeros(0, dtype=np.uint64)
     none = np.zeros((0, 1))
     replay.replay(handles, none, np.uint64(0), streams, none, none, none, none, np.zeros(0))
-
-
-def whole(links: list[Links]) -> int:
-    """How many events make one chain, each with the hash of the one before; raises `Doubt` if they do not."""
-    numbers = np.frombuffer(b"".join(part.numbers for part in links), dtype=np.int64)
-    order = np.argsort(numbers)
-    texts = [b"".join(part.hashes for part in links), b"".join(part.befores for part in links)]
-    if any(len(text) != _HASH * len(numbers) for text in texts) or not len(numbers):
-        raise Doubt("the chain's hashes")
-    hashes, befores = (np.frombuffer(text, dtype=np.uint8).reshape(-1, _HASH)[order] for text in texts)
-    if (
-        not np.array_equal(numbers[order], np.arange(1, len(numbers) + 1))
-        or befores[0].tobytes() != events.START.encode()
-        or not np.array_equal(befores[1:], hashes[:-1])
-    ):
-        raise Doubt("the chain")
-    return len(numbers)
 
 
 def _in_order(parts: list[Calls]) -> Calls:

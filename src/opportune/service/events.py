@@ -27,6 +27,8 @@ KINDS = (
     LAUNCHED, ENROLLED, PROPOSED, SETTLED, ANSWERED_LATE, REWARDED, CORRECTED, SKIPPED, STATUS, NOTED, TRIED, AMENDED,
     CLOSED,
 )  # fmt: skip
+COMMON = (LAUNCHED, ENROLLED, AMENDED, CLOSED)
+"""Those that concern all, or a new participant."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
-"""Events as they are read in bulk: some dozens at once, each held to its hash and to its columns."""
+"""Events as they are read in bulk: some dozens at once, each held to its hash and its columns; and their chain."""
 
 from collections.abc import Sequence
-from hashlib import sha256
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -52,11 +51,28 @@ def read(rows: Sequence[Row]) -> Read:
     at = _moments(texts)
     if columns != [seqs, kinds, participants, decisions, who] or at != list(received):
         raise Doubt("an event's columns")
-    if tuple([sha256(body).hexdigest() for body in bodies]) != hashes or {*map(len, befores)} != {_HASH}:
+    if tuple(map(events.hash_of, bodies)) != hashes or {*map(len, befores)} != {_HASH}:
         raise Doubt("an event's hash")
     links = Links(np.array(seqs, dtype=np.int64).tobytes(), "".join(hashes).encode(), "".join(befores).encode())
     happened = at if others == texts else _moments(others)
     return Read(made, seqs, participants, at, happened, timezones, studies, links)
+
+
+def whole(links: list[Links]) -> int:
+    """How many events make one chain, each with the hash of the one before; raises `Doubt` if they do not."""
+    numbers = np.frombuffer(b"".join(part.numbers for part in links), dtype=np.int64)
+    order = np.argsort(numbers)
+    texts = [b"".join(part.hashes for part in links), b"".join(part.befores for part in links)]
+    if any(len(text) != _HASH * len(numbers) for text in texts) or not len(numbers):
+        raise Doubt("the chain's hashes")
+    hashes, befores = (np.frombuffer(text, dtype=np.uint8).reshape(-1, _HASH)[order] for text in texts)
+    if (
+        not np.array_equal(numbers[order], np.arange(1, len(numbers) + 1))
+        or befores[0].tobytes() != events.START.encode()
+        or not np.array_equal(befores[1:], hashes[:-1])
+    ):
+        raise Doubt("the chain")
+    return len(numbers)
 
 
 def _moments(texts: Sequence[str]) -> list[int]:

@@ -20,12 +20,12 @@ from sqlalchemy import Connection, func, select
 from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.service import clock, events, tables
-from opportune.service.bulk import Bulk, Lot, State, make_ready, whole
+from opportune.service.bulk import Bulk, Lot, State, make_ready
 from opportune.service.compared import Part, Spending, StoredRows, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
-from opportune.service.read import Links
+from opportune.service.read import Links, whole
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.statements import stream
@@ -40,7 +40,6 @@ LOT = 1000
 SHARES = 16
 CALLING = 0.25
 """What making a decision's calls takes, where the first process makes all, of what reading it takes."""
-_COMMON = (events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED)
 
 
 def verify(
@@ -306,7 +305,7 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
 
 def _query(part: Part, joined: str, *more: str, body: str = "events.body", only: str = "1 = 1") -> str:
     """A part's events, and those that concern all, in order; whether each is its own."""
-    common = ", ".join(f"'{kind}'" for kind in _COMMON)
+    common = ", ".join(f"'{kind}'" for kind in events.COMMON)
     join, mine = part.mine("events.participant")
     columns = "seq", "kind", "participant", "decision", "who", "received", "hash"
     names = ", ".join([*(f"events.{name}" for name in columns), body, mine, *more])
