@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from course import BEGIN, answer_of, launch, run_course
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from study_text import numeric, study_text
 
 from opportune.problems.continuous import ContinuousProblem
@@ -19,9 +19,9 @@ from opportune.service.calls import Try
 from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
 from opportune.service.compared import Part
 from opportune.service.database import Database
-from opportune.service.read import _moments
+from opportune.service.read import Links, Row, _moments, read, whole
 from opportune.service.refold import Refold, Verdict
-from opportune.service.statements import update_all
+from opportune.service.statements import stream, update_all
 from opportune.service.tracks import Doubt
 from opportune.service.verify import divided, in_bulk, verify
 from opportune.service.writer import Writer
@@ -123,6 +123,61 @@ def test_parts_have_everybody_once(number: int) -> None:
         assert sorted(share for part in parts for share in part.numbers) == list(range(parts[0].of))
         assert 0 in parts[0].numbers, "what concerns all falls to the first"
     assert len(parts[0].numbers) < len(parts[1].numbers) if number == 2 else True
+
+
+def test_every_row_is_one_parts(database: Database) -> None:
+    """Also what is about nobody, and what is about somebody who was never enrolled: these are the first's."""
+    live(database, study_text(), people=3, steps=3)
+    with database.writing.begin() as connection:
+        stranger = connection.execute(select(func.max(tables.events.c.seq))).scalar_one()
+        connection.execute(update(tables.events).where(tables.events.c.seq == stranger).values(participant="nobody"))
+    for parts in (divided(1), divided(3), divided(2, together=True)):
+        with database.reading.connect() as connection:
+            queries = [f"SELECT seq FROM events WHERE {part.mine('participant')}" for part in parts]
+            found = [[seq for some in stream(connection, query) for (seq,) in some] for query in queries]
+        assert sorted(seq for some in found for seq in some) == [*range(1, stranger + 1)]
+        assert {1, stranger} <= {*found[0]}
+        assert all(found), "the control: everyone has some"
+
+
+@pytest.fixture
+def rows(lived: Database) -> list[Row]:
+    """Some events as they are read."""
+    query = module._query(Part(), "", body="CAST(events.body AS BLOB)", only="events.seq <= 30")
+    with lived.reading.connect() as connection:
+        return [row for some in stream(connection, query) for row in some]
+
+
+@pytest.mark.parametrize("letters", [str.upper, lambda text: " " + text[1:], lambda text: text[:-1] + "g"])
+def test_a_hash_in_other_letters_is_doubted(rows: list[Row], letters: Callable[[str], str]) -> None:
+    """As written beside an event, or in it, where its own hash is mended."""
+    assert len(read(rows).events) == len(rows) == 30, "the control"
+    for place in range(30):
+        *head, hashed, body, own = rows[place]
+        other = msgspec.json.decode(body)
+        other = msgspec.json.encode({**other, "before": letters(other["before"])})
+        for changed in ((*head, letters(hashed), body, own), (*head, events.hash_of(other), other, own)):
+            if changed == rows[place]:
+                continue  # hashes of digits alone have no capitals
+            with pytest.raises((Doubt, ValueError)):
+                read([*rows[:place], changed, *rows[place + 1 :]])  # type: ignore[list-item]
+
+
+def test_a_chain_is_whole_or_doubted(rows: list[Row]) -> None:
+    """However its events are divided; not with one that is missing, twice there, or after another one."""
+    links = [read([row]).links for row in rows]
+    assert whole(links) == whole([Links(*map(b"".join, zip(*links[::2], strict=True))), *links[1::2][::-1]]) == 30
+    assert whole(links[:7]) == 7
+    third = links[2]
+    for wrong in (
+        links[1:], [*links[:5], *links[6:]], [*links, links[4]], [*links[:4], links[3], *links[5:]],
+        [*links[:2], third._replace(befores=third.hashes), *links[3:]],
+        [*links[:2], third._replace(hashes=third.befores), *links[3:]],
+        *([third._replace(numbers=number.to_bytes(8, "little", signed=True)), *links[:2], *links[3:]]
+          for number in (0, -1, 4, 31, 2**62)),
+    ):  # fmt: skip
+        with pytest.raises(Doubt):
+            whole(wrong)
 
 
 def record(database: Database) -> dict[int, str]:
@@ -457,15 +512,20 @@ def test_what_is_shared_is_compared(sqlite: Database, sharing: str, processes: i
 
 def test_a_long_record_is_folded_in_bulk(lived: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless told otherwise: a record that is long, and no other; and events in small lots are folded the same."""
-    lots = []
+    lots, taken = [], [0]
 
-    def take(bulk: Bulk, rows: Any) -> Lot:
-        some = [*rows]
-        lots.append(sum(map(len, some)))
-        return folded(bulk, some)
+    def take(bulk: Bulk, rows: list[Row]) -> None:
+        taken[0] += len(rows)
+        followed(bulk, rows)
 
-    folded = Bulk.take
+    def cut(bulk: Bulk) -> Lot:
+        lots.append(taken[0])
+        taken[0] = 0
+        return made(bulk)
+
+    followed, made = Bulk.take, Bulk.cut
     monkeypatch.setattr(Bulk, "take", take)
+    monkeypatch.setattr(Bulk, "cut", cut)
     short = verify(lived)
     assert not lots
     monkeypatch.setattr(module, "LONG", 10)

@@ -12,8 +12,9 @@ record, which takes most of the time, is divided between several all the same.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,7 @@ _COMMON = frozenset(events.COMMON)
 _WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
 _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
 _KIND, _BODY, _OWN = 1, 7, 8  # of a `Row`
+_KIND_OF = itemgetter(_KIND)
 _KNOWN = ("status", "reason", "seq", "latest", "open_decision", "last_decided", "last_reveal")
 """What of a `Person` events change."""
 
@@ -77,11 +79,14 @@ class Bulk:
         self._seats = _Seats()
         self._newcomers: list[tuple[int, Person]] = []
 
-    def take(self, rows: Iterable[list[Row]]) -> Lot:
-        """Some events in their order, the part's own, and those that concern all: what is to be done about them."""
+    def take(self, rows: list[Row]) -> None:
+        """Some events in their order, the part's own, and those that concern all."""
         with _doubtful():
-            for some in rows:
-                self._follow(some)
+            self._follow(rows)
+
+    def cut(self) -> Lot:
+        """What is to be done about the events since the last time."""
+        with _doubtful():
             if self._script is None:
                 raise Doubt("not launched")
             calls = self._script.cut()
@@ -92,10 +97,10 @@ class Bulk:
 
     def _follow(self, rows: list[Row]) -> None:
         """Check each event against its hash and its columns, and let it become calls."""
-        if _COMMON.isdisjoint([row[_KIND] for row in rows]):
+        if _COMMON.isdisjoint(map(_KIND_OF, rows)):
             self._take_decisions(rows)
             return
-        for common, some in itertools.groupby(rows, lambda row: row[_KIND] in _COMMON):
+        for common, some in itertools.groupby(rows, lambda row: _KIND_OF(row) in _COMMON):
             if not common:
                 self._take_decisions([*some])
                 continue
@@ -114,8 +119,10 @@ class Bulk:
             raise Doubt("the study in force, or a time zone")
         self._links.append(found.links)
         kinds = script.kinds
-        for event, received, happened, track in zip(found.events, found.received, found.happened, tracks, strict=True):
-            kinds[event.kind](event, received, happened, track)
+        for kind, event, received, happened, track in zip(
+            found.kinds, found.events, found.received, found.happened, tracks, strict=True
+        ):
+            kinds[kind](event, received, happened, track)
         for name, seq in dict(zip(found.participants, found.seqs, strict=True)).items():
             self._tracks[name].person.seq = seq  # the last one's
 

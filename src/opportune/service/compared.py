@@ -20,12 +20,18 @@ class Part(NamedTuple):
     numbers: tuple[int, ...] = (0,)
     of: int = 1
 
-    def mine(self, participant: str) -> tuple[str, str]:
-        """What to join to a query and its condition, so that each row is one part's; strangers are the first's."""
+    def mine(self, participant: str) -> str:
+        """The condition of a query by which each row is one part's; strangers are the first's.
+
+        Who is in it is looked up once, not for each row: participants' rows are too large to stay at hand.
+        """
         if self.of == 1:
-            return "", "1 = 1"
-        join = f"LEFT JOIN participants AS person ON person.name = {participant}"
-        return join, f"COALESCE(person.number, 0) % {self.of} IN ({', '.join(map(str, self.numbers))})"
+            return "1 = 1"
+        names = f"SELECT name FROM participants WHERE number % {self.of}"
+        numbers = f"({', '.join(map(str, self.numbers))})"
+        if 0 in self.numbers:
+            return f"({participant} IS NULL OR {participant} NOT IN ({names} NOT IN {numbers}))"
+        return f"{participant} IN ({names} IN {numbers})"
 
 
 class Spending(NamedTuple):
@@ -71,10 +77,10 @@ def _same_state(
 
 def _rows(connection: Connection, table: Table, participant: str, part: Part) -> list[dict[str, Any]]:
     """A part's rows of a table."""
-    join, mine = part.mine(f"{table.name}.{participant}")
+    mine = part.mine(f"{table.name}.{participant}")
     names = [column.name for column in table.columns]
     columns = ", ".join(f"{table.name}.{name}" for name in names)
-    found = stream(connection, f"SELECT {columns} FROM {table.name} {join} WHERE {mine}")
+    found = stream(connection, f"SELECT {columns} FROM {table.name} WHERE {mine}")
     return [dict(zip(names, row, strict=True)) for rows in found for row in rows]
 
 
@@ -86,8 +92,8 @@ class StoredRows:
 
     def __init__(self, connection: Connection, part: Part, names: Sequence[str]) -> None:
         columns = ", ".join(f"decisions.{name}" for name in names)
-        join, mine = part.mine("decisions.participant")
-        self._coming: Any = stream(connection, f"SELECT {columns} FROM decisions {join} WHERE {mine}")
+        mine = part.mine("decisions.participant")
+        self._coming: Any = stream(connection, f"SELECT {columns} FROM decisions WHERE {mine}")
         self._place = names.index("id")
         self._here: dict[str, tuple[Any, ...]] = {}
 
@@ -117,9 +123,9 @@ def compare_decisions(connection: Connection, refold: Refold, part: Part) -> Spe
     known = decisions.values()
     spending = Spending(math.fsum([row[spent] for row in known]), sum([bool(row[nudged]) for row in known]))
     columns = ", ".join(f"decisions.{name}" for name in names)
-    join, mine = part.mine("decisions.participant")
+    mine = part.mine("decisions.participant")
     left = dict(decisions)
-    for rows in stream(connection, f"SELECT {columns} FROM decisions {join} WHERE {mine}"):
+    for rows in stream(connection, f"SELECT {columns} FROM decisions WHERE {mine}"):
         for row in rows:
             values = left.pop(row[place], None)
             if values is None:

@@ -5,6 +5,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune.service import events, typed
 from opportune.service.clock import from_iso
@@ -13,6 +14,7 @@ from opportune.service.tracks import Doubt
 Row = tuple[int, str, str | None, str | None, str, int, str, str | bytes, int]
 """seq, kind, participant, decision, who, received, hash, body; whether it is the part's own."""
 _HASH = len(events.START)
+_WORDS = _HASH // 16
 _MOMENT = len("2026-03-29T01:30:00.000000Z")
 _HEAD = attrgetter(
     "seq", "kind", "participant", "decision", "who", "before", "received", "happened", "timezone", "study"
@@ -20,7 +22,7 @@ _HEAD = attrgetter(
 
 
 class Links(NamedTuple):
-    """What events say of the chain: their numbers (eight bytes), their hashes, and those before (64 letters)."""
+    """What events say of the chain: their numbers (eight bytes each), their hashes and those before (32 bytes)."""
 
     numbers: bytes
     hashes: bytes
@@ -31,6 +33,7 @@ class Read(NamedTuple):
     """Events that are what their hashes and their columns say."""
 
     events: list[Any]
+    kinds: tuple[str, ...]
     seqs: tuple[int, ...]
     participants: tuple[str, ...]
     received: list[int]
@@ -51,28 +54,34 @@ def read(rows: Sequence[Row]) -> Read:
     at = _moments(texts)
     if columns != [seqs, kinds, participants, decisions, who] or at != list(received):
         raise Doubt("an event's columns")
-    if tuple(map(events.hash_of, bodies)) != hashes or {*map(len, befores)} != {_HASH}:
+    digests, before = b"".join(map(events.digest_of, bodies)), "".join(befores)
+    if {*map(len, hashes), *map(len, befores)} != {_HASH} or digests.hex() != "".join(hashes):
         raise Doubt("an event's hash")
-    links = Links(np.array(seqs, dtype=np.int64).tobytes(), "".join(hashes).encode(), "".join(befores).encode())
+    links = Links(np.array(seqs, dtype=np.int64).tobytes(), digests, bytes.fromhex(before))
+    if links.befores.hex() != before:
+        raise Doubt("the hash before, in other letters")
     happened = at if others == texts else _moments(others)
-    return Read(made, seqs, participants, at, happened, timezones, studies, links)
+    return Read(made, kinds, seqs, participants, at, happened, timezones, studies, links)
 
 
 def whole(links: list[Links]) -> int:
     """How many events make one chain, each with the hash of the one before; raises `Doubt` if they do not."""
-    numbers = np.frombuffer(b"".join(part.numbers for part in links), dtype=np.int64)
-    order = np.argsort(numbers)
-    texts = [b"".join(part.hashes for part in links), b"".join(part.befores for part in links)]
-    if any(len(text) != _HASH * len(numbers) for text in texts) or not len(numbers):
-        raise Doubt("the chain's hashes")
-    hashes, befores = (np.frombuffer(text, dtype=np.uint8).reshape(-1, _HASH)[order] for text in texts)
-    if (
-        not np.array_equal(numbers[order], np.arange(1, len(numbers) + 1))
-        or befores[0].tobytes() != events.START.encode()
-        or not np.array_equal(befores[1:], hashes[:-1])
-    ):
+    parts = [(np.frombuffer(part.numbers, dtype=np.int64), _words(part.hashes), _words(part.befores)) for part in links]
+    count = sum(len(numbers) for numbers, _hashes, _befores in parts)
+    there, chain = np.zeros(count + 1, dtype=np.bool_), np.zeros((count + 1, _WORDS), dtype=np.uint64)
+    chain[0] = _words(bytes.fromhex(events.START))
+    for numbers, hashes, _befores in parts:
+        if np.any((numbers < 1) | (numbers > count)):
+            raise Doubt("the chain's numbers")
+        there[numbers], chain[numbers] = True, hashes
+    if not there[1:].all() or any(not np.array_equal(chain[numbers - 1], befores) for numbers, _, befores in parts):
         raise Doubt("the chain")
-    return len(numbers)
+    return count
+
+
+def _words(digests: bytes) -> NDArray[np.uint64]:
+    """Hashes as rows of numbers, which are compared faster than letters."""
+    return np.frombuffer(digests, dtype=np.uint64).reshape(-1, _WORDS)
 
 
 def _moments(texts: Sequence[str]) -> list[int]:

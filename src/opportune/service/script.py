@@ -16,7 +16,7 @@ import numpy as np
 from opportune.core.layout import NOTES
 from opportune.live import point, replay
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
-from opportune.live.replay import CALL, DECIDE, PROPOSE, SETTLE, STAND_BY
+from opportune.live.replay import CALL, DECIDE, LEARN, PROPOSE, SETTLE, STAND_BY
 from opportune.problems.finite import Problem
 from opportune.service import events, typed
 from opportune.service.compared import StoredRows
@@ -331,7 +331,9 @@ class Script:
         if learned:
             row[REWARD_STATUS] = LEARNED
             if entry.seen:
-                self._call(replay.LEARN, event, track, entry, entry.place.where, entry.action, True, reward)
+                place, seq = entry.place, event.seq
+                self._rows += (LEARN, track.person.number, entry.step, *place.where, entry.action, True, reward, seq)
+                self._values += place.values
             else:
                 track.arrivals[entry.step] = None
         self._compare(entry, event.seq)

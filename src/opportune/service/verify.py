@@ -4,14 +4,16 @@ Participants who share nothing are folded independently of each other, so a long
 each takes some participants, and what is common falls to the first.
 """
 
+import bisect
 import contextlib
 import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +27,7 @@ from opportune.service.compared import Part, Spending, StoredRows, compare_decis
 from opportune.service.database import Database
 from opportune.service.events import Event
 from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
-from opportune.service.read import Links, whole
+from opportune.service.read import Links, Row, whole
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
 from opportune.service.statements import stream
@@ -35,7 +37,7 @@ Progress = Callable[[int, int], None]
 LONG = 20_000
 """Events from which on a record is divided between processes."""
 MOST_PROCESSES = 8
-LOT = 1000
+LOT = 2000
 """Events whose calls are made at once, in bulk."""
 SHARES = 16
 CALLING = 0.25
@@ -153,16 +155,20 @@ def _follow(
             bulk = Bulk(stored, everyone=together and index == 0)
             lots, total = deque[Lot](), _total(connection)
             body = "CAST(events.body AS BLOB)" if connection.dialect.name == "sqlite" else "events.body"
-            for begin in range(0, total, LOT):
-                only = f"events.seq > {begin} AND events.seq <= {begin + LOT}"
-                with contextlib.closing(stream(connection, _query(part, "", body=body, only=only))) as rows:
-                    lots.append(bulk.take(rows))
-                if others and index > 0:
-                    others[0].send(lots.pop().calls)
-                else:
-                    _make_calls(bulk, lots, others)
-                if progress is not None and index == 0:
-                    progress(min(begin + LOT, total), total)
+            only = f"events.seq > 0 AND events.seq <= {total}"
+            with contextlib.closing(stream(connection, _query(part, "", body=body, only=only))) as coming:
+                for rows, end in _in_lots(coming, total):
+                    if rows:
+                        bulk.take(rows)
+                    if end is None:
+                        continue
+                    lots.append(bulk.cut())
+                    if others and index > 0:
+                        others[0].send(lots.pop().calls)
+                    else:
+                        _make_calls(bulk, lots, others)
+                    if progress is not None and index == 0:
+                        progress(end, total)
             _make_calls(bulk, lots, others, wait=True)
             decisions, spending = bulk.finish()
     except Doubt:
@@ -181,6 +187,20 @@ def _follow(
     return Followed(
         bulk.links(), spending, decisions, states if others else None, bulk if index == 0 else None,
     )  # fmt: skip
+
+
+def _in_lots(coming: Iterable[list[Row]], total: int) -> Iterator[tuple[list[Row], int | None]]:
+    """Events as they come, cut where lots end, which is at the same events for all parts; which end it is."""
+    end = LOT
+    for rows in coming:
+        left = rows
+        while left and left[-1][0] > end:
+            place = bisect.bisect_right(left, end, key=itemgetter(0))
+            yield left[:place], end
+            left, end = left[place:], end + LOT
+        yield left, None
+    for last in range(end, total + LOT, LOT):
+        yield [], min(last, total)
 
 
 def _make_calls(bulk: Bulk, lots: deque[Lot], others: list[Pipe], *, wait: bool = False) -> None:
@@ -306,11 +326,12 @@ def _events(connection: Connection, part: Part, verdict: Verdict) -> Iterator[tu
 def _query(part: Part, joined: str, *more: str, body: str = "events.body", only: str = "1 = 1") -> str:
     """A part's events, and those that concern all, in order; whether each is its own."""
     common = ", ".join(f"'{kind}'" for kind in events.COMMON)
-    join, mine = part.mine("events.participant")
+    mine = part.mine("events.participant")
     columns = "seq", "kind", "participant", "decision", "who", "received", "hash"
-    names = ", ".join([*(f"events.{name}" for name in columns), body, mine, *more])
+    own = f"CASE WHEN events.decision IS NULL THEN {mine} ELSE TRUE END"  # else it is here because it is its own
+    names = ", ".join([*(f"events.{name}" for name in columns), body, own, *more])
     where = f"{only} AND ({mine} OR events.kind IN ({common}))"
-    return f"SELECT {names} FROM events {joined} {join} WHERE {where} ORDER BY events.seq"
+    return f"SELECT {names} FROM events {joined} WHERE {where} ORDER BY events.seq"
 
 
 def _see_last(connection: Connection, verdict: Verdict) -> None:
