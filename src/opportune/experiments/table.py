@@ -27,10 +27,13 @@ FLOOR = 1.0 - 1.0 / math.e
 
 
 def config(quick: bool) -> Config:
-    """200 arrival sequences of 300 steps, 60 instances; instance 0 stands for the paper's single one."""
+    """100 arrival sequences of 300 steps, 60 instances; instance 0 stands for the paper's single one.
+
+    The paper has 50 sequences. Ratios differ by 0.05 between instances, by less than 0.01 between 100 and 200 of them.
+    """
     return {
         "instances": 60,
-        "sequences": 10 if quick else 200,
+        "sequences": 10 if quick else 100,
         "horizon": 300,
         "budgets": [2, 4, 8, 16, 32, 64],
     }
