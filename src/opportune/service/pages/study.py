@@ -92,9 +92,9 @@ def _calls(view: View, found: Course) -> Figure | None:
     if found.planned_nudges:
         expected = sum(found.planned_nudges) / len(found.planned_nudges)
         if found.simulated:
-            described += " " + _("%(planned)s a day were to be expected.", planned=view.t.number(expected))
+            described += " " + _("%(planned)s per day were to be expected.", planned=view.t.number(expected))
         else:
-            described += " " + _("At an even pace there would be %(planned)s a day.", planned=view.t.number(expected))
+            described += " " + _("At an even pace there would be %(planned)s per day.", planned=view.t.number(expected))
     chart = Chart(
         title=_("Calls each day"), description=described, x_range=(-0.5, max(1.0, len(found.dates) - 0.5)),
         y_range=room([float(n) for n in found.nudges] + found.planned_nudges), x_label=_("date"), y_label=_("calls"),
