@@ -1,4 +1,4 @@
-"""Workload: how many nudges a day the whole cohort needs, how many hours that is, and what a cap a day would cost.
+"""Workload: how many nudges per day the whole cohort needs, how many hours that is, and what a cap would cost.
 
 Participants begin evenly over the enrolment days and leave early with the file's dropout rate. With own budgets a run
 goes, until one leaves, as if one stayed; so cohorts are made of simulated participants drawn again, and their spread is
@@ -190,7 +190,7 @@ def _weekdays(work: Work) -> pd.DataFrame:
 
 
 def _caps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, work: Work) -> pd.DataFrame:
-    """What a cap on nudges a day would cost: the same cohorts day by day, with staff who can make no more.
+    """What a cap on nudges per day would cost: the same cohorts day by day, with staff who can make no more.
 
     A nudge is charged when it is proposed; staff make them in the order of proposals, and one that they cannot make on
     its day is not made any more: the participant has not answered.
