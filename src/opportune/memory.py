@@ -17,9 +17,10 @@ _SELDOM = (50_000, 20, 1_000)  # instead of (700, 10, 10)
 
 @contextmanager
 def not_searched() -> Iterator[None]:
-    """Have Python not look for objects that only refer to each other while this lasts: while libraries are loaded.
+    """Have Python not look for objects that only refer to each other while this lasts.
 
-    What they make stays; looking through it takes a tenth of the time of loading.
+    For what makes a great many objects that stay, such as loading libraries or folding a long record: going
+    through them again and again would take a tenth of the time, or more.
     """
     searching = gc.isenabled()
     gc.disable()

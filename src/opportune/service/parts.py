@@ -5,7 +5,6 @@ same last event; while someone writes this may take a few attempts.
 """
 
 import contextlib
-import gc
 import multiprocessing
 import os
 import signal
@@ -54,18 +53,6 @@ def snapshot(database: Database) -> Iterator[Connection]:
             yield connection
         finally:
             connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which would go through everything kept so far again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def work_in_parts(database: Database, number: int, work: Work, then: Callable[[Connection, list[Any]], Any]) -> Any:

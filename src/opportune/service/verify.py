@@ -21,12 +21,13 @@ from sqlalchemy import Connection, func, select
 
 from opportune.core.fitting import PLAIN
 from opportune.errors import DataError, OpportuneError
+from opportune.memory import not_searched
 from opportune.service import clock, events, tables
 from opportune.service.bulk import Bulk, Lot, State, make_ready
 from opportune.service.compared import Part, Spending, StoredRows, compare_decisions, compare_people, compare_study
 from opportune.service.database import Database
 from opportune.service.events import Event
-from opportune.service.parts import Work, cores, snapshot, uncollected, work_in_parts
+from opportune.service.parts import Work, cores, snapshot, work_in_parts
 from opportune.service.read import Links, Row, whole
 from opportune.service.refold import Refold, Verdict
 from opportune.service.running import Running
@@ -57,7 +58,7 @@ def verify(
             not as it should be they are folded one by one, which says what.
 
     """
-    with uncollected():
+    with not_searched():
         known = _known(database)
         number = known.processes if processes is None else processes
         if (known.long and not PLAIN) if bulk is None else bulk:
