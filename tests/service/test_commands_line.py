@@ -3,7 +3,7 @@
 import csv
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from course import launch, run_course
 from study_text import study_text
 
 from opportune.cli import main as cli
+from opportune.service import exports
+from opportune.service.administration import difference
 from opportune.service.auth import Keys
 from opportune.service.database import Database
 from opportune.service.people import sign_in
@@ -220,3 +222,69 @@ def test_serve_says_where_it_answers(run: Run, tmp_path: Path, monkeypatch: pyte
     assert len(served) == 1
     assert served[0] > 0
     assert f"http://127.0.0.1:{served[0]} (Ctrl-C" in err
+
+
+def test_a_name_has_no_colon(run: Run, lived: Database, db: str) -> None:
+    """It stands between a name and the ids of its requests: 'a' and 'a:b' could have the same."""
+    for command in ("keys", "people"):
+        code, out, err = run(command, "add", "a:b", "--role", "staff", "--db", db)
+        assert (code, out) == (2, "")
+        assert "expected one without ':'" in err
+
+
+def test_whoever_has_no_name_here_can_close_a_study(
+    run: Run, lived: Database, db: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, where users may be numbers."""
+
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    code, _, err = run("close", "--reason", "all is done", "--db", db)
+    assert code == 0, err
+    assert event_rows(lived, limit=10_000)[-1]["who"].startswith("user ")
+
+
+def test_a_verdict_is_alone_on_standard_output(run: Run, lived: Database, db: str) -> None:
+    """What is logged goes to standard error."""
+    with lived.writing.begin() as connection:
+        connection.exec_driver_sql("UPDATE decisions SET price = price + 1")
+    code, out, err = run("verify", "--db", db)
+    assert (code, out) == (1, "")
+    assert "price is stored as" in err
+
+
+def test_what_is_left_of_an_export_that_was_interrupted(
+    run: Run, lived: Database, db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that are whole, and a word that they are there."""
+    made = exports.export
+
+    def export(database: Database, name: str) -> Iterator[str]:
+        if name == "nudges":
+            raise KeyboardInterrupt
+        return made(database, name)
+
+    monkeypatch.setattr(exports, "export", export)
+    code, _, err = run("export", str(tmp_path / "out"), "--db", db)
+    assert code == 130
+    assert "files that were finished are in" in err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".csv") == [
+        "decisions.csv", "participants.csv",
+    ]  # fmt: skip
+    assert not list((tmp_path / "out").glob("*.part"))
+
+
+def test_lines_of_a_file_that_ends_without_one_are_told_apart() -> None:
+    """What an amendment changes is shown line by line."""
+    assert difference('a = 1\nb = "x"', 'a = 1\nb = "y"\n').splitlines()[-2:] == ['-b = "x"', '+b = "y"']
+
+
+@pytest.mark.parametrize("command", ["keys", "people"])
+def test_the_first_word_alone_shows_the_others(run: Run, command: str) -> None:
+    """Line by line, as help looks."""
+    code, _, err = run(command)
+    assert code == 2
+    assert err.splitlines()[0] == f"Usage: opportune {command} [OPTIONS] COMMAND [ARGS]..."
+    assert any(line.split()[:1] == ["revoke"] for line in err.splitlines())

@@ -1,5 +1,6 @@
 """`opportune keys` and `opportune people`: who may use the service."""
 
+import getpass
 import sys
 from typing import Annotated, Any
 
@@ -59,7 +60,7 @@ def add_person(
     with opened(db) as database:
         from opportune.service import people as accounts  # noqa: PLC0415
 
-        given = sys.stdin.readline().rstrip("\n") if stdin else None
+        given = _read_password() if stdin else None
         password = accounts.add_person(database, name, role, given)
         if given is None:
             typer.echo(password)
@@ -91,8 +92,15 @@ def set_password(name: Name, db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service import people as accounts  # noqa: PLC0415
 
-        accounts.change_password(database, name, sys.stdin.readline().rstrip("\n"))
+        accounts.change_password(database, name, _read_password())
         say(f"{name} has a new password", DONE)
+
+
+def _read_password() -> str:
+    """A line of standard input; in a terminal it is asked for, and not shown."""
+    if sys.stdin.isatty():
+        return getpass.getpass("password: ")
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

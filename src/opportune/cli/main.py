@@ -111,6 +111,10 @@ def _report(error: Exception) -> int:
         for line in str(error).splitlines():
             say(f"opportune: error: {line}", FAILED)
         return WRONG_USE if isinstance(error, InputError | DataError) else FAILED
+    if type(error).__name__ == "NoArgsIsHelpError":  # a command that is only the first word of several
+        for line in str(error).splitlines():
+            say(line, WRONG_USE)
+        return WRONG_USE
     if hasattr(error, "format_message"):  # a usage error, whichever click typer is built on
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "opportune"

@@ -1,6 +1,7 @@
 """The commands about a study that runs: verify, export, backup, restore, status, amend, close."""
 
 import getpass
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opportune.cli.interrupts import kept
 from opportune.cli.serve import Db, readable, require_extra
 from opportune.cli.shared import DONE, FAILED, say
 from opportune.errors import InputError
@@ -24,14 +26,16 @@ Reason = Annotated[str, typer.Option(help="Why; it goes on record.")]
 def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
     """The database of a study: the one named, or the only one in this folder."""
     require_extra()
-    from opportune.service.database import Database  # noqa: PLC0415
+    from opportune.service.database import Database, file_url  # noqa: PLC0415
+    from opportune.service.logs import log_as_json  # noqa: PLC0415
 
+    log_as_json()
     if db is None:
         found = sorted(Path.cwd().glob("*.db"))
         if len(found) != 1:
             there = ", ".join(path.name for path in found) or "none"
             raise InputError(f"the folder has not one .db file ({there}); expected --db URL")
-        db = f"sqlite:///{found[0]}"
+        db = file_url(found[0])
     database = Database(db)
     try:
         with readable(database):
@@ -76,13 +80,17 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
 
         from opportune.service import exports  # noqa: PLC0415
 
-        with held(folder), _bar("export") as progress:
+        with kept(f"files that were finished are in {folder}"), held(folder), _bar("export") as progress:
+            progress(0, len(exports.NAMES))
             for number, name in enumerate(exports.NAMES):
                 part = folder / f"{name}.csv.part"
-                with part.open("w", encoding="utf-8", newline="") as file:
-                    for text in exports.export(database, name):
-                        file.write(text)
-                part.replace(folder / f"{name}.csv")
+                try:
+                    with part.open("w", encoding="utf-8", newline="") as file:
+                        for text in exports.export(database, name):
+                            file.write(text)
+                    part.replace(folder / f"{name}.csv")
+                finally:
+                    part.unlink(missing_ok=True)
                 progress(number + 1, len(exports.NAMES))
         text = json.dumps(exports.dictionary(database), indent=2, ensure_ascii=False)
         write_whole(folder / "dictionary.json", f"{text}\n".encode())
@@ -110,7 +118,8 @@ def restore(
         with _bar("restore") as progress:
             rows = copy(file, database, progress)
         typer.echo(f"{database.name}: {rows:,} rows")
-    verify(db)
+    with kept("everything is restored, but not verified: see opportune verify"):
+        verify(db)
 
 
 def status(db: Db = None) -> None:
@@ -146,7 +155,7 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
         text = Running.from_file(study).text
         row = study_row(database)
         typer.echo(difference("" if row is None else row["file"], text), nl=False)
-        who, why = getpass.getuser(), _said(reason)
+        who, why = _user(), _said(reason)
         _do(database, Amend(who=who, received=clock.now(), file=text, source=str(study), reason=why))
         say("amended; a service that runs goes on by the new file", DONE)
 
@@ -157,7 +166,7 @@ def close(reason: Reason, db: Db = None) -> None:
         from opportune.service import clock  # noqa: PLC0415
         from opportune.service.administration import Close  # noqa: PLC0415
 
-        _do(database, Close(who=getpass.getuser(), received=clock.now(), reason=_said(reason)))
+        _do(database, Close(who=_user(), received=clock.now(), reason=_said(reason)))
         say("closed", DONE)
 
 
@@ -169,6 +178,14 @@ def _do(database: "Database", command: "Command") -> None:
         Writer(database).do(command)
     except Refused as refused:
         raise InputError(str(refused)) from None
+
+
+def _user() -> str:
+    """Whoever runs the command, by the name that the system knows; else by number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def _said(reason: str) -> str:

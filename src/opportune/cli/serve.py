@@ -1,6 +1,7 @@
 """`opportune serve`: run a study live."""
 
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,13 +106,15 @@ def serve(
     if workers > 1 and database.sqlite:
         raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
     log_as_json()
-    with readable(database):
+    with readable(database), database.beginning():
         launched = launch(database, running)
+        password = None if list_people(database) else add_person(database, "admin", "admin")
     say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
-    if not list_people(database):
-        password = add_person(database, "admin", "admin")
+    if rehearsal:
+        say("this is a rehearsal: requests say what time it is; never with patients", DONE)
+    if password is not None:
         say("sign in as admin with this password, shown once: " + password, DONE)
-        say(f"keys for apps: opportune keys add NAME --role app --db {database.name}", DONE)
+        say(f"keys for apps: opportune keys add NAME --role app --db {shlex.quote(database.name)}", DONE)
     database.close()
     there = f"[{host}]" if ":" in host else host
     say(f"http://{there}:{free} (Ctrl-C stops it; nothing that was answered is lost)", DONE)

@@ -17,7 +17,7 @@ from opportune.rehearsal.straight import Straight
 from opportune.service import clock
 from opportune.service.administration import Launch
 from opportune.service.alerts import Alerts
-from opportune.service.database import Database
+from opportune.service.database import Database, file_url
 from opportune.service.reading import open_nudges
 from opportune.service.running import Running
 
@@ -83,7 +83,7 @@ def fill(
     file = folder / "study.toml"
     file.write_text(study_text(when.times, timezone, language), encoding="utf-8")
     running = Running.from_file(file)
-    database = Database(f"sqlite:///{folder.resolve() / 'study.db'}")
+    database = Database(file_url(folder.resolve() / "study.db"))
     database.migrate()
     door = Straight(database, staff=STAFF)
     first = when.latest.date() - dt.timedelta(days=DAYS - 1)

@@ -1,6 +1,7 @@
 """Launching, amending and closing a study."""
 
 import difflib
+from pathlib import PurePath
 from typing import Any
 
 from opportune.errors import InputError
@@ -20,9 +21,8 @@ class Launch(Command, kw_only=True):
         """Begin, unless it has begun: then the file must be the one in force."""
         if ledger.study is not None:
             if Running.from_text(self.file, self.source).hash != ledger.running.hash:
-                raise Refused(
-                    "exists", f"the study was launched with another {self.source}; see opportune amend for changes"
-                )
+                text = f"{self.source} is not the study file in force, which was launched or amended otherwise"
+                raise Refused("exists", f"{text}; see opportune amend for changes")
             return 200, {"study": ledger.study["name"], "launched": False}
         ledger.launch(
             Running.from_text(self.file, self.source), who=self.who, received=self.received, source=self.source
@@ -45,7 +45,7 @@ class Amend(Command, kw_only=True):
         if running.hash == ledger.running.hash:
             raise InputError(f"{self.source} is the study file in force; expected one that differs")
         refuse_changes(ledger.running, running, self.source)
-        given = {"file": self.file, "source": self.source, "reason": self.reason}
+        given = {"file": self.file, "source": PurePath(self.source).name, "reason": self.reason}
         event = ledger.amend(running, given, who=self.who, received=self.received)
         return 200, {"event": event.seq, "hash": running.hash}
 
@@ -69,7 +69,8 @@ class Close(Command, kw_only=True):
 
 def difference(old: str, new: str) -> str:
     """What changes in a study file, line by line."""
-    return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "in force", "amended", n=1))
+    before, after = ([f"{line}\n" for line in text.splitlines()] for text in (old, new))
+    return "".join(difflib.unified_diff(before, after, "in force", "amended", n=1))
 
 
 def refuse_changes(old: Running, new: Running, source: str) -> None:

@@ -2,16 +2,19 @@
 
 import contextlib
 import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
+from sqlalchemy.exc import DBAPIError
 
-from opportune.errors import DataError, InputError
+from opportune.errors import DataError, InputError, WriteError
 from opportune.service import tables
-from opportune.service.database import Database
+from opportune.service.database import Database, file_url
 
 CHUNK = 1000
 Progress = Callable[[int, int], None]
@@ -21,13 +24,16 @@ def backup(database: Database, path: Path, progress: Progress | None = None) -> 
     """Copy everything into a new SQLite file, as of one moment, while the service goes on; how many rows."""
     if path.exists():
         raise InputError(f"{path} exists; expected a new file for the backup")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder; expected one for the backup")
     part = path.with_name(path.name + ".part")
     for leftover in _files(part):
         leftover.unlink(missing_ok=True)
-    target = Database(f"sqlite:///{part}")
+    target = Database(file_url(part))
     try:
-        target.migrate()
-        with _one_moment(database) as source, target.writing.begin() as into:
+        with _writing(path):
+            target.migrate()
+        with _one_moment(database) as source, _writing(path), target.writing.begin() as into:
             copied = _copy(source, into, progress)
         target.close()
         with contextlib.closing(sqlite3.connect(part)) as connection:
@@ -43,19 +49,56 @@ def backup(database: Database, path: Path, progress: Progress | None = None) -> 
 
 
 def restore(path: Path, database: Database, progress: Progress | None = None) -> int:
-    """Copy a backup into a database that has no study yet; how many rows."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist; expected a backup")
-    source = Database(f"sqlite:///{path}")
+    """Copy a backup, also of an earlier version, into a database that has no study yet; how many rows.
+
+    The backup itself stays as it is, to the last byte: a copy of it is brought to this version's tables.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; expected what opportune backup wrote")
+    beside = database.path.parent if database.sqlite else None  # where there must be room for it anyway
+    with tempfile.TemporaryDirectory(prefix="opportune-restore-", dir=beside) as folder:
+        source = Database(file_url(Path(folder) / "backup"))
+        source.name = str(path)
+        try:
+            _copy_backup(path, source)
+            database.migrate()
+            with source.reading.connect() as stored, database.writing.begin() as into:
+                if into.execute(select(func.count()).select_from(tables.events)).scalar_one():
+                    raise DataError(f"{database.name} has a study already; expected an empty database")
+                return _copy(stored, into, progress)
+        finally:
+            source.close()
+
+
+def _copy_backup(path: Path, copy: Database) -> None:
+    """A copy of a backup, with this version's tables; refused if it is none."""
     try:
-        source.require_current()
-        database.migrate()
-        with source.reading.connect() as stored, database.writing.begin() as into:
-            if into.execute(select(func.count()).select_from(tables.events)).scalar_one():
-                raise DataError(f"{database.name} has a study already; expected an empty database")
-            return _copy(stored, into, progress)
-    finally:
-        source.close()
+        for ending in ("", "-wal"):  # there is a second file if someone has opened it
+            file = path.with_name(path.name + ending)
+            if file.exists():
+                shutil.copyfile(file, copy.path.with_name(copy.path.name + ending))
+        with copy.reading.connect() as connection:
+            found = copy.revision(connection)
+        if found is None:
+            raise DataError(f"{path} has no tables of a study; expected what opportune backup wrote")
+        copy.migrate()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); expected what opportune backup wrote") from None
+    except DBAPIError as error:
+        raise InputError(f"{path} cannot be read ({error.orig}); expected what opportune backup wrote") from None
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Say that the backup cannot be written, not that the database cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{path} cannot be written ({error.strerror})") from error
+    except DBAPIError as error:
+        if (error.statement or "").startswith("SELECT"):  # what it is made from cannot be read
+            raise
+        raise WriteError(f"{path} cannot be written ({error.orig})") from error
 
 
 def _one_moment(database: Database) -> Any:

@@ -12,7 +12,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from opportune.errors import DataError, InputError
@@ -26,7 +26,7 @@ It begins anew once all of it is copied, which while others write succeeds to th
 is left when the log has 250 MB; decisions wait meanwhile, so that should happen to fewer than one in a hundred.
 """
 MIGRATIONS = Path(__file__).parent / "migrations"
-MIGRATION_LOCK = 748291  # a number that PostgreSQL knows the lock by
+MIGRATION_LOCK, BEGINNING_LOCK = 748291, 748292  # numbers that PostgreSQL knows locks by
 
 
 def normal_url(url: str) -> str:
@@ -41,6 +41,11 @@ def normal_url(url: str) -> str:
     if url.startswith("postgresql+psycopg://") or (url.startswith("sqlite:///") and len(url) > len("sqlite:///")):
         return url
     raise InputError(f"the database is {_without_password(url)!r}; expected {expected}")
+
+
+def file_url(path: Path) -> str:
+    """The address of a SQLite file, whatever characters its name has."""
+    return URL.create("sqlite", database=str(path)).render_as_string()
 
 
 def _without_password(url: str) -> str:
@@ -58,7 +63,7 @@ class Database:
         self.sqlite = self.url.startswith("sqlite")
         self.name = _without_password(url)
         if self.sqlite:
-            self.path = Path(self.url.removeprefix("sqlite:///"))
+            self.path = Path(make_url(self.url).database or "")
             if not self.path.parent.is_dir():
                 raise InputError(f"{self.path.parent} is not a folder; expected one for the database file")
         self.writing = self._engine("BEGIN IMMEDIATE")
@@ -146,12 +151,28 @@ class Database:
             raise DataError(f"{self.name} has {what}; expected version {newest} (opportune serve migrates it)")
 
     @contextlib.contextmanager
+    def beginning(self) -> Iterator[None]:
+        """While a server looks for the study, and launches it: one after the other, as several may start at once."""
+        if self.sqlite:
+            with self.held():
+                pass  # or say now that another service has it
+            yield
+            return
+        with self.reading.connect() as connection:
+            connection.execute(text(f"SELECT pg_advisory_lock({BEGINNING_LOCK})"))
+            try:
+                yield
+            finally:
+                connection.execute(text(f"SELECT pg_advisory_unlock({BEGINNING_LOCK})"))
+
+    @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold a SQLite file while a service runs on it: one process at a time, and the lock says which."""
         if not self.sqlite:
             yield
             return
-        path = self.path.with_name(self.path.name + ".lock")
+        file = self.path.resolve()  # by whichever name someone calls it
+        path = file.with_name(file.name + ".lock")
         with path.open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

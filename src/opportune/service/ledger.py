@@ -6,6 +6,7 @@ was read is what still holds. Agents are kept between transactions and are as go
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -211,7 +212,7 @@ class Ledger:
             "enrolled": 0, "amendments": 0, "amount": running.amount if running.policy.shared else None,
             "hard": int(running.hard), "spent": 0.0, "nudges": 0, "file": running.text,
         }  # fmt: skip
-        given = {"file": running.text, "source": source}
+        given = {"file": running.text, "source": PurePath(source).name}
         self._append(events.LAUNCHED, given=given, answer={}, who=who, received=received)
         row = {**self.study, "seq": self.seq, "head": self.head, "shared": pack_shared(self.fold.cohort)}
         self.connection.execute(insert(tables.study), row)
@@ -256,9 +257,9 @@ class Ledger:
         )  # fmt: skip
         person.seq = event.seq
         self._follow(event, person, received, at)
-        for number in sealed:
-            if number in person.unseen and person.agent._steps[number].seen:
-                self._change(person, number, projection.seen(number, person, event.seq), at)
+        if sealed:
+            for number, values in projection.told(person, sealed, given, event.seq):
+                self._change(person, number, values, at)
         return event
 
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import case, insert, select, update
 from opportune import checks
 from opportune.errors import InputError
 from opportune.service import clock, sessions, tables
-from opportune.service.auth import ROLES, Caller, check_name
+from opportune.service.auth import ROLES, Caller, check_name, check_new_name
 from opportune.service.database import Database
 
 LEAST_LENGTH = 12
@@ -26,7 +26,7 @@ _AT_ONCE = threading.Semaphore(2)
 
 def add_person(database: Database, name: str, role: str, password: str | None = None) -> str:
     """Someone who can sign in; the password is handed back here and nowhere else."""
-    check_name(name)
+    check_new_name(name)
     checks.choice("role", role, [r for r in ROLES if r != "app"])
     chosen = new_password() if password is None else password
     check_password(chosen)

@@ -12,7 +12,7 @@ from opportune.service import clock
 from opportune.service.administration import Launch
 from opportune.service.api.app import create_app
 from opportune.service.api.protocol import Protocol
-from opportune.service.database import Database
+from opportune.service.database import Database, file_url
 from opportune.service.expected import work_out_beside
 from opportune.service.exports import running_of
 from opportune.service.logs import log_as_json
@@ -61,4 +61,4 @@ def serve(url: str, *, host: str, port: int, workers: int = 1, rehearsal: bool =
 
 def default_url(study: Path) -> str:
     """The database of a study file: a SQLite file beside it."""
-    return f"sqlite:///{study.resolve().with_suffix('.db')}"
+    return file_url(study.resolve().with_suffix(".db"))

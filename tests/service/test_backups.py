@@ -1,0 +1,169 @@
+"""Backups and the files that databases lie in: whatever they are called, whoever made them, they stay as they are."""
+
+import contextlib
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from course import launch, run_course
+from study_text import study_text
+
+from opportune.cli import main as cli
+from opportune.errors import DataError
+from opportune.service.database import Database, file_url
+from opportune.service.people import add_person, list_people
+from opportune.service.reading import event_rows
+from opportune.service.running import Running
+from opportune.service.server import default_url
+from opportune.service.server import launch as begin
+from opportune.service.verify import verify
+from opportune.service.writer import Writer
+
+Run = Callable[..., tuple[int, str, str]]
+OLD = sorted((Path(__file__).parent / "data").glob("*.sql"))
+ODD = ["day%20one", "b?x", "50% of them", "a#b", "größer", "with space"]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command line: its code, standard output and standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.run(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def lived(sqlite: Database) -> Database:
+    """A study in the middle of its course."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=4)
+    return sqlite
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_files_may_be_called_anything(run: Run, lived: Database, tmp_path: Path, name: str) -> None:
+    """Also what means something in an address; the backup is where it was wanted, and nothing else is written."""
+    folder = tmp_path / name
+    folder.mkdir()
+    file = folder / f"{name}.backup"
+    code, _, err = run("backup", str(file), "--db", lived.url)
+    assert code == 0, err
+    assert [path.name for path in folder.iterdir()] == [file.name]
+    assert [path.name for path in tmp_path.iterdir() if path != folder and path.is_dir() is False] == []
+    target = file_url(folder / "restored.db")
+    code, out, err = run("restore", str(file), "--db", target)
+    assert code == 0, err
+    assert "verified" in out
+    restored = Database(target)
+    assert restored.path == folder / "restored.db"
+    assert event_rows(restored, limit=10_000) == event_rows(lived, limit=10_000)
+    restored.close()
+    assert Database(default_url(folder / "my.toml")).path == folder.resolve() / "my.db"
+
+
+@pytest.mark.parametrize("file", OLD, ids=[file.stem for file in OLD])
+def test_a_backup_of_an_earlier_version_is_restored(run: Run, file: Path, folder: Path) -> None:
+    """It is brought to this version's tables on the way; it stays as it is itself, and need not be writable."""
+    old = folder / "old.backup"
+    with contextlib.closing(sqlite3.connect(old)) as connection:
+        connection.executescript(file.read_text(encoding="utf-8"))
+    before = hashlib.sha256(old.read_bytes()).hexdigest()
+    old.chmod(0o400)
+    target = file_url(folder / "new.db")
+    code, out, err = run("restore", str(old), "--db", target)
+    assert code == 0, err
+    assert "verified" in out
+    assert hashlib.sha256(old.read_bytes()).hexdigest() == before
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(("old", "opportune"))) == [old.name]
+    restored = Database(target)
+    assert verify(restored).findings == []
+    restored.close()
+
+
+@pytest.mark.parametrize("what", ["a text", "an empty file", "a folder", "cut off", "another database", "nothing"])
+def test_what_is_no_backup_is_named(run: Run, lived: Database, folder: Path, what: str) -> None:
+    """The file that is wrong is named, not the database that it should have gone to, which stays empty."""
+    file = folder / "wrong.backup"
+    if what == "a text":
+        file.write_text("not a database at all, but long enough to be taken for one" * 100)
+    elif what == "an empty file":
+        file.touch()
+    elif what == "a folder":
+        file.mkdir()
+    elif what == "cut off":
+        assert run("backup", str(file), "--db", lived.url)[0] == 0
+        file.write_bytes(file.read_bytes()[:9000])
+    elif what == "another database":
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            connection.execute("CREATE TABLE others (id INTEGER)")
+    target = folder / "new.db"
+    code, _, err = run("restore", str(file), "--db", file_url(target))
+    assert code in {1, 2}
+    assert str(file) in err
+    assert "new.db" not in err
+    assert "expected what opportune backup wrote" in err
+
+
+def test_a_backup_that_cannot_be_written_is_named(run: Run, lived: Database, tmp_path: Path) -> None:
+    """Not the database, which is fine."""
+    code, _, err = run("backup", "/proc/study.backup", "--db", lived.url)
+    assert code in {1, 2}
+    assert "/proc/study.backup cannot be written" in err
+    code, _, err = run("backup", str(tmp_path / "no" / "study.backup"), "--db", lived.url)
+    assert code == 2
+    assert "is not a folder; expected one for the backup" in err
+
+
+@pytest.mark.parametrize("other", ["a link", "a setting"])
+def test_a_file_is_held_by_whichever_name(sqlite: Database, folder: Path, other: str) -> None:
+    """Two services on one file would each answer from what they remember."""
+    url = f"{sqlite.url}?timeout=5"
+    if other == "a link":
+        link = folder / "link.db"
+        link.symlink_to(sqlite.path)
+        url = file_url(link)
+    again = Database(url)
+    with sqlite.held():
+        with pytest.raises(DataError, match="is in use by process"), again.held():
+            pass
+        with pytest.raises(DataError, match="is in use by process"), again.beginning():
+            pass
+    with again.held():
+        pass
+    again.close()
+
+
+def test_servers_may_begin_together(new_postgres: str) -> None:
+    """On an empty database one launches the study and adds the first account; the others find both."""
+    running, launched, errors = Running.from_text(study_text()), [], []
+
+    def start() -> None:
+        database = Database(new_postgres)
+        try:
+            with database.beginning():
+                launched.append(begin(database, running))
+                if not list_people(database):
+                    add_person(database, "admin", "admin")
+        except Exception as error:  # told below
+            errors.append(error)
+        finally:
+            database.close()
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert sorted(launched) == [False, False, False, True]
+    database = Database(new_postgres)
+    assert [person["name"] for person in list_people(database)] == ["admin"]
+    database.close()
