@@ -174,6 +174,8 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("a time without a zone", {"sensed": SENSED, "at": "2026-03-29T09:00:00"}, 400, "malformed"),
     ("a time in the far past", {"sensed": SENSED, "at": "1926-03-29T09:00:00Z"}, 422, "invalid"),
     ("a time in the far future", {"sensed": SENSED, "at": "9999-12-31T23:59:59Z"}, 422, "invalid"),
+    ("a time before the first year", {"sensed": SENSED, "at": "0001-01-01T00:00:00+14:00"}, 422, "invalid"),
+    ("a time after the last year", {"sensed": SENSED, "at": "9999-12-31T23:59:59-14:00"}, 422, "invalid"),
     ("a huge number", {"sensed": {**SENSED, "stress": 10**300}}, 422, "invalid"),
     ("a control character", {"sensed": SENSED, "available": False, "reason": "a\u0000b"}, 400, "malformed"),
     ("a reason without need", {"sensed": SENSED, "reason": "driving"}, 422, "invalid"),
@@ -363,3 +365,102 @@ def test_nothing_is_converted(site: Site, sqlite: Database, path: str, body: Any
     assert len(detail) <= 300
     assert len(event_rows(sqlite, limit=100)) == before
     assert good(site.post("decisions/d3/reward", {"reward": 1}))["reward"] == 1.0  # a whole number is a number
+
+
+def nudged(site: Site, name: str = "P001") -> dict[str, Any]:
+    """A decision that waits for an answer."""
+    return next(made for _ in range(200) if (made := site.decide(name))["status"] == "nudge")
+
+
+@pytest.mark.parametrize("revealed", [{"answered": True}, {"answered": False, "opened": True}])
+def test_nothing_is_shown_offline_and_revealed(site: Site, revealed: dict[str, Any]) -> None:
+    """Refused, and the nudge waits on."""
+    site.enrol()
+    made = nudged(site)
+    path = f"decisions/{made['decision']}"
+    problem(site.post(f"{path}/answer", {**revealed, "shown": "walk"}), 422, "invalid")
+    assert good(site.get(path))["status"] == "nudge"
+
+
+def test_a_step_that_is_uncovered_cannot_be_told_again(site: Site) -> None:
+    """An app that repeats an old report is told so; the answer can be sent without it."""
+    site.enrol()
+    step = site.decide(opened=True, reported={"mood": "low"})["step"]
+    made = nudged(site)
+    path = f"decisions/{made['decision']}/answer"
+    told = {"answered": True, "reported": {"mood": "good"}}
+    assert "not pending" in problem(site.post(path, {**told, "earlier": {str(step): {"mood": "low"}}}), 422, "invalid")
+    assert good(site.post(path, told))["outcome"] == "answered"
+
+
+def test_a_late_answer_counts_at_the_next_point_that_is_not_offline(site: Site, sqlite: Database) -> None:
+    """What a phone showed while it was offline stands, and needs no fallback."""
+    site.enrol()
+    made = nudged(site)
+    site.decide(available=False, reason="driving")
+    assert good(site.post(f"decisions/{made['decision']}/answer", {"answered": True}))["late"]
+    offline = site.decide(shown="walk")
+    assert (offline["mode"], offline["action"], offline["revealed"]) == ("learned", "walk", False)
+    assert site.decide()["outcome"] == "opened"
+    assert verify(sqlite).findings == []
+    assert verify(sqlite, bulk=True).findings == []
+
+
+def test_a_late_answer_tells_of_nothing_else(site: Site) -> None:
+    """What could not be used is refused rather than dropped."""
+    site.enrol()
+    made = nudged(site)
+    site.decide()
+    path = f"decisions/{made['decision']}/answer"
+    for more in ({"shown": "walk"}, {"earlier": {"1": {"mood": "low"}}}):
+        problem(site.post(path, {"answered": True, **more}), 422, "invalid")
+    assert good(site.post(path, {"answered": True}))["late"]
+
+
+def test_names_end_where_they_seem_to(site: Site) -> None:
+    """No line break after the last letter, which no address could name."""
+    problem(site.post("participants", {"participant": "P001\n"}, "staff"), 400, "malformed")
+    site.enrol()
+    item = {"participant": "P001", "sensed": SENSED, "key": "one\n"}
+    assert site.post("decisions", [item]).status_code in {400, 422}
+    assert good(site.get("study"))["events"] == 2
+
+
+def test_what_was_reported_is_sealed_until_it_is_told(site: Site) -> None:
+    """Not while the nudge waits, nor if nobody answers."""
+    site.enrol()
+    made = next(made for _ in range(200) if (made := site.decide(reported={"mood": "low"}))["status"] == "nudge")
+    path = f"decisions/{made['decision']}"
+    assert good(site.get(path))["reported"] is None
+    good(site.post(f"{path}/answer", {"answered": False}))
+    assert good(site.get(path))["reported"] is None
+    other = nudged(site)
+    good(site.post(f"decisions/{other['decision']}/answer", {"answered": True, "reported": {"mood": "good"}}))
+    assert good(site.get(f"decisions/{other['decision']}"))["reported"] == {"mood": "good"}
+    assert good(site.get(path))["reported"] == {"mood": "low"}, "that reveal has uncovered it"
+
+
+def test_what_is_spent_in_all(site: Site) -> None:
+    """Also where everyone has a budget of their own."""
+    for name in ("P001", "P002"):
+        site.enrol(name)
+        nudged(site, name)
+    shown = good(site.get("study"))
+    assert shown["nudges"] == sum(good(site.get(f"participants/{name}"))["nudges"] for name in ("P001", "P002")) >= 2
+    assert shown["spent"] > 0.0
+
+
+def test_a_pause_may_have_another_reason(site: Site) -> None:
+    """It is on record, and at the decisions that follow."""
+    site.enrol()
+    for reason in ("on holiday", "in hospital", "in hospital"):
+        good(site.request("PATCH", "/api/v1/participants/P001", "staff", {"status": "paused", "reason": reason}))
+    assert good(site.get("participants/P001"))["reason"] == "in hospital"
+    assert good(site.get("study"))["events"] == 4, "launched, enrolled, paused twice"
+    assert "in hospital" in good(site.get(f"decisions/{site.decide()['decision']}"))["reason"]
+
+
+@pytest.mark.parametrize("zone", ["localtime", "posixrules", "", "Factory"])
+def test_a_time_zone_is_a_place(site: Site, zone: str) -> None:
+    """Not whatever this machine happens to be set to."""
+    assert site.post("participants", {"participant": "P001", "timezone": zone}, "staff").status_code in {400, 422}

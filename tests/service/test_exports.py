@@ -3,6 +3,7 @@
 import csv
 import io
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from study_text import study_text
 
 from opportune.live.packing import pack, unpack
 from opportune.service import clock
+from opportune.service.administration import Amend, Launch
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.exports import NAMES, cell, dictionary, export
-from opportune.service.writer import Writer
+from opportune.service.writer import Writer, sweep
 
 EFFECT = 0.5
 
@@ -192,3 +194,49 @@ def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     settings = copy._at.views(Rule, copy._rule).settings
     settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
     return copy.propose(sensed, opened=opened).probability
+
+
+def test_variables_may_have_the_names_of_columns(sqlite: Database) -> None:
+    """Then theirs are told apart; every column has a name of its own."""
+    text = study_text().replace("time_of_day", "day").replace('"stress"', '"nudge"')
+    text = re.sub(r"\bstress\b", "nudge", text)
+    writer = Writer(sqlite)
+    launch(writer, text)
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    given = {"sensed": {"day": "evening", "nudge": 2, "sleep": "poor"}}
+    writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given))
+    header = "".join(export(sqlite, "decisions")).split("\r\n", maxsplit=1)[0].split(",")
+    assert len(header) == len({*header})
+    (row,) = table(sqlite, "decisions")
+    assert (row["day"], row["variable_day"], row["variable_nudge"], row["sleep"]) == ("1", "evening", "2", "poor")
+    told = {column["column"]: column["meaning"] for column in dictionary(sqlite)["files"]["decisions.csv"]}
+    assert [*told] == header
+    assert "'day'" in told["variable_day"]
+
+
+def test_nothing_is_made_up(sqlite: Database) -> None:
+    """Of points that nobody asked about, of nudges that wait, of rewards that never came, and where files lay."""
+    writer = Writer(sqlite)
+    text = study_text(times=True, policy="always").replace("[reward]\n", "[reward]\ndefault = 0.0\n")
+    file = "/home/somebody/study.toml"
+    writer.do(Launch(who="admin", received=BEGIN, file=text, source=file))
+    changed = text.replace('label = "Take a rest"', 'label = "Rest"')
+    writer.do(Amend(who="admin", received=BEGIN, file=changed, source=file, reason="shorter"))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    given = {"sensed": {"time_of_day": "evening", "stress": 1, "sleep": "poor"}, "reported": {"mood": "low"}}
+    for day in range(2):
+        moment = BEGIN + (24 * day + 11) * clock.HOUR
+        made = answer_of(writer.do(Propose(who="app", received=moment, participant="P1", given=given)))
+    rows = table(sqlite, "decisions")
+    assert [row["time_of_day"] for row in rows] == ["", "evening", "", "evening"]
+    assert [row["status"] for row in rows] == ["settled", "settled", "settled", "nudge"]
+    assert [row["opened"] for row in rows] == [row["revealed"] for row in rows] == ["0", "0", "0", ""]
+    assert rows[3]["mood"] == "", "sealed until it is answered"
+    writer.do(Answer(who="staff", received=moment, decision=made["decision"], answered=True))
+    assert table(sqlite, "decisions")[3]["mood"] == "low"
+    writer.do(Reward(who="app", received=moment, decision=made["decision"], reward=0.0))
+    writer.start()
+    assert sweep(writer, moment + 60 * 24 * clock.HOUR) == 1
+    writer.stop()
+    assert [row["reward_imputed"] for row in table(sqlite, "decisions")] == ["0", "1", "0", "0"]
+    assert "somebody" not in "".join(export(sqlite, "events"))

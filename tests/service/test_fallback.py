@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from course import BEGIN, answer_of, launch, run_course
 from site_over_http import SENSED
@@ -10,11 +11,11 @@ from sqlalchemy import update
 from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
-from opportune.service import tables
+from opportune.service import clock, tables
 from opportune.service.alerts import Alerts
-from opportune.service.commands import Answer, Enrol, Propose, Reward
+from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
-from opportune.service.reading import alert_rows
+from opportune.service.reading import alert_rows, decision_rows
 from opportune.service.service import Service
 from opportune.service.tracks import Doubt
 from opportune.service.verify import in_bulk, verify
@@ -164,3 +165,114 @@ def test_a_decision_is_tried_out_before_a_server_is_ready(
         assert tried == ["decided"]
         assert bool(warned) == failing
     assert verify(sqlite).count == 1  # the launch alone
+
+
+def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the learned policy fails."""
+
+    def meet(*_arguments: Any, **_named: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(Agent, "_meet", meet)
+
+
+@pytest.mark.parametrize("error", [ValueError("a number"), IndexError(), TypeError(), np.linalg.LinAlgError()])
+def test_whatever_is_wrong_with_the_policy_someone_decides(
+    sqlite: Database, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Not only what an algorithm may be expected to do wrong."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    broken_by(error, monkeypatch)
+    ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+    assert answer_of(writer.do(ask))["mode"] == "fallback"
+    assert codes(sqlite) == {("red", "fallback")}
+    assert verify(sqlite).findings == []
+
+
+def test_an_alert_that_cannot_be_stored_keeps_nobody_waiting(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is answered, and so is everyone after."""
+
+    def fail(*_about: Any) -> None:
+        raise OSError("no room")
+
+    writer = Writer(sqlite, on_alert=fail)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    writer.start()
+    try:
+        with monkeypatch.context() as patch:
+            broken_by(ValueError(), patch)
+            ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+            assert answer_of(writer.submit(ask).result(timeout=30))["mode"] == "fallback"
+        again = Propose(who="app", received=BEGIN + 1, participant="P1", given={"sensed": SENSED})
+        assert answer_of(writer.submit(again).result(timeout=30))["mode"] == "learned"
+        assert writer.alive
+    finally:
+        writer.stop()
+
+
+def test_what_cannot_be_recorded_is_red(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever said it is told so, and so is whoever looks after the service."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+    made = answer_of(writer.do(ask))
+    monkeypatch.setattr(Agent, "learn", lambda *_: 1 / 0)
+    (refused,) = writer.write([Reward(who="app", received=BEGIN, decision=made["decision"], reward=0.5)])
+    assert getattr(refused, "code", None) == "internal"
+    assert codes(sqlite) == {("red", "unrecorded")}
+    assert verify(sqlite).findings == []
+
+
+def test_a_writer_outlives_what_nobody_foresaw(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everyone is told, the thread goes on; a service whose writer has ended says that it is not ready."""
+    service = Service(sqlite)
+    launch(service.writer, study_text())
+    service.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write", lambda *_: 1 / 0)
+        refused = service.writer.submit(Enrol(who="staff", received=BEGIN, participant="P1")).exception(timeout=30)
+        assert getattr(refused, "code", None) == "internal"
+    enrol = Enrol(who="staff", received=BEGIN, participant="P1")
+    assert service.writer.submit(enrol).result(timeout=30).status == 201
+    assert service.healthy() is None
+    service.stop()
+    service.ready = True
+    assert service.healthy() == "the thread that writes has ended"
+
+
+def test_the_fallback_makes_no_nudge_where_a_value_lacks(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a decision point is missing, whoever decides: no nudge, no charge, and why; so are those before it."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text(budget=190, times=True))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    broken_by(ValueError(), monkeypatch)
+    for day in range(3):
+        given = {"sensed": {**SENSED, "stress": None}}
+        ask = Propose(who="app", received=BEGIN + (1 + 24 * day) * clock.HOUR, participant="P1", given=given)
+        made = answer_of(writer.do(ask))
+        assert (made["mode"], made["probability"], made["step"]) == ("fallback", 0.0, 2 * day + 1)
+    rows = decision_rows(sqlite, "P1", limit=10)
+    assert [row["reason"] for row in rows] == ["no value of stress", NOT_ASKED] * 2 + ["no value of stress"]
+    assert not any(row["available"] or row["nudge"] for row in rows)
+    assert {row["mode"] for row in rows} == {"fallback"}
+    assert verify(sqlite).findings == []
+
+
+def test_a_nudge_of_the_fallback_outlives_a_restart(sqlite: Database, failing: set[int]) -> None:
+    """It is still open then, its state can be read, and it can be answered."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text(budget=190))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    failing.add(0)
+    ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+    made = answer_of(writer.do(ask))
+    assert (made["mode"], made["status"]) == ("fallback", "nudge"), "the control"
+    failing.clear()
+    answer = Answer(who="staff", received=BEGIN + 1, decision=made["decision"], answered=True)
+    assert answer_of(writer_on(sqlite).do(answer))["outcome"] == "answered"
+    assert codes(sqlite) == {("red", "fallback")}, "nothing had to be made again"
+    assert verify(sqlite).findings == []

@@ -203,7 +203,8 @@ def test_ctrl_c_ends_it_in_good_order(sqlite: Database, serve: Callable[..., Pla
 
 def test_without_staff_calls_are_left_to_people(sqlite: Database, serve: Callable[..., Place], rehearse: Run) -> None:
     """What nobody answers counts as unanswered at the next decision; what someone answers brings its own reward."""
-    place = serve(sqlite, text_of(budget=30, policy="always"))
+    text = text_of(budget=30, policy="always").replace("[nudge]\n", "[nudge]\nanswer_minutes = 1440\n")
+    place = serve(sqlite, text)
     code, out, _ = rehearse(place, "--days", "4")
     assert code == 0
     assert "Not compared with simulate: without --staff" in out

@@ -1,12 +1,14 @@
 """Windows, waiting times, decision times: by the participant's own clock, also where clocks change."""
 
+from typing import Any
+
 import pytest
 from course import answer_of, launch
 from study_text import study_text
 
 from opportune.service import clock
 from opportune.service.alerts import Alerts
-from opportune.service.commands import NOT_ASKED, Enrol, Propose, Reward
+from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.points import day_of, step_at
 from opportune.service.problems import Refused
@@ -25,6 +27,7 @@ def at(text: str) -> int:
 
 
 BERLIN = "Europe/Berlin"
+DAY = 24 * clock.HOUR
 MOMENTS = [
     # Enrolled on Saturday, 28 March 2026, 10:00 in Berlin; clocks go forward on Sunday at 02:00 (01:00 UTC).
     ("2026-03-28T09:00:00Z", 1, 1, "at enrolment: the morning's point has passed and is the latest"),
@@ -164,3 +167,70 @@ def test_someone_who_falls_silent_raises_an_alert(sqlite: Database) -> None:
     ask(writer, "2026-03-29T16:00:00Z")
     alerts.look(at("2026-03-29T16:10:00Z"))
     assert alert_rows(sqlite) == []
+
+
+def test_points_that_nobody_asked_about_have_their_own_times(sqlite: Database) -> None:
+    """The day and the time that they were due at, not those of the request that found them missing."""
+    writer = timed(sqlite)
+    ask(writer, "2026-03-28T08:00:00Z")
+    ask(writer, "2026-03-30T16:00:00Z")
+    rows = decision_rows(sqlite, "P1", limit=10)
+    assert [row["day"] for row in rows] == [1, 1, 2, 2, 3, 3]
+    there = [clock.local(row["happened"], BERLIN).strftime("%d %H:%M") for row in rows]
+    assert there == ["28 09:00", "28 18:00", "29 09:00", "29 18:00", "30 09:00", "30 18:00"]
+    assert len({row["received"] for row in rows[1:]}) == 1
+    assert verify(sqlite).findings == []
+
+
+def test_a_point_soon_after_midnight_may_be_asked_for_before() -> None:
+    """A quarter of an hour early is early enough, whichever day that is."""
+    night = Running.from_text(
+        study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["00:05", "18:00"]')
+    )
+    enrolled = at("2026-03-27T09:00:00Z")
+    moments = ("2026-03-28T22:49:00Z", "2026-03-28T22:50:00Z", "2026-03-28T23:10:00Z", "2026-03-29T15:45:00Z")
+    assert [step_at(night, at(moment), enrolled, BERLIN) for moment in moments] == [4, 5, 5, 6]
+
+
+def test_an_answer_after_the_window_is_late_also_before_the_sweep(sqlite: Database) -> None:
+    """Whether someone has looked after the nudge by then makes no difference."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="always"))
+    begun = at("2026-03-28T09:00:00Z")
+    for name in ("P1", "P2", "P3"):
+        writer.do(Enrol(who="staff", received=begun, participant=name))
+    made = [
+        answer_of(writer.do(Propose(who="app", received=begun, participant=name, given={"sensed": SENSED})))
+        for name in ("P1", "P2", "P3")
+    ]
+    last = begun + TIMES.answer_window
+    told: dict[str, Any] = {"answered": True, "reported": {"mood": "low"}}
+    late, in_time, refused = (
+        answer_of(writer.do(Answer(who="staff", received=moment, decision=row["decision"], **given)))
+        for moment, row, given in zip((last, last - 1, last), made, (told, told, {"answered": False}), strict=True)
+    )
+    assert (late["outcome"], late["late"], late["revealed"]) == ("unanswered", True, False)
+    assert (in_time["outcome"], in_time["late"], in_time["revealed"]) == ("answered", False, True)
+    assert (refused["outcome"], refused["late"]) == ("unanswered", False)
+    assert verify(sqlite).findings == []
+    assert verify(sqlite, bulk=True).findings == []
+
+
+def test_points_come_after_enrolment_and_one_after_the_other(sqlite: Database) -> None:
+    """A time that the caller names must be possible; clocks may differ by some minutes."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    begun = at("2026-03-28T09:00:00Z")
+    writer.do(Enrol(who="staff", received=begun, participant="P1"))
+
+    def decide(moment: int) -> dict[str, object]:
+        given = {"sensed": SENSED}
+        return answer_of(writer.do(Propose(who="app", received=begun + DAY, at=moment, participant="P1", given=given)))
+
+    with pytest.raises(Refused, match="enrolled on 2026-03-28"):
+        decide(begun - clock.HOUR)
+    assert decide(begun + 2 * clock.HOUR)["step"] == 1
+    with pytest.raises(Refused, match="expected a time after the latest decision point"):
+        decide(begun + clock.HOUR)
+    assert decide(begun + 2 * clock.HOUR - clock.MINUTE)["step"] == 2, "a clock that was put right"
+    assert verify(sqlite).findings == []

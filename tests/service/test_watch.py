@@ -10,7 +10,9 @@ from sqlalchemy import event, select, update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
-from opportune.service import clock, reading, tables
+from opportune.live.agent import Agent
+from opportune.service import clock, reading, tables, watch
+from opportune.service.administration import Close
 from opportune.service.alerts import CODES, Alerts
 from opportune.service.commands import Answer, Enrol, Propose, SetStatus
 from opportune.service.database import Database
@@ -279,3 +281,101 @@ def test_what_is_overdue_is_found_by_its_index(sqlite: Database) -> None:
     with sqlite.writing.begin() as connection:
         connection.exec_driver_sql("DROP INDEX decisions_open")
     assert "TEMP B-TREE" in plans()
+
+
+DAY = 24 * clock.HOUR
+
+
+def test_a_fallback_is_red_while_it_is_in_use(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for ever: a later one is raised anew. An alert that could not be stored at once is made up for."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    alerts = Alerts(sqlite)
+    for turn in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Agent, "_meet", lambda *_, **__: 1 / 0)
+            ask = Propose(who="app", received=BEGIN + turn, participant="P1", given={"sensed": SENSED})
+            assert answer_of(writer.do(ask))["mode"] == "fallback"
+        alerts.look(BEGIN + (4 * turn + 1) * DAY)
+        assert alerts_of(sqlite, "fallback") == ["P1"]
+        ask = Propose(who="app", received=BEGIN + turn, participant="P1", given={"sensed": SENSED})
+        assert answer_of(writer.do(ask))["mode"] == "learned"
+        alerts.look(BEGIN + (4 * turn + 2) * DAY)
+        assert alerts_of(sqlite, "fallback") == []
+    assert len(reading.rows(sqlite, select(tables.alerts).where(tables.alerts.c.code == "fallback"))) == 2
+
+
+def test_what_was_mended_is_no_alert_any_more(sqlite: Database) -> None:
+    """A decision that could not be made, until one is; states that were made again, for a day."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    alerts, now = Alerts(sqlite), clock.now()
+    alerts.raise_alert("red", "undecided", "P1", "A decision could not be made.")
+    alerts.raise_alert("yellow", "rebuilt", None, "A stored state could not be read.")
+    alerts.look(now + clock.HOUR)
+    assert {alert["code"] for alert in alert_rows(sqlite)} >= {"undecided", "rebuilt"}
+    later = clock.now() + 2 * clock.HOUR
+    writer.do(Propose(who="app", received=later, participant="P1", given={"sensed": SENSED}))
+    alerts.look(later + clock.HOUR)
+    assert alerts_of(sqlite, "undecided") == []
+    assert alerts_of(sqlite, "rebuilt") == [None]
+    alerts.look(now + 2 * DAY)
+    assert alerts_of(sqlite, "rebuilt") == []
+
+
+def test_a_nudge_that_the_next_decision_point_overtook_is_red(database: Database) -> None:
+    """It was charged, and nobody has looked at it; one that staff say was not reached has been looked at."""
+    writer = Writer(database)
+    launch(writer, study_text(budget=60))
+    nudged(writer, "P1")
+    (refused,) = nudged(writer, "P2")
+    writer.do(Answer(who="staff", received=BEGIN + clock.MINUTE, decision=refused, answered=False))
+    alerts = Alerts(database)
+    writer.do(Propose(who="app", received=BEGIN + 20 * clock.MINUTE, participant="P1", given={"sensed": SENSED}))
+    alerts.look(BEGIN + 30 * clock.MINUTE)
+    assert alerts_of(database, "unshown") == ["P1"]
+    alerts.look(BEGIN + 2 * DAY)
+    assert alerts_of(database, "unshown") == []
+
+
+def test_rewards_that_a_default_replaced_are_overdue_all_the_same(sqlite: Database) -> None:
+    """Whether the study gives them up or fills them in, they did not come."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="never").replace("[reward]\n", "[reward]\ndefault = 0.0\n"))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    writer.do(Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED}))
+    alerts = Alerts(sqlite)
+    alerts.look(BEGIN)
+    assert alerts_of(sqlite, "rewards") == []
+    writer.start()
+    assert sweep(writer, BEGIN + 30 * DAY) == 1
+    writer.stop()
+    alerts.look(BEGIN + 30 * DAY + clock.HOUR)
+    assert alerts_of(sqlite, "rewards") == [None]
+    alerts.look(BEGIN + 32 * DAY)
+    assert alerts_of(sqlite, "rewards") == []
+
+
+def test_nobody_is_missed_after_the_end(sqlite: Database) -> None:
+    """A study that is closed expects no decisions."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    alerts = Alerts(sqlite)
+    alerts.look(BEGIN + 5 * DAY)
+    assert alerts_of(sqlite, "silent") == ["P1"], "the control"
+    writer.do(Close(who="admin", received=BEGIN + 6 * DAY, reason="all is done"))
+    alerts.look(BEGIN + 7 * DAY)
+    assert alerts_of(sqlite, "silent") == []
+
+
+def test_a_check_that_fails_leaves_the_others(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question that the database does not answer must not hide what the others find."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    monkeypatch.setitem(watch.CHECKS, "fallback", lambda *_: 1 / 0)
+    Alerts(sqlite).look(BEGIN + 5 * DAY)
+    assert alerts_of(sqlite, "silent") == ["P1"]

@@ -155,13 +155,17 @@ class Agent:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
 
     def _meet(
-        self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None
-    ) -> Proposal:
-        """The next decision point, checked: what `propose` does with it."""
+        self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None,
+        offline: bool = False,
+    ) -> Proposal:  # fmt: skip
+        """The next decision point, checked: what `propose` does with it.
+
+        At one that was offline nothing was revealed: an answer that came late counts at the next.
+        """
         tossed = draw(*self._key, step.step, COIN) if coin is None else coin
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
         available = available and not step.place.missing
-        if available and self._late_answer:
+        if available and self._late_answer and not offline:
             opened, self._late_answer = True, False
         self.step = step.step
         self._steps[step.step] = step

@@ -8,6 +8,7 @@ from sqlalchemy import and_, insert, select, update
 
 from opportune.service import clock, tables, watch
 from opportune.service.database import Database
+from opportune.service.logs import described
 from opportune.service.running import Running
 from opportune.service.shown import Shown
 
@@ -15,6 +16,7 @@ RED, YELLOW, GREEN = "red", "yellow", "green"
 CODES = {
     "fallback": (RED, "A decision was made by the study's fallback, as the learned policy could not be used."),
     "undecided": (RED, "A decision was asked for and could not be made."),
+    "unrecorded": (RED, "An answer, a reward or something that staff did could not be recorded."),
     "rebuilt": (YELLOW, "A stored state could not be read; all states were made again from the record."),
     "verify": (RED, "The record does not verify."),
     "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
@@ -70,17 +72,24 @@ class Alerts:
         if running is None:
             return
         self.shown.write()
-        table = tables.alerts
         for code, find in watch.CHECKS.items():
-            with self._database.reading.connect() as connection:
-                wanted = find(connection, running, now)
-                standing = select(table.c.participant).where(table.c.code == code, table.c.cleared.is_(None))
-                there = set(connection.execute(standing).scalars())
-            for participant, text in wanted.items():
-                if participant not in there:
-                    self.raise_alert(CODES[code][0], code, participant, text)
-            for participant in there - wanted.keys():
-                self.clear(code, participant)
+            try:
+                self._look_for(code, find, running, now)
+            except Exception as error:  # the others are looked for all the same
+                log.error("a check for alerts failed", code=code, **described(error))
+
+    def _look_for(self, code: str, find: watch.Check, running: Running, now: int) -> None:
+        """Raise an alert for whoever should have one and has none, and clear the others."""
+        table = tables.alerts
+        with self._database.reading.connect() as connection:
+            wanted = find(connection, running, now)
+            standing = select(table.c.participant).where(table.c.code == code, table.c.cleared.is_(None))
+            there = set(connection.execute(standing).scalars())
+        for participant, text in wanted.items():
+            if participant not in there:
+                self.raise_alert(CODES[code][0], code, participant, text)
+        for participant in there - wanted.keys():
+            self.clear(code, participant)
 
     def _running(self) -> Running | None:
         with self._database.reading.connect() as connection:

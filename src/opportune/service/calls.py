@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection, func, or_, select, update
 
 from opportune.service import clock, events, tables
-from opportune.service.commands import Answer, Answered, Command, decision_answer, settle_unanswered
+from opportune.service.commands import Answer, Answered, Command, settle_unanswered
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
+from opportune.service.replies import decision_answer
 from opportune.service.statements import insert_new
 
 TAKEN = 15 * clock.MINUTE

@@ -10,7 +10,10 @@ from opportune.errors import InputError
 MICROSECONDS = 1_000_000
 MINUTE = 60 * MICROSECONDS
 HOUR = 60 * MINUTE
+_NO_PLACES = {"localtime", "posixrules", "Factory"}
+"""Names that mean another zone on another machine, or none."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FIRST, _LAST = (moment.replace(tzinfo=dt.UTC) - _EPOCH for moment in (dt.datetime.min, dt.datetime.max))
 _NAIVE = dt.datetime(1970, 1, 1)  # the same, for arithmetic in UTC alone
 
 
@@ -40,6 +43,8 @@ def from_datetime(moment: dt.datetime) -> int:
     if moment.tzinfo is None:
         raise InputError(f"the time {moment.isoformat()} has no time zone; expected one, such as 2026-03-29T09:00:00Z")
     since = moment - _EPOCH
+    if not _FIRST <= since <= _LAST:
+        raise InputError(f"the time {moment.isoformat()} is not in the years 1 to 9999 in UTC; expected one that is")
     return (since.days * 86_400 + since.seconds) * MICROSECONDS + since.microseconds
 
 
@@ -47,6 +52,8 @@ def from_datetime(moment: dt.datetime) -> int:
 def zone(name: str) -> ZoneInfo:
     """A time zone by its IANA name."""
     try:
+        if name in _NO_PLACES:
+            raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
         raise InputError(f"timezone is {name!r}; expected an IANA name, such as 'Europe/Berlin'") from None

@@ -8,15 +8,15 @@ import msgspec
 from sqlalchemy import update
 
 from opportune import checks
-from opportune.errors import InputError
+from opportune.errors import InputError, StateError
 from opportune.live import point
-from opportune.live.point import LEARNED, SKIPPED, WAITING
+from opportune.live.point import WAITING
 from opportune.service import clock, events, points, tables
 from opportune.service.answers import AT_ONCE
-from opportune.service.fold import FALLBACK_MODE
 from opportune.service.ledger import Ledger
-from opportune.service.person import COMPLETED, PAUSED, WITHDRAWN, Person
+from opportune.service.person import COMPLETED, FALLBACK_MODE, PAUSED, WITHDRAWN, Person
 from opportune.service.problems import Refused
+from opportune.service.replies import decision_answer, participant_answer, reward_answer
 
 Answered = tuple[int, dict[str, Any]]
 NOT_ASKED = "no decision was asked for"
@@ -51,7 +51,7 @@ class Enrol(Command, kw_only=True):
 
     def run(self, ledger: Ledger) -> Answered:
         study = open_study(ledger)
-        timezone = self.timezone or ledger.running.timezone
+        timezone = ledger.running.timezone if self.timezone is None else self.timezone
         clock.zone(timezone)
         if ledger.persons.get(self.participant) is not None:
             raise Refused("exists", f"{self.participant!r} is enrolled already")
@@ -77,7 +77,7 @@ class SetStatus(Command, kw_only=True):
         checks.text("reason", f"paused: {self.reason or ''}")  # as decisions will show it
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
-        if self.status == person.status:
+        if self.status == person.status and self.reason == person.reason:
             return 200, participant_answer(person)
         if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
             settle_open(ledger, person, cause=self.status, who=self.who, received=self.received)
@@ -124,7 +124,8 @@ class Propose(Command, kw_only=True):
         open_study(ledger)
         person = ledger.person(self.participant)
         happened = self.received if self.at is None else self.at
-        points.check_time(happened, self.received)
+        if self.at is not None:
+            points.check_time(self.at, self.received, person)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
         step = self._step(ledger, person, happened)
@@ -134,7 +135,12 @@ class Propose(Command, kw_only=True):
         settle_open(ledger, person, cause="next", who=self.who, received=self.received)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
-            ledger.happen(events.PROPOSED, person, missed, who=SYSTEM, received=self.received, happened=happened)
+            if self.fallback:
+                missed["mode"] = FALLBACK_MODE
+            due = points.time_of(ledger.running, person.agent.step + 1, person.enrolled, person.timezone)
+            ledger.happen(
+                events.PROPOSED, person, missed, who=SYSTEM, received=self.received, happened=min(due, happened)
+            )
         event = ledger.happen(events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened)
         return 201, decision_answer(ledger.decision(str(event.decision)))
 
@@ -176,6 +182,8 @@ class Propose(Command, kw_only=True):
         if self.fallback:
             given["mode"] = FALLBACK_MODE
             given.pop("reported", None)
+            if entry.place.missing and not given.get("reason"):
+                given["available"], given["reason"] = False, point.absence(None, entry.place.missing)
         return given
 
 
@@ -196,6 +204,8 @@ class Answer(Command, kw_only=True):
     def run(self, ledger: Ledger) -> Answered:
         row = ledger.decision(self.decision)
         person = ledger.person(row["participant"])
+        if row["status"] == "nudge" and row["expires"] <= self.received and (self.answered or self.opened):
+            settle_unanswered(ledger, self.decision, cause="window", who=SYSTEM, received=self.received)
         if row["status"] == "settled":
             return self._late(ledger, person, row)
         given = {"answered": self.answered, "cause": self.cause}
@@ -204,14 +214,20 @@ class Answer(Command, kw_only=True):
         for name in ("reported", "earlier", "shown"):
             if getattr(self, name) is not None:
                 given[name] = getattr(self, name)
-        self._check(person, row, given)
+        self._check(person, row)
         ledger.happen(
             events.SETTLED, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"]
         )
         return 200, decision_answer(row)
 
-    def _check(self, person: Person, row: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def _check(self, person: Person, row: Mapping[str, Any]) -> None:
         """Refuse what `settle` would refuse, before anything has happened."""
+        try:
+            self._try(person, row)
+        except StateError as error:
+            raise Refused("invalid", str(error)) from None
+
+    def _try(self, person: Person, row: Mapping[str, Any]) -> None:
         agent, entry = person.agent, person.agent._steps[row["step"]]
         revealed = self.answered or self.opened
         if (self.reported is not None or self.earlier is not None) and not revealed:
@@ -236,6 +252,9 @@ class Answer(Command, kw_only=True):
         open_study(ledger)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}: an answer that is late no longer counts")
+        if self.earlier is not None or self.shown is not None:
+            text = "the answer is late, but earlier or shown is given; expected neither: tell them at the next decision"
+            raise Refused("invalid", text)
         given: dict[str, Any] = {}
         if self.reported is not None:
             agent = person.agent
@@ -326,7 +345,10 @@ class Expire(Command, kw_only=True):
 
 
 def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
-    """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now."""
+    """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now.
+
+    It takes the place of what nobody knows any more; exports leave it out.
+    """
     problem = person.agent.problem
     shown = [name for name, seen in problem.visibility.items() if seen == "public"]
     return {name: sensed[name] for name in shown if name in sensed and name not in problem.schedule.variables}
@@ -355,35 +377,3 @@ def open_study(ledger: Ledger) -> dict[str, Any]:
     if ledger.study["status"] != "open":
         raise Refused("closed", "the study is closed: no one is enrolled, and no decisions are made")
     return ledger.study
-
-
-def participant_answer(person: Person) -> dict[str, Any]:
-    """A participant as the API shows it."""
-    left = person.agent.budget_left
-    return {
-        "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
-        "number": person.number, "stream": person.stream, "enrolled": clock.iso(person.enrolled),
-        "step": person.agent.step, "budget_left": None if math.isinf(left) else left,
-        "open_decision": person.open_decision,
-    }  # fmt: skip
-
-
-def decision_answer(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision as the API shows it."""
-    expires = row["expires"] if row["status"] == "nudge" else None
-    return {
-        "decision": row["id"], "participant": row["participant"], "step": row["step"], "status": row["status"],
-        "nudge": row["nudge"], "action": row["action"], "probability": row["probability"],
-        "budget_left": row["budget_left"], "expires": None if expires is None else clock.iso(expires),
-        "outcome": row["outcome"], "revealed": bool(row["revealed"]), "why": row["why"], "mode": row["mode"],
-        "late": row["answered_late"] is not None,
-    }  # fmt: skip
-
-
-def reward_answer(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision's reward as the API shows it."""
-    return {
-        "decision": row["id"], "participant": row["participant"], "step": row["step"], "reward": row["reward"],
-        "learned": row["reward_status"] == LEARNED, "skipped": row["reward_status"] == SKIPPED,
-        "changes": row["reward_changes"],
-    }  # fmt: skip

@@ -15,8 +15,10 @@ from opportune.live.cohort import Cohort
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.service import clock, events, tables
+from opportune.service.commands import NOT_ASKED, SYSTEM
 from opportune.service.database import Database
 from opportune.service.probabilities import before_randomising, of_action, randomised
+from opportune.service.projection import known_of
 from opportune.service.running import Running
 from opportune.service.unnamed import labels
 
@@ -51,6 +53,14 @@ def _answered(row: dict[str, Any]) -> int | None:
     return int(row["outcome"] == "answered") if row["status"] == "settled" else None
 
 
+def _opened(row: dict[str, Any]) -> bool | None:
+    return row["outcome"] == "opened" if row["status"] == "settled" else None
+
+
+def _revealed(row: dict[str, Any]) -> bool | None:
+    return bool(row["revealed"]) if row["status"] == "settled" else None
+
+
 _BEGINNING = (
     Column("participant", "text", "Pseudonym.", _plain("participant")),
     Column("decision", "text", "The decision's id in the record.", _plain("id")),
@@ -82,10 +92,11 @@ _DECIDED = (
     Column("price", "number", "What the gap was compared with.", _plain("price")),
     Column("budget_before", "number", "What was left of the budget before this decision.", _plain("budget_before")),
     Column("budget_after", "number", "What was left of it after.", _plain("budget_left")),
-    Column("opened", "0/1", "The participant opened the app unasked.", lambda row: row["outcome"] == "opened"),
+    Column("status", "text", "settled; or nudge, while an answer is waited for that may change it.", _plain("status")),
+    Column("opened", "0/1", "The participant opened the app unasked; empty while a nudge waits.", _opened),
     Column("answered", "0/1", "The nudge was answered in time; empty without a nudge.", _answered),
     Column("answered_late_utc", "time", "When it was answered after its window.", _utc("answered_late")),
-    Column("revealed", "0/1", "The recommender acted on the whole context.", _plain("revealed")),
+    Column("revealed", "0/1", "The recommender acted on the whole context; empty while a nudge waits.", _revealed),
     Column("action", "text", "The treatment.", _plain("action")),
     Column("stale_action", "text", "What stood without a reveal.", _plain("stale_action")),
     Column("fresh_action", "text", "What would have stood with all data, blindly.", _plain("fresh_action")),
@@ -102,6 +113,7 @@ _REWARD = (
     Column("reward_received_utc", "time", "When it came, or was last corrected, UTC.", _utc("reward_received")),
     Column("reward_first", "number", "What it was before corrections.", _plain("reward_first")),
     Column("reward_changes", "integer", "How often it was corrected.", _plain("reward_changes")),
+    Column("reward_imputed", "0/1", "It never came: the study's default stands in its place.", _plain("imputed")),
 )
 _END = (
     Column("mode", "text", "learned, or fallback where the learned policy could not be used.", _plain("mode")),
@@ -170,20 +182,29 @@ def decision_columns(running: Running, cohort: Cohort) -> tuple[Column, ...]:
 
         def value(row: dict[str, Any]) -> Any:
             if seen == "reported":
-                known = row["reported"] is not None and (row["revealed"] or row["seen"])
-                return msgspec.json.decode(row["reported"]).get(name) if known else None
-            given = msgspec.json.decode(row["sensed"])
+                known = known_of(row)
+                return None if known is None else msgspec.json.decode(known).get(name)
+            given = {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
             if name in given or name not in scheduled:
                 return given.get(name)
             return problem.schedule.values(row["step"])[name]
 
         told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
-        return Column(name, "value", f"Variable of the study, {told}.", value)
+        return Column(_free(name, taken), "value", f"Variable {name!r} of the study, {told}.", value)
 
-    return (
-        *_BEGINNING, *map(variable, problem.visibility), _features(problem), *_DECIDED, *_actions(running), *_REWARD,
-        *_END,
-    )  # fmt: skip
+    before, after = _BEGINNING, (_features(problem), *_DECIDED, *_actions(running), *_REWARD, *_END)
+    taken = {column.name for column in (*before, *after)}
+    return (*before, *map(variable, problem.visibility), *after)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """What the column of a variable is called: as the variable, unless another column is called so."""
+    if name not in taken:
+        return name
+    longer = f"variable_{name}"
+    while longer in taken:
+        longer += "_"
+    return longer
 
 
 def _actions(running: Running) -> tuple[Column, ...]:
@@ -236,15 +257,24 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
                 event = msgspec.json.decode(row["body"])
                 yield {"hash": row["hash"], **event, "who": label(event["who"])}
     else:
-        policy = running_of(database).policy
+        policy, imputed = running_of(database).policy, _imputed(database)
         for person in _pages(database, tables.participants, tables.participants.c.number, -1):
             only = tables.made_for(person["name"])
             for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
+                    row["imputed"] = row["id"] in imputed and not row["reward_changes"]
                     row["probability_before"] = row["probability"]
                     if randomised(policy):
                         row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
                     yield row
+
+
+def _imputed(database: Database) -> set[str]:
+    """Decisions whose reward never came, and was replaced by the study's default."""
+    table = tables.events.c
+    query = select(table.decision).where(tables.following, table.kind == events.REWARDED, table.who == SYSTEM)
+    with database.reading.connect() as connection:
+        return {decision for decision in connection.execute(query).scalars() if decision is not None}
 
 
 def _answer(database: Database, decision: str) -> dict[str, Any]:
@@ -304,6 +334,7 @@ def dictionary(database: Database) -> dict[str, Any]:
     return {
         "study": running.study.name,
         "missing": "An empty cell means that there is no value.",
+        "texts": "One that begins with =, +, - or @ has an apostrophe before it, lest it be taken for a formula.",
         "files": {
             f"{name}.csv": [
                 {"column": column.name, "type": column.type, "meaning": column.meaning}

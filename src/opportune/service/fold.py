@@ -21,10 +21,9 @@ from opportune.live.point import LEARNED, NOTHING, Step
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 from opportune.service import events
-from opportune.service.person import COMPLETED, WITHDRAWN, Person
+from opportune.service.person import COMPLETED, FALLBACK_MODE, WITHDRAWN, Person
 from opportune.service.running import Running
 
-LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 MOST_PLACES = 10_000
 """Different values whose place is remembered: rather more than most studies have contexts."""
 _ENCODE = msgspec.json.Encoder().encode
@@ -80,7 +79,8 @@ class Fold:
             made = agent._meet(entry, opened=False, available=True, reason=None)
         else:
             opened, available = given.get("opened", False), given.get("available", True)
-            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"))
+            offline = shown is not None
+            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"), offline=offline)
         answer = self._proposed(made, before)
         if not made.nudged or shown is not None:
             why = answer.get("why", "")

@@ -13,6 +13,8 @@ from opportune.live.saving import restore_step
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
 STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
+LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
+"""By what a decision was made."""
 CHANGING = (
     "status", "reason", "seq", "step", "latest", "open_decision", "last_decided", "last_reveal", "spent", "nudges",
 )  # fmt: skip
@@ -136,8 +138,8 @@ def person_of(row: Mapping[Any, Any], agent: Agent, unseen: dict[int, str]) -> P
 
 
 def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:
-    """The agent's step that a row of `decisions` describes."""
-    settled = row["status"] == "settled"
+    """The agent's step that a row of `decisions` describes; one by the fallback is over for it at once."""
+    settled = row["status"] == "settled" or row["mode"] == FALLBACK_MODE
     reported = row["reported"]
     return restore_step(
         agent,

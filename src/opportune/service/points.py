@@ -7,18 +7,22 @@ the day skips has come once the clock is past it; where they go back, one that c
 """
 
 import bisect
+import datetime as dt
 from functools import lru_cache
 
 from opportune.service import clock
+from opportune.service.person import Person
 from opportune.service.problems import Refused
 from opportune.service.running import Running
 
 QUARTER = 15 * clock.MINUTE
+DAY = 24 * 60
+"""Minutes."""
 EARLY = 15
 """Minutes before its time at which a decision point is taken for the next."""
 FAR_PAST = 366 * 24 * clock.HOUR
 AHEAD = 5 * clock.MINUTE
-"""How far the caller's clock may be ahead of ours."""
+"""How far the caller's clock may be ahead of ours, or behind what it said before."""
 
 
 def day_of(moment: int, enrolled: int, timezone: str) -> int:
@@ -35,15 +39,31 @@ def _date(quarter: int, timezone: str) -> int:
 def step_at(running: Running, moment: int, enrolled: int, timezone: str) -> int:
     """The number of the decision point that a time belongs to; below 1 if none has come yet."""
     there = clock.local(moment, timezone)
-    minutes = there.hour * 60 + there.minute
-    place = bisect.bisect_right(running.times, minutes + EARLY)
+    minutes = there.hour * 60 + there.minute + EARLY
+    place = bisect.bisect_right(running.times, minutes)
+    if minutes >= DAY:  # the first of the next day may be near
+        place += bisect.bisect_right(running.times, minutes - DAY)
     day = day_of(moment, enrolled, timezone)
     return (day - 1) * running.per_day + place
 
 
-def check_time(moment: int, received: int) -> None:
-    """Refuse times that cannot be right."""
+def time_of(running: Running, step: int, enrolled: int, timezone: str) -> int:
+    """When a decision point comes, where the study has decision times."""
+    day, place = divmod(step - 1, running.per_day)
+    first, minutes = clock.local(enrolled, timezone).date(), running.times[place]
+    date = first + dt.timedelta(days=day)
+    there = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60), tzinfo=clock.zone(timezone))
+    return clock.from_datetime(there)
+
+
+def check_time(moment: int, received: int, person: Person) -> None:
+    """Refuse times that cannot be right: decision points come after enrolment, and one after the other."""
     if moment > received + AHEAD:
         raise Refused("invalid", f"at is {clock.iso(moment)}, which is still to come; expected a time up to now")
     if moment < received - FAR_PAST:
         raise Refused("invalid", f"at is {clock.iso(moment)}; expected a time of the last 366 days")
+    if moment < person.enrolled - AHEAD:
+        raise Refused("invalid", f"at is {clock.iso(moment)}; {person.name!r} enrolled on {clock.iso(person.enrolled)}")
+    if person.last_decided is not None and moment < person.last_decided - AHEAD:
+        after = f"expected a time after the latest decision point, {clock.iso(person.last_decided)}"
+        raise Refused("invalid", f"at is {clock.iso(moment)}; {after}")

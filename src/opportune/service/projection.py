@@ -1,5 +1,6 @@
 """The rows of `decisions` that an event makes or changes: readable without folding, and checked by `verify`."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -7,8 +8,7 @@ import msgspec
 from opportune.live.point import LEARNED, NOTHING, SKIPPED
 from opportune.service import events
 from opportune.service.events import Event
-from opportune.service.fold import LEARNED_MODE
-from opportune.service.person import Person
+from opportune.service.person import LEARNED_MODE, Person
 from opportune.service.points import day_of
 from opportune.service.running import Running
 
@@ -28,10 +28,21 @@ def changes(event: Event, person: Person, running: Running, received: int, happe
     return [] if maker is None else [Change(False, maker(event, person, running, received, happened))]
 
 
-def seen(number: int, person: Person, seq: int) -> dict[str, Any]:
-    """What a reveal changes in an earlier step that it uncovers."""
-    entry = person.agent._steps[number]
-    return {"id": person.unseen[number], "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
+def told(person: Person, sealed: Iterable[int], given: Mapping[str, Any], seq: int) -> list[tuple[int, dict[str, Any]]]:
+    """What a reveal changes in earlier steps: those that it uncovers, and those that it tells a part of."""
+    changed, named = [], given.get("earlier") or ()
+    for number in sealed:
+        entry = person.agent._steps[number]
+        if number in person.unseen and (entry.seen or str(number) in named):
+            row = {"id": person.unseen[number], "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
+            changed.append((number, row))
+    return changed
+
+
+def known_of(row: Mapping[str, Any]) -> str | None:
+    """What was reported of a decision, as far as a reveal has told it: until then it is sealed."""
+    revealed = row["status"] == "settled" and (row["revealed"] or row["seen"])
+    return row["reported"] if revealed else None
 
 
 def _proposed(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:

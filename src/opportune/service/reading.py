@@ -37,6 +37,17 @@ def study_row(database: Database) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+def spent(database: Database, study: dict[str, Any]) -> tuple[float, int]:
+    """What is spent in all: of a budget that participants share, or of their own together."""
+    if study["amount"] is not None:
+        return study["spent"], study["nudges"]
+    table = tables.participants.c
+    query = select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
+    with database.reading.connect() as connection:
+        probabilities, nudges = connection.execute(query).one()
+    return float(probabilities), int(nudges)
+
+
 def participant_rows(database: Database, *, after: str = "", limit: int) -> list[dict[str, Any]]:
     """Participants in the order of their names."""
     table = tables.participants

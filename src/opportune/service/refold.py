@@ -115,9 +115,9 @@ class Refold:
         if kind == events.PROPOSED:
             self._check_coin(event, person, answer["coin"])
         self._follow(event, person, fold.running, received)
-        for number in sealed:
-            if number in person.unseen and person.agent._steps[number].seen:
-                self._change(person, number, projection.seen(number, person, event.seq), received)
+        if sealed:
+            for number, values in projection.told(person, sealed, event.given, event.seq):
+                self._change(person, number, values, received)
 
     def _check_zone(self, event: Event, timezone: str) -> None:
         """An event's time zone is the participant's."""

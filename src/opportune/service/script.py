@@ -21,8 +21,8 @@ from opportune.problems.finite import Problem
 from opportune.service import events, typed
 from opportune.service.compared import StoredRows
 from opportune.service.events import Event
-from opportune.service.fold import LEARNED_MODE, MOST_PLACES, Fold
-from opportune.service.person import COMPLETED, WITHDRAWN
+from opportune.service.fold import MOST_PLACES, Fold
+from opportune.service.person import COMPLETED, LEARNED_MODE, WITHDRAWN
 from opportune.service.points import QUARTER, day_of
 from opportune.service.running import Running
 from opportune.service.tracks import (
@@ -180,7 +180,7 @@ class Script:
         if answer.available != available or answer.reason != reason or (done is None) != (nudged and shown is None):
             raise Doubt
         opened = given.opened and available
-        if available and track.late_answer:
+        if available and track.late_answer and shown is None:
             opened, track.late_answer = True, False
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
@@ -297,7 +297,7 @@ class Script:
         if (told or given.earlier is not None) and not (opened or answered):
             raise Doubt
         for number, values in (given.earlier or {}).items():
-            self._tell_of(int(number), values, entry, track)
+            self._tell_of(event, int(number), values, entry, track)
         if told:
             entry.place = self._place_with(entry, bytes(reported))
         row[SEQ], row[STATUS], row[SETTLED_AT], row[REPORTED] = (
@@ -311,7 +311,7 @@ class Script:
         self._conclude(event, track, entry, event.answer, happened, given.shown, opened, answered)
         self._compare(entry, event.seq)
 
-    def _tell_of(self, step: int, values: Any, now: Entry, track: Track) -> None:
+    def _tell_of(self, event: Any, step: int, values: Any, now: Entry, track: Track) -> None:
         """Reported values of an earlier decision point, told with a reveal."""
         entry = track.entries[step - 1]
         if entry is now or entry.step != step or entry.seen:
@@ -319,6 +319,9 @@ class Script:
         entry.place = self._place_with(entry, msgspec.json.encode(values))
         if entry.place.where[2] != UNKNOWN:
             track.sealed.add(step)
+        else:  # a part of it
+            entry.row[SEQ], entry.row[REPORTED] = event.seq, entry.place.reported_text
+            self._compare(entry, event.seq)
 
     def _reward(self, event: typed.Rewarded, received: int, happened: int, track: Track) -> None:
         entry, reward = settled_entry(event, track), event.given.reward

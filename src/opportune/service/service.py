@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from opportune.errors import InputError
 from opportune.service import clock
 from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
@@ -28,6 +29,7 @@ from opportune.service.writer import Reply, Writer, sweep
 SWEEP_SECONDS = 5
 MANY_WRITTEN = 2000
 """Commands after which SQLite's log is copied, even if more come all the time."""
+_LAST_REHEARSED = clock.from_iso("9000-01-01T00:00:00Z")
 log = structlog.get_logger()
 
 
@@ -111,10 +113,13 @@ class Service:
         if told is None:
             return
         try:
-            self.rehearsed = max(self.rehearsed, clock.from_iso(told))
-        except ValueError:
+            told_at = clock.from_iso(told)
+        except (ValueError, InputError):
             text = f"Rehearsal-Time is {told!r}; expected a time such as 2026-03-29T09:00:00Z"
             raise Refused("invalid", text) from None
+        if told_at > _LAST_REHEARSED:
+            raise Refused("invalid", f"Rehearsal-Time is {told!r}; expected a time before the year 9000")
+        self.rehearsed = max(self.rehearsed, told_at)
 
     async def carry_out(self, command: Command) -> Reply:
         """Have a command written; hands back the answer once it is durable."""
@@ -124,6 +129,8 @@ class Service:
         """What keeps the service from deciding, if anything does."""
         if not self.ready:
             return "starting or stopping"
+        if not self.writer.alive:
+            return "the thread that writes has ended"
         if self.writer.failing is not None:
             return f"nothing could be stored: {self.writer.failing}"
         return None if reachable(self.database) else "the database does not answer"

@@ -7,14 +7,19 @@ more in the beginning are then judged only if they spend less.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, false, func, select
 
 from opportune.service import clock, events, expected, tables
+from opportune.service.commands import SYSTEM
+from opportune.service.person import ACTIVE, FALLBACK_MODE, PAUSED
 from opportune.service.running import Running
 
 DAY = 24 * clock.HOUR
+LATEST = 10_000
+"""Events that are looked through where no index tells what is looked for."""
 DEVIATIONS = 3.0
 EVEN = ("naive", "periodic")
 """Rules that spend evenly."""
@@ -24,8 +29,40 @@ Wanted = dict[str | None, str]
 """Who should have an alert, and its words."""
 
 
+def fallback(connection: Connection, running: Running, now: int) -> Wanted:
+    """Participants whose latest decision was made by the fallback."""
+    people, made = tables.participants.c, tables.decisions.c
+    in_use = (made.mode == FALLBACK_MODE) & people.status.in_((ACTIVE, PAUSED))
+    query = select(people.name).where(made.id == people.latest, in_use)
+    text = "The latest decision was made by the fallback: the log says why the learned policy could not be used."
+    return dict.fromkeys(connection.execute(query).scalars(), text)
+
+
+def undecided(connection: Connection, running: Running, now: int) -> Wanted:
+    """Participants of whom a decision could not be made, and none was since."""
+    people, alerts = tables.participants.c, tables.alerts.c
+    standing = (alerts.code == "undecided") & alerts.cleared.is_(None) & (alerts.participant == people.name)
+    none_since = func.coalesce(people.last_decided, people.enrolled) <= alerts.raised
+    query = select(people.name, alerts.text).where(standing, none_since, people.status.in_((ACTIVE, PAUSED)))
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _for_a_day(code: str) -> "Check":
+    """An alert that something else has raised stands for a day."""
+
+    def check(connection: Connection, running: Running, now: int) -> Wanted:
+        alerts = tables.alerts.c
+        standing = (alerts.code == code) & alerts.cleared.is_(None) & (alerts.raised > now - DAY)
+        query = select(alerts.participant, alerts.text).where(standing)
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+    return check
+
+
 def silent(connection: Connection, running: Running, now: int) -> Wanted:
     """Participants who have asked for nothing for longer than the study expects."""
+    if _closed(connection):
+        return {}
     people = tables.participants.c
     quiet = func.coalesce(people.last_decided, people.enrolled) < now - running.silence
     query = select(people.name).where(people.status == "active", people.step < running.horizon, quiet)
@@ -35,9 +72,13 @@ def silent(connection: Connection, running: Running, now: int) -> Wanted:
 
 
 def rewards(connection: Connection, running: Running, now: int) -> Wanted:
-    """Rewards that were given up within the last day."""
+    """Rewards that were given up, or replaced by the study's default, within the last day."""
     table = tables.events.c
-    query = select(table.received).where(table.kind == events.SKIPPED).order_by(table.seq.desc()).limit(1)
+    given_up = table.kind == events.SKIPPED
+    if running.reward_default is not None:
+        lately = table.seq > select(tables.study.c.seq).scalar_subquery() - LATEST
+        given_up = (table.kind == events.REWARDED) & (table.who == SYSTEM) & lately
+    query = select(table.received).where(given_up).order_by(table.seq.desc()).limit(1)
     latest = connection.execute(query).scalar()
     if latest is None or latest <= now - DAY:
         return {}
@@ -45,14 +86,20 @@ def rewards(connection: Connection, running: Running, now: int) -> Wanted:
 
 
 def unshown(connection: Connection, running: Running, now: int) -> Wanted:
-    """Nudges that nobody has looked at: open for half of their window, or over within the last day."""
+    """Nudges that nobody has looked at: open for half of their window, or over within the last day.
+
+    Over is one whose window has ended, or whose participant had the next decision point before.
+    """
     if running.nudges_by != "staff":
         return {}
     made, seen, calls = tables.decisions.c, tables.shown.c, tables.calls.c
     looked = select(seen.decision).where(seen.decision == made.id).exists()
     taken = select(calls.decision).where(calls.decision == made.id).exists()
     late = tables.open_nudge & (made.expires <= now + running.answer_window // 2)
-    over = (made.outcome == "unanswered") & (made.settled >= made.expires) & (made.settled > now - DAY)
+    event = tables.events.c
+    overtaken = select(event.seq).where(event.decision == made.id, tables.following, event.kind == events.SETTLED)
+    in_time = overtaken.where(event.body.contains('"cause":"next"', autoescape=True)).exists()
+    over = (made.outcome == "unanswered") & (made.settled > now - DAY) & ((made.settled >= made.expires) | in_time)
     found: Wanted = {}
     rows: list[Any] = []
     for which in (late, over):  # each by an index of its own
@@ -125,6 +172,13 @@ def judged(planned: float, variance: float, spent: float) -> Wanted:
     return {None: f"{text} {advice}"}
 
 
-CHECKS: dict[str, Any] = {
-    "silent": silent, "rewards": rewards, "unshown": unshown, "overspent": overspent, "pacing": pacing,
+def _closed(connection: Connection) -> bool:
+    return connection.execute(select(tables.study.c.status)).scalar() == "closed"
+
+
+Check = Callable[[Connection, Running, int], Wanted]
+CHECKS: dict[str, Check] = {
+    "fallback": fallback, "undecided": undecided, "unrecorded": _for_a_day("unrecorded"),
+    "rebuilt": _for_a_day("rebuilt"), "silent": silent, "rewards": rewards, "unshown": unshown,
+    "overspent": overspent, "pacing": pacing,
 }  # fmt: skip

@@ -9,6 +9,7 @@ import asyncio
 import collections
 import contextlib
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from opportune.errors import InputError, OpportuneError, StateError
+from opportune.errors import InputError, OpportuneError
 from opportune.live.packing import Unsound
 from opportune.service import calls, clock
 from opportune.service.answers import Answer
@@ -34,6 +35,7 @@ MOST_AT_ONCE = 256
 MANY, LONGEST = 16, 0.03
 """After a batch of so many the next waits for company, and goes ahead after so many seconds at the latest: whoever was
 answered after a disk had stood still may have gone."""
+UNKNOWN_END = "the request came to an end that nobody foresaw; try again with the same key"
 log = structlog.get_logger()
 
 
@@ -133,7 +135,7 @@ class Writer:
         company, until = 0, 0.0
         while batch := self._next(company, until):
             began = time.perf_counter()
-            found = self.write([item.command for item in batch])
+            found = self._write_anyway([item.command for item in batch])
             # Those who are answered now are about to ask again, and all in one batch wait less than in two. But for
             # no longer than this one took.
             ended = time.perf_counter()
@@ -177,6 +179,19 @@ class Writer:
             with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
                 loop.call_soon_threadsafe(_answer_all, answered)
 
+    @property
+    def alive(self) -> bool:
+        """Whether what waits will be written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _write_anyway(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        """Whatever happens, everyone is answered, and the thread goes on."""
+        try:
+            return self.write(commands)
+        except Exception as error:
+            log.error("batch failed", commands=len(commands), **described(error))
+            return [Refused("internal", UNKNOWN_END) for _ in commands]
+
     def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
         """Carry out commands in one transaction; if it fails, in one each."""
         try:
@@ -200,31 +215,47 @@ class Writer:
         except TooLate as error:
             return error.refused
         except Exception as error:
-            broken = isinstance(error, StateError | ArithmeticError)
-            if broken and isinstance(command, Propose) and not command.fallback:
+            if isinstance(command, Propose) and not command.fallback:
                 return self._fall_back(command, error)
             if isinstance(error, Unsound):
                 return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
             return self._failed(error, command)
 
     def _fall_back(self, command: Propose, error: Exception) -> "Reply | Exception":
+        log.error("the learned policy could not be used", **described(error))
         command.fallback = True
         try:
             reply = self._transaction([command])[0]
+        except (DBAPIError, OSError) as another:
+            return self._unavailable(another)
+        except TooLate as another:
+            return another.refused
         except Exception as another:
             return self._failed(another, command)
-        if self._alert is not None and isinstance(reply, Reply):
-            self._alert("red", "fallback", command.participant, f"A decision was made by the fallback: {error}")
+        if isinstance(reply, Reply):
+            why = error if isinstance(error, OpportuneError) else type(error).__name__
+            self._tell("red", "fallback", command.participant, f"A decision was made by the fallback: {why}")
         return reply
+
+    def _tell(self, level: str, code: str, participant: str | None, text: str) -> None:
+        """Raise an alert; where that cannot be done, whoever asked is answered all the same."""
+        if self._alert is None:
+            return
+        try:
+            self._alert(level, code, participant, text)
+        except Exception as error:
+            log.error("an alert could not be raised", level=level, code=code, **described(error))
 
     def _failed(self, error: Exception, command: Command) -> Refused:
         log.error("command failed", **described(error))
-        if self._alert is not None and isinstance(command, Propose):
-            self._alert("red", "undecided", command.participant, "A decision could not be made; the log says why.")
+        if isinstance(command, Propose):
+            self._tell("red", "undecided", command.participant, "A decision could not be made; the log says why.")
+        else:
+            self._tell("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
         return Refused("internal", "the request could not be carried out; nothing of it is stored")
 
     def _unavailable(self, error: Exception) -> Refused:
-        self.failing = type(getattr(error, "orig", error)).__name__
+        self.failing = _reason(getattr(error, "orig", error))
         log.error("nothing can be stored", **described(getattr(error, "orig", None) or error))
         self.database.writing.dispose()  # the next transaction begins on a fresh connection
         return Refused("unavailable", "nothing can be stored at the moment; try again with the same key")
@@ -244,8 +275,8 @@ class Writer:
                 found = [self._carry_out(ledger, command) for command in commands]
                 ledger.flush()
             ledger.committed()
-            if ledger.rebuilt and self._alert is not None:
-                self._alert("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
+            if ledger.rebuilt:
+                self._tell("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
         except BaseException:
             self.memory.forget(None if ledger is None or ledger.rebuilt else [*ledger.persons])
             raise
@@ -272,6 +303,15 @@ class Writer:
         if command.key:
             ledger.answers.keep(command.key, Answer(command.fingerprint, status, body))
         return Reply(status, body)
+
+
+def _reason(error: BaseException) -> str:
+    """Why nothing can be stored; of what a server says only the kind, as it may name whom it was about."""
+    if isinstance(error, sqlite3.Error):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
 
 
 def _settle(future: "Future[Reply] | asyncio.Future[Reply]", reply: "Reply | Exception") -> None:

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+END = r"(?!\n)$"  # without the first part a line break after the end would be let in
+NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}{END}"
 _HIDDEN = r"\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069"  # what a terminal obeys, or turns text around
-_PLAIN = rf"^[^{_HIDDEN}]*$"
-_SHOWN = rf"^[^{_HIDDEN}]*[^\s{_HIDDEN}][^{_HIDDEN}]*$"
+_PLAIN = rf"^[^{_HIDDEN}]*{END}"
+_SHOWN = rf"^[^{_HIDDEN}]*[^\s{_HIDDEN}][^{_HIDDEN}]*{END}"
 
 Name = Annotated[
     str,
@@ -20,7 +21,7 @@ Name = Annotated[
 Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=_SHOWN)]
 Level = Annotated[str, Meta(max_length=200, pattern=_PLAIN)]
 Key = Annotated[
-    str, Meta(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", description="An id of your choosing.")
+    str, Meta(min_length=1, max_length=200, pattern=rf"^[\x21-\x7e]+{END}", description="An id of your choosing.")
 ]
 Variable = Annotated[str, Meta(max_length=100, pattern=_PLAIN)]
 Value = int | float | Level | None
@@ -64,7 +65,7 @@ class Moment(_Body, kw_only=True):
         Values,
         Meta(
             description="Public and sensed variables; null where a sensor was silent.",
-            examples=[{"stress": 3, "sleep": "poor"}],
+            examples=[{"time_of_day": "morning", "stress": 3, "sleep": "poor"}],
         ),
     ]
     at: Time | None = None
@@ -92,7 +93,7 @@ class NudgeAnswer(_Body, kw_only=True):
     reported: Annotated[Values, Meta(examples=[{"mood": "low"}])] | None = None
     earlier: (
         Annotated[
-            dict[Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,6}$")], Values],
+            dict[Annotated[str, Meta(pattern=rf"^[1-9][0-9]{{0,6}}{END}")], Values],
             Meta(description="Reported variables of earlier steps, by their number."),
         ]
         | None

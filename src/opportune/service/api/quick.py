@@ -26,7 +26,7 @@ from opportune.service.problems import Problem, Refused
 from opportune.service.service import Service
 from opportune.service.writer import Reply
 
-_NAME, _DECISION = (pattern.strip("^$") for pattern in (models.NAME, DECISION))
+_NAME, _DECISION = (pattern.removesuffix(models.END).strip("^$") for pattern in (models.NAME, DECISION))
 _PATH = re.compile(rf"/api/v1/(?:participants/({_NAME})|decisions/({_DECISION}))/([a-z]+)".encode())
 _KEY = re.compile(KEY.strip("^$").replace("+", f"{{1,{LONGEST_KEY}}}").encode())
 _BEARER = b"Bearer "

@@ -26,8 +26,9 @@ from opportune.service.api.shared import (
 )
 from opportune.service.auth import ADMIN, ANALYST, APP, STAFF
 from opportune.service.bundles import FetchBundle
-from opportune.service.commands import decision_answer, reward_answer
 from opportune.service.problems import Refused
+from opportune.service.projection import known_of
+from opportune.service.replies import decision_answer, reward_answer
 from opportune.service.unnamed import labels
 
 Asked = Request[Any, Any, State]
@@ -57,12 +58,12 @@ def participant_shown(row: dict[str, Any], study: dict[str, Any]) -> dict[str, A
 
 def decision_shown(row: dict[str, Any]) -> dict[str, Any]:
     """A decision's row as the API shows it."""
-    revealed = row["reported"] is not None and row["seen"]
+    told = known_of(row)
     return {
         **decision_answer({**row, "nudge": bool(row["nudge"])}),
         "day": row["day"], "happened": clock.iso(row["happened"]), "received": clock.iso(row["received"]),
         "available": bool(row["available"]), "reason": row["reason"], "sensed": msgspec.json.decode(row["sensed"]),
-        "reported": msgspec.json.decode(row["reported"]) if revealed else None,
+        "reported": None if told is None else msgspec.json.decode(told),
         **{name: reward_answer(row)[name] for name in ("reward", "learned", "skipped", "changes")},
     }  # fmt: skip
 
@@ -176,6 +177,7 @@ def study(request: Asked) -> Response[bytes]:
     """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
     row = _study(request)
     database = service_of(request).database
+    spent, nudges = reading.spent(database, row)
     alerts = [
         {"level": alert["level"], "code": alert["code"], "participant": alert["participant"], "text": alert["text"],
          "raised": clock.iso(alert["raised"])}
@@ -184,7 +186,7 @@ def study(request: Asked) -> Response[bytes]:
     shown = {
         "study": row["name"], "status": row["status"], "launched": clock.iso(row["launched"]), "hash": row["hash"],
         "enrolled": row["enrolled"], "amendments": row["amendments"], "events": row["seq"], "head": row["head"],
-        "shared_budget": row["amount"], "spent": row["spent"], "nudges": row["nudges"],
+        "shared_budget": row["amount"], "spent": spent, "nudges": nudges,
         "rehearsal": service_of(request).rehearsal, "now": clock.iso(service_of(request).now()),
         "role": caller_of(request).role,
     }  # fmt: skip

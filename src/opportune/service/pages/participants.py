@@ -28,6 +28,7 @@ from opportune.service.pages.shared import (
 from opportune.service.person import ACTIVE, COMPLETED, PAUSED, STATUSES, WITHDRAWN
 from opportune.service.points import day_of
 from opportune.service.problems import Refused
+from opportune.service.projection import known_of
 
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 WRITERS = roles(STAFF, ADMIN) | PAGE
@@ -205,8 +206,8 @@ def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[s
     """A decision as the page shows it."""
     row = decisions[place]
     sensed = msgspec.json.decode(row["sensed"])
-    reported = msgspec.json.decode(row["reported"]) if row["reported"] is not None and row["seen"] else {}
-    told = {**sensed, **(reported or {})}
+    known = known_of(row)
+    told = {**sensed, **(msgspec.json.decode(known) if known is not None else {})}
     shown = {
         name: "–" if value is None else words.value_label(view.running, name, value, view.t)
         for name, value in told.items()

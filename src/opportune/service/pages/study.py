@@ -31,6 +31,7 @@ def advice(t: Texts) -> dict[str, str]:
     return {
         "fallback": _("Participants are advised by the study's fallback. Tell whoever looks after the service today."),
         "undecided": _("A participant got no advice. Tell whoever looks after the service now."),
+        "unrecorded": _("Something that was said is not on record. Tell whoever looks after the service now."),
         "rebuilt": _("It was mended by itself. Have the record verified on the page Record."),
         "verify": _("Do not use the data until this is understood. Tell the study's statistician now."),
         "silent": _("Ask the participant whether the app works, or pause the participation."),
