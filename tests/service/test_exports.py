@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from course import BEGIN, answer_of, launch, run_course
+from site_over_http import SENSED
 from study_text import study_text
 
 from opportune.live.packing import pack, unpack
@@ -240,3 +241,16 @@ def test_nothing_is_made_up(sqlite: Database) -> None:
     writer.stop()
     assert [row["reward_imputed"] for row in table(sqlite, "decisions")] == ["0", "1", "0", "0"]
     assert "somebody" not in "".join(export(sqlite, "events"))
+
+
+def test_files_of_one_export_are_of_one_moment(database: Database) -> None:
+    """Whatever is written while they are made, they fit together."""
+    writer = Writer(database)
+    launch(writer, study_text())
+    run_course(writer.write, people=2, steps=3)
+    with database.still() as now:
+        before = {name: table(now, name) for name in NAMES}
+        ask = Propose(who="app", received=BEGIN + clock.HOUR, participant="P001", given={"sensed": SENSED})
+        writer.do(ask)
+        assert {name: table(now, name) for name in NAMES} == before
+    assert len(table(database, "decisions")) == len(before["decisions"]) + 1, "the control"

@@ -14,7 +14,7 @@ from opportune.service.points import day_of, step_at
 from opportune.service.problems import Refused
 from opportune.service.reading import alert_rows, decision_row, decision_rows
 from opportune.service.running import Running
-from opportune.service.verify import verify
+from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer, sweep
 
 TIMES = Running.from_text(study_text(times=True))  # at 09:00 and 18:00
@@ -234,3 +234,41 @@ def test_points_come_after_enrolment_and_one_after_the_other(sqlite: Database) -
         decide(begun + clock.HOUR)
     assert decide(begun + 2 * clock.HOUR - clock.MINUTE)["step"] == 2, "a clock that was put right"
     assert verify(sqlite).findings == []
+
+
+@pytest.mark.parametrize("sharing", [{}, {"shared": True}, {"pooled": True}], ids=["own", "shared", "pooled"])
+@pytest.mark.parametrize("policy", ["always", "PACE", "PD2"])
+def test_nobody_is_nudged_at_a_moment_that_is_past(sqlite: Database, policy: str, sharing: dict[str, Any]) -> None:
+    """What a phone showed offline, and what is told after the window: no nudge, no charge; it is learned from."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy=policy, budget=60, **sharing))
+    begun = at("2026-03-28T09:00:00Z")
+    for name in ("P1", "P2"):
+        writer.do(Enrol(who="staff", received=begun, participant=name))
+    last, made = TIMES.answer_window, []
+    for number in range(60):
+        moment = begun + number * DAY
+        kinds: tuple[dict[str, Any], ...] = ({}, {"shown": "walk"}, {}, {})
+        late = (0, last + clock.HOUR, last, last - 1)[number % 4]
+        given = {"sensed": {**SENSED, "stress": number % 3}, **kinds[number % 4]}
+        for name in ("P1", "P2"):
+            ask = Propose(who="app", received=moment + late, at=moment, participant=name, given=given)
+            found = answer_of(writer.do(ask))
+            made.append((number % 4, found))
+            if found["status"] == "nudge":
+                told = {"mood": "low"}
+                answer = Answer(
+                    who="staff", received=moment + late, decision=found["decision"], answered=True, reported=told
+                )
+                answer_of(writer.do(answer))
+            reward = Reward(who="app", received=moment + late, decision=found["decision"], reward=0.5)
+            assert answer_of(writer.do(reward))["learned"]
+    for kind, found in made:
+        if kind in {1, 2}:
+            assert (found["nudge"], found["probability"], found["status"]) == (False, 0.0, "settled")
+            assert found["why"].startswith("No nudge: the moment was past")
+        if kind == 1:
+            assert found["action"] == "walk"
+    assert any(found["nudge"] for kind, found in made if kind in {0, 3}), "the control"
+    assert verify(sqlite).findings == []
+    assert in_bulk(sqlite).findings == [], "offline phones are no reason to go through everything one by one"

@@ -80,13 +80,14 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
 
         from opportune.service import exports  # noqa: PLC0415
 
-        with kept(f"files that were finished are in {folder}"), held(folder), _bar("export") as progress:
+        finished = kept(f"files that were finished are in {folder}")
+        with finished, held(folder), _bar("export") as progress, database.still() as as_of_now:
             progress(0, len(exports.NAMES))
             for number, name in enumerate(exports.NAMES):
                 part = folder / f"{name}.csv.part"
                 try:
                     with part.open("w", encoding="utf-8", newline="") as file:
-                        for text in exports.export(database, name):
+                        for text in exports.export(as_of_now, name):
                             file.write(text)
                     part.replace(folder / f"{name}.csv")
                 finally:

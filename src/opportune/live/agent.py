@@ -156,23 +156,24 @@ class Agent:
 
     def _meet(
         self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None,
-        offline: bool = False,
+        past: bool = False,
     ) -> Proposal:  # fmt: skip
         """The next decision point, checked: what `propose` does with it.
 
-        At one that was offline nothing was revealed: an answer that came late counts at the next.
+        At one that was past when it became known nobody can be nudged: the rule is not asked, and nothing is revealed.
+        An answer that came late counts at the next.
         """
         tossed = draw(*self._key, step.step, COIN) if coin is None else coin
         previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
         available = available and not step.place.missing
-        if available and self._late_answer and not offline:
+        if available and self._late_answer and not past:
             opened, self._late_answer = True, False
         self.step = step.step
         self._steps[step.step] = step
         if self._continuous:
             steps.write_values(self._handle, step.place.values)
         if available:
-            steps.propose_live(self._handle, *self._key, *step.where, opened, tossed, self._out)
+            steps.propose_live(self._handle, *self._key, *step.where, opened or past, tossed, self._out)
         else:
             self._out[:] = 0.0
             self._out[1] = self._spent.price[0]
@@ -183,7 +184,8 @@ class Agent:
             step.step, bool(nudged), probability, names[int(stale)], gap, price, tossed, self.budget_left,
             opened and available, available, None if available else point.absence(reason, step.place.missing),
             names[int(fresh)], disagreement, tolerance, self.policy.revealer.priced, self._rule_name,
-            tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not opened else None, previous,
+            tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not (opened or past) else None,
+            previous,
         )  # fmt: skip
         return self._proposal
 

@@ -7,7 +7,6 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.exc import DBAPIError
@@ -33,7 +32,7 @@ def backup(database: Database, path: Path, progress: Progress | None = None) -> 
     try:
         with _writing(path):
             target.migrate()
-        with _one_moment(database) as source, _writing(path), target.writing.begin() as into:
+        with database.moment() as source, _writing(path), target.writing.begin() as into:
             copied = _copy(source, into, progress)
         target.close()
         with contextlib.closing(sqlite3.connect(part)) as connection:
@@ -99,13 +98,6 @@ def _writing(path: Path) -> Iterator[None]:
         if (error.statement or "").startswith("SELECT"):  # what it is made from cannot be read
             raise
         raise WriteError(f"{path} cannot be written ({error.orig})") from error
-
-
-def _one_moment(database: Database) -> Any:
-    """A connection that sees the database as it is now, whatever is written meanwhile."""
-    if database.sqlite:
-        return database.reading.begin()
-    return database.reading.execution_options(isolation_level="REPEATABLE READ").begin()
 
 
 def _copy(source: Connection, into: Connection, progress: Progress | None) -> int:

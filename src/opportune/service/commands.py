@@ -132,6 +132,9 @@ class Propose(Command, kw_only=True):
         if step > ledger.running.horizon:
             raise Refused("over", f"all {ledger.running.horizon} decisions of {person.name!r} are made")
         given = self._checked(ledger, person, step)
+        over = happened + ledger.running.answer_window <= self.received
+        if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
+            given["past"] = True  # nobody can be nudged any more
         settle_open(ledger, person, cause="next", who=self.who, received=self.received)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}

@@ -1,11 +1,12 @@
 """The database: SQLite in a file of its own, or PostgreSQL; opened, checked and brought to this version's tables."""
 
 import contextlib
+import copy
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from alembic import command
 from alembic.config import Config
@@ -89,6 +90,21 @@ class Database:
             find(connection, begin)
 
         return engine
+
+    @contextlib.contextmanager
+    def moment(self) -> Iterator[Connection]:
+        """A transaction that sees everything as it is now, whatever is written meanwhile."""
+        engine = self.reading if self.sqlite else self.reading.execution_options(isolation_level="REPEATABLE READ")
+        with engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator["Database"]:
+        """The database as it is now, for one thread to read from."""
+        with self.moment() as connection:
+            view = copy.copy(self)
+            view.reading = cast("Engine", _Still(connection))
+            yield view
 
     def check_durable(self) -> None:
         """Refuse a database that would say that something is stored before it is."""
@@ -202,6 +218,16 @@ class Database:
         """Close all connections."""
         self.writing.dispose()
         self.reading.dispose()
+
+
+class _Still(NamedTuple):
+    """In place of an engine: whoever connects gets the connection that is there."""
+
+    connection: Connection
+
+    def connect(self) -> contextlib.AbstractContextManager[Connection]:
+        """The connection, which stays open."""
+        return contextlib.nullcontext(self.connection)
 
 
 def reachable(database: Database) -> bool:

@@ -79,9 +79,11 @@ class Fold:
             made = agent._meet(entry, opened=False, available=True, reason=None)
         else:
             opened, available = given.get("opened", False), given.get("available", True)
-            offline = shown is not None
-            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"), offline=offline)
+            past = given.get("past", False)
+            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"), past=past)
         answer = self._proposed(made, before)
+        if self.words and given.get("past") and made.available:
+            answer["why"] = "No nudge: the moment was past when it became known."
         if not made.nudged or shown is not None:
             why = answer.get("why", "")
             answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown, why=why)
@@ -112,7 +114,7 @@ class Fold:
         probability = min(rate, max(0.0, before)) if given.get("available", True) else 0.0
         if running.hard and before < 1.0:
             probability = 0.0
-        if given.get("opened", False) or given.get("shown") is not None:
+        if given.get("opened", False) or given.get("past", False) or given.get("shown") is not None:
             probability = 0.0
         coin = float(draw(*agent._key, agent.step + 1, COIN))
         action = given.get("shown") or running.fallback

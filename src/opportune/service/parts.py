@@ -42,11 +42,10 @@ def cores() -> int:
 @contextlib.contextmanager
 def snapshot(database: Database) -> Iterator[Connection]:
     """A transaction that sees everything as of one moment, while others write; to read all of it once."""
-    if not database.sqlite:
-        with database.reading.execution_options(isolation_level="REPEATABLE READ").begin() as connection:
+    with database.moment() as connection:
+        if not database.sqlite:
             yield connection
-        return
-    with database.reading.begin() as connection:
+            return
         usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
         connection.exec_driver_sql(f"PRAGMA cache_size = {LITTLE}")
         try:

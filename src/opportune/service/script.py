@@ -180,7 +180,7 @@ class Script:
         if answer.available != available or answer.reason != reason or (done is None) != (nudged and shown is None):
             raise Doubt
         opened = given.opened and available
-        if available and track.late_answer and shown is None:
+        if available and track.late_answer and not given.past:
             opened, track.late_answer = True, False
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
@@ -194,7 +194,7 @@ class Script:
         track.entries.append(entry)
         person.latest, person.last_decided = event.decision, happened
         what = PROPOSE if available else STAND_BY
-        self._rows += (what, person.number, step, *place.where, 0, opened, 0.0, event.seq)
+        self._rows += (what, person.number, step, *place.where, 0, opened or given.past, 0.0, event.seq)
         self._values += place.values
         if self._endless and before is None and left is None:
             before = left = np.inf
@@ -203,7 +203,7 @@ class Script:
             self._action_number[answer.fresh], stale, nudged, answer.coin, before, left,
         )  # fmt: skip
         if self._ranked:
-            self._note_claims(answer.notes, asked=available and not opened)
+            self._note_claims(answer.notes, asked=available and not (opened or given.past))
         elif answer.notes is not None:
             raise Doubt
         if done is None:
@@ -211,7 +211,7 @@ class Script:
             row[EXPIRES], row[STATUS], row[SETTLED_AT] = happened + running.answer_window, "nudge", None
             track.open, person.open_decision = event, event.decision
         else:
-            self._conclude(event, track, entry, done, happened, shown, opened, False)
+            self._conclude(event, track, entry, done, happened, shown, opened, False, apart=given.past)
         self._compare(entry, event.seq)
 
     def _compare(self, entry: Entry, seq: int) -> None:
@@ -230,9 +230,9 @@ class Script:
 
     def _conclude(
         self, event: Any, track: Track, entry: Entry, done: typed.Outcome, happened: int, shown: str | None,
-        opened: bool, answered: bool | None,
+        opened: bool, answered: bool | None, apart: bool = False,
     ) -> None:  # fmt: skip
-        """What became of a proposal."""
+        """What became of a proposal; `apart`: it is settled by a call of its own."""
         row, place, standing, seen = entry.row, entry.place, entry.action, True
         revealed = bool(opened or answered)
         entry.action = action = self._action_number[done.action]
@@ -245,7 +245,7 @@ class Script:
         if row[AVAILABLE]:
             where = place.where if revealed or not self._some_reported else place.blind
             rows = self._rows
-            if event.kind == events.PROPOSED and rows[_WHAT_AT] == PROPOSE:  # nothing was uncovered in between
+            if event.kind == events.PROPOSED and rows[_WHAT_AT] == PROPOSE and not apart:  # nothing was uncovered
                 rows[_WHAT_AT], rows[_ACTION_AT], rows[_NUMBER_AT] = DECIDE, standing, where[2]
             else:
                 rows += (SETTLE, track.person.number, entry.step, *where, standing, revealed, 0.0, event.seq)

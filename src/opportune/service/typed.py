@@ -27,6 +27,7 @@ class Sensed(msgspec.Struct, gc=False):
     available: bool = True
     reason: str | None = None
     shown: str | None = None
+    past: bool = False
     mode: str = "learned"
     earlier: msgspec.Raw = ABSENT
 
