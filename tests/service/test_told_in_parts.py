@@ -1,14 +1,19 @@
 """What participants tell bit by bit: kept as it comes, also where everything is read anew in between."""
 
+import contextlib
+import sqlite3
+from pathlib import Path
+
 import pytest
 from course import BEGIN, answer_of, launch
 from site_over_http import SENSED
 from study_text import numeric, study_text
 
+from opportune.errors import InputError
 from opportune.service import clock
 from opportune.service.commands import Answer, Enrol, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.reading import decision_row
+from opportune.service.database import Database, file_url
+from opportune.service.reading import decision_row, decision_rows
 from opportune.service.verify import verify
 from opportune.service.writer import Writer
 
@@ -64,3 +69,41 @@ def test_an_earlier_step_is_told_in_parts(database: Database, study: str, anew: 
         writer.do(Propose(who="app", received=BEGIN + clock.HOUR, participant="P1", given={"sensed": SENSED}))
     )
     assert verify(database).findings == []
+
+
+def test_what_an_earlier_version_kept_in_memory_is_written_down(folder: Path) -> None:
+    """The record has it: a database of that version verifies, and the other part can be told."""
+    file = Path(__file__).parent / "data" / "v0009.sql"
+    with contextlib.closing(sqlite3.connect(folder / "old.db")) as connection:
+        connection.executescript(file.read_text(encoding="utf-8"))
+        (before,) = connection.execute("SELECT reported FROM decisions WHERE participant = 'P001' AND step = 4")
+    assert before == (None,), "the control"
+    database = Database(file_url(folder / "old.db"))
+    database.migrate()
+    assert verify(database).findings == []
+    assert verify(database, bulk=True).findings == []
+    writer = Writer(database)
+    ask = Propose(who="app", received=BEGIN + 2 * clock.HOUR, participant="P001", given={"sensed": SENSED})
+    answer = Answer(
+        who="staff", received=BEGIN + 2 * clock.HOUR, decision=answer_of(writer.do(ask))["decision"], answered=True,
+        earlier={"4": {"mood": "low"}},
+    )  # fmt: skip
+    answer_of(writer.do(answer))
+    row = next(row for row in decision_rows(database, "P001", limit=10) if row["step"] == 4)
+    assert (row["reported"], bool(row["seen"])) == ('{"pain":"some","mood":"low"}', True)
+    assert verify(database).findings == []
+    database.close()
+
+
+def test_a_time_zone_that_was_let_in_stays_usable(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused to those who are new, not to those who have it."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "check_zone", clock.zone)
+        writer.do(Enrol(who="staff", received=BEGIN, participant="P1", timezone="Factory"))
+    ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+    assert answer_of(writer.do(ask))["mode"] == "learned"
+    assert verify(sqlite).findings == []
+    with pytest.raises(InputError, match="that of a place"):
+        clock.check_zone("Factory")

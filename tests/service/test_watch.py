@@ -325,6 +325,43 @@ def test_what_was_mended_is_no_alert_any_more(sqlite: Database) -> None:
     assert alerts_of(sqlite, "rebuilt") == []
 
 
+def test_an_alert_that_is_raised_again_is_not_over(database: Database) -> None:
+    """Neither by a decision in between, nor if it comes while others look; times are those of the rehearsal."""
+    writer, time = Writer(database), BEGIN
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    alerts = Alerts(database, now=lambda: time)
+    alerts.raise_alert("red", "undecided", "P1", "A decision could not be made.")
+    writer.do(Propose(who="app", received=BEGIN + clock.MINUTE, participant="P1", given={"sensed": SENSED}))
+    time = BEGIN + 2 * clock.MINUTE
+    assert not alerts.raise_alert("red", "undecided", "P1", "A decision could not be made."), "nobody is told twice"
+    alerts.look(BEGIN + 3 * clock.MINUTE)
+    assert alerts_of(database, "undecided") == ["P1"]
+    writer.do(Propose(who="app", received=BEGIN + 4 * clock.MINUTE, participant="P1", given={"sensed": SENSED}))
+    alerts.look(BEGIN + 5 * clock.MINUTE)
+    assert alerts_of(database, "undecided") == []
+
+
+@pytest.mark.parametrize("code", ["undecided", "unrecorded", "rebuilt"])
+def test_what_is_raised_while_someone_looks_stays(
+    database: Database, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """It is looked at the next time."""
+    writer = Writer(database)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    alerts, find, who = Alerts(database), watch.CHECKS[code], "P1" if code == "undecided" else None
+
+    def check(connection: Any, *arguments: Any) -> watch.Wanted:
+        found = find(connection, *arguments)
+        Alerts(database).raise_alert("red", code, who, "Just now.")
+        return found
+
+    monkeypatch.setitem(watch.CHECKS, code, check)
+    alerts.look(clock.now())
+    assert alerts_of(database, code) == [who]
+
+
 def test_a_nudge_that_the_next_decision_point_overtook_is_red(database: Database) -> None:
     """It was charged, and nobody has looked at it; one that staff say was not reached has been looked at."""
     writer = Writer(database)
@@ -366,9 +403,10 @@ def test_nobody_is_missed_after_the_end(sqlite: Database) -> None:
     alerts = Alerts(sqlite)
     alerts.look(BEGIN + 5 * DAY)
     assert alerts_of(sqlite, "silent") == ["P1"], "the control"
+    alerts.raise_alert("red", "undecided", "P1", "A decision could not be made.")
     writer.do(Close(who="admin", received=BEGIN + 6 * DAY, reason="all is done"))
     alerts.look(BEGIN + 7 * DAY)
-    assert alerts_of(sqlite, "silent") == []
+    assert alert_rows(sqlite) == []
 
 
 def test_a_check_that_fails_leaves_the_others(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,8 +113,9 @@ def serve(
     if rehearsal:
         say("this is a rehearsal: requests say what time it is; never with patients", DONE)
     if password is not None:
+        there = database.url if database.sqlite else database.name  # without the password
         say("sign in as admin with this password, shown once: " + password, DONE)
-        say(f"keys for apps: opportune keys add NAME --role app --db {shlex.quote(database.name)}", DONE)
+        say(f"keys for apps: opportune keys add NAME --role app --db {shlex.quote(there)}", DONE)
     database.close()
     there = f"[{host}]" if ":" in host else host
     say(f"http://{there}:{free} (Ctrl-C stops it; nothing that was answered is lost)", DONE)

@@ -1,6 +1,7 @@
 """Alerts: red (someone or the data may be harmed), yellow (handled, look at it), green (for the record)."""
 
 import threading
+from collections.abc import Callable
 
 import httpx
 import structlog
@@ -32,8 +33,8 @@ log = structlog.get_logger()
 class Alerts:
     """Raises alerts, and looks for what should raise one. One that is open is not raised again."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, *, now: Callable[[], int] = clock.now) -> None:
+        self._database, self._now = database, now
         self._lock = threading.Lock()
         self._looked = 0
         self.shown = Shown(database)
@@ -44,10 +45,11 @@ class Alerts:
         same = and_(
             table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
         )
-        row = {"level": level, "code": code, "participant": participant, "text": text[:1000], "raised": clock.now()}
+        row = {"level": level, "code": code, "participant": participant, "text": text[:1000], "raised": self._now()}
         with self._lock, self._database.writing.begin() as connection:
             connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
             if connection.execute(select(table.c.id).where(same)).first():
+                connection.execute(update(table).where(same).values(raised=row["raised"]))  # it is not over yet
                 return False
             connection.execute(insert(table), row)
         log.warning("alert", level=level, code=code)  # whom it is about is in the table, not in the log
@@ -61,7 +63,7 @@ class Alerts:
             table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
         )
         with self._lock, self._database.writing.begin() as connection:
-            connection.execute(update(table).where(same).values(cleared=clock.now()))
+            connection.execute(update(table).where(same).values(cleared=self._now()))
 
     def look(self, now: int) -> None:
         """Look for what should raise an alert, and for alerts whose cause is over; once a minute is enough."""
@@ -82,14 +84,20 @@ class Alerts:
         """Raise an alert for whoever should have one and has none, and clear the others."""
         table = tables.alerts
         with self._database.reading.connect() as connection:
+            standing = select(table.c.id, table.c.participant, table.c.raised).where(
+                table.c.code == code, table.c.cleared.is_(None)
+            )
+            there = connection.execute(standing).all()  # first: what is raised meanwhile is not cleared
             wanted = find(connection, running, now)
-            standing = select(table.c.participant).where(table.c.code == code, table.c.cleared.is_(None))
-            there = set(connection.execute(standing).scalars())
         for participant, text in wanted.items():
-            if participant not in there:
+            if participant not in {alert.participant for alert in there}:
                 self.raise_alert(CODES[code][0], code, participant, text)
-        for participant in there - wanted.keys():
-            self.clear(code, participant)
+        over = [alert for alert in there if alert.participant not in wanted]
+        if over:
+            with self._lock, self._database.writing.begin() as connection:
+                for alert in over:  # unless it was raised again
+                    same = and_(table.c.id == alert.id, table.c.raised == alert.raised)
+                    connection.execute(update(table).where(same).values(cleared=self._now()))
 
     def _running(self) -> Running | None:
         with self._database.reading.connect() as connection:

@@ -1,6 +1,7 @@
 """Backup and restore: the whole database as one SQLite file, whichever database it comes from or goes to."""
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -82,6 +83,8 @@ def _copy_backup(path: Path, copy: Database) -> None:
             raise DataError(f"{path} has no tables of a study; expected what opportune backup wrote")
         copy.migrate()
     except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise WriteError(f"there is no room in {copy.path.parent.parent} for a copy of {path}") from None
         raise InputError(f"{path} cannot be read ({error.strerror}); expected what opportune backup wrote") from None
     except DBAPIError as error:
         raise InputError(f"{path} cannot be read ({error.orig}); expected what opportune backup wrote") from None

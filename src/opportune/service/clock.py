@@ -11,7 +11,7 @@ MICROSECONDS = 1_000_000
 MINUTE = 60 * MICROSECONDS
 HOUR = 60 * MINUTE
 _NO_PLACES = {"localtime", "posixrules", "Factory"}
-"""Names that mean another zone on another machine, or none."""
+"""Names that mean another zone on another machine, or none at all."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST, _LAST = (moment.replace(tzinfo=dt.UTC) - _EPOCH for moment in (dt.datetime.min, dt.datetime.max))
 _NAIVE = dt.datetime(1970, 1, 1)  # the same, for arithmetic in UTC alone
@@ -52,11 +52,16 @@ def from_datetime(moment: dt.datetime) -> int:
 def zone(name: str) -> ZoneInfo:
     """A time zone by its IANA name."""
     try:
-        if name in _NO_PLACES:
-            raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
         raise InputError(f"timezone is {name!r}; expected an IANA name, such as 'Europe/Berlin'") from None
+
+
+def check_zone(name: str) -> None:
+    """Refuse a time zone that is none, or is another one on another machine."""
+    if name in _NO_PLACES:
+        raise InputError(f"timezone is {name!r}; expected that of a place, such as 'Europe/Berlin'")
+    zone(name)
 
 
 def local(moment: int, timezone: str) -> dt.datetime:

@@ -52,7 +52,7 @@ class Enrol(Command, kw_only=True):
     def run(self, ledger: Ledger) -> Answered:
         study = open_study(ledger)
         timezone = ledger.running.timezone if self.timezone is None else self.timezone
-        clock.zone(timezone)
+        clock.check_zone(timezone)
         if ledger.persons.get(self.participant) is not None:
             raise Refused("exists", f"{self.participant!r} is enrolled already")
         if study["enrolled"] >= ledger.running.participants:
@@ -77,7 +77,7 @@ class SetStatus(Command, kw_only=True):
         checks.text("reason", f"paused: {self.reason or ''}")  # as decisions will show it
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
-        if self.status == person.status and self.reason == person.reason:
+        if self.status == person.status and self.reason in {None, person.reason}:
             return 200, participant_answer(person)
         if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
             settle_open(ledger, person, cause=self.status, who=self.who, received=self.received)
@@ -248,16 +248,16 @@ class Answer(Command, kw_only=True):
         agent._uncovered(numbers or None)
 
     def _late(self, ledger: Ledger, person: Person, row: dict[str, Any]) -> Answered:
-        """An answer after the nudge was settled as unanswered counts as an opening at the next decision point."""
+        """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.
+
+        Of what it tells only what was reported of this decision point is kept: `earlier` takes a reveal.
+        """
         late = row["nudge"] and row["outcome"] == "unanswered" and row["answered_late"] is None
         if not late or not (self.answered or self.opened):
             raise Refused("settled_already", f"decision {row['id']!r} is settled ({row['outcome']})")
         open_study(ledger)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}: an answer that is late no longer counts")
-        if self.earlier is not None or self.shown is not None:
-            text = "the answer is late, but earlier or shown is given; expected neither: tell them at the next decision"
-            raise Refused("invalid", text)
         given: dict[str, Any] = {}
         if self.reported is not None:
             agent = person.agent

@@ -65,6 +65,7 @@ class Database:
         self.name = _without_password(url)
         if self.sqlite:
             self.path = Path(make_url(self.url).database or "")
+            self.name = f"sqlite:///{self.path}"  # as people read it
             if not self.path.parent.is_dir():
                 raise InputError(f"{self.path.parent} is not a folder; expected one for the database file")
         self.writing = self._engine("BEGIN IMMEDIATE")

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -190,19 +190,21 @@ def decision_columns(running: Running, cohort: Cohort) -> tuple[Column, ...]:
             return problem.schedule.values(row["step"])[name]
 
         told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
-        return Column(_free(name, taken), "value", f"Variable {name!r} of the study, {told}.", value)
+        return Column(
+            _free(name, taken, problem.visibility), "value", f"Variable {name!r} of the study, {told}.", value
+        )
 
     before, after = _BEGINNING, (_features(problem), *_DECIDED, *_actions(running), *_REWARD, *_END)
     taken = {column.name for column in (*before, *after)}
     return (*before, *map(variable, problem.visibility), *after)
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, taken: set[str], variables: Iterable[str]) -> str:
     """What the column of a variable is called: as the variable, unless another column is called so."""
     if name not in taken:
         return name
     longer = f"variable_{name}"
-    while longer in taken:
+    while longer in {*taken, *variables}:
         longer += "_"
     return longer
 

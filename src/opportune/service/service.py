@@ -49,7 +49,7 @@ class Service:
     """Whether the process was told to end: what goes on for long should."""
 
     def __post_init__(self) -> None:
-        self.alerts = Alerts(self.database)
+        self.alerts = Alerts(self.database, now=self.now)
         self.writer = Writer(self.database, on_alert=self.alerts.raise_alert)
         self.keys = Keys(self.database)
         self.limits = Limits()

@@ -31,6 +31,8 @@ Wanted = dict[str | None, str]
 
 def fallback(connection: Connection, running: Running, now: int) -> Wanted:
     """Participants whose latest decision was made by the fallback."""
+    if _closed(connection):
+        return {}
     people, made = tables.participants.c, tables.decisions.c
     in_use = (made.mode == FALLBACK_MODE) & people.status.in_((ACTIVE, PAUSED))
     query = select(people.name).where(made.id == people.latest, in_use)
@@ -40,10 +42,12 @@ def fallback(connection: Connection, running: Running, now: int) -> Wanted:
 
 def undecided(connection: Connection, running: Running, now: int) -> Wanted:
     """Participants of whom a decision could not be made, and none was since."""
-    people, alerts = tables.participants.c, tables.alerts.c
+    if _closed(connection):
+        return {}
+    people, made, alerts = tables.participants.c, tables.decisions.c, tables.alerts.c
     standing = (alerts.code == "undecided") & alerts.cleared.is_(None) & (alerts.participant == people.name)
-    none_since = func.coalesce(people.last_decided, people.enrolled) <= alerts.raised
-    query = select(people.name, alerts.text).where(standing, none_since, people.status.in_((ACTIVE, PAUSED)))
+    decided_since = select(made.id).where(made.id == people.latest, made.received > alerts.raised).exists()
+    query = select(people.name, alerts.text).where(standing, ~decided_since, people.status.in_((ACTIVE, PAUSED)))
     return {row[0]: row[1] for row in connection.execute(query)}
 
 

@@ -26,6 +26,7 @@ from opportune.service.api.shared import (
 )
 from opportune.service.auth import ADMIN, ANALYST, APP, STAFF
 from opportune.service.bundles import FetchBundle
+from opportune.service.commands import NOT_ASKED
 from opportune.service.problems import Refused
 from opportune.service.projection import known_of
 from opportune.service.replies import decision_answer, reward_answer
@@ -58,11 +59,11 @@ def participant_shown(row: dict[str, Any], study: dict[str, Any]) -> dict[str, A
 
 def decision_shown(row: dict[str, Any]) -> dict[str, Any]:
     """A decision's row as the API shows it."""
-    told = known_of(row)
+    told, sensed = known_of(row), {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     return {
         **decision_answer({**row, "nudge": bool(row["nudge"])}),
         "day": row["day"], "happened": clock.iso(row["happened"]), "received": clock.iso(row["received"]),
-        "available": bool(row["available"]), "reason": row["reason"], "sensed": msgspec.json.decode(row["sensed"]),
+        "available": bool(row["available"]), "reason": row["reason"], "sensed": sensed,
         "reported": None if told is None else msgspec.json.decode(told),
         **{name: reward_answer(row)[name] for name in ("reward", "learned", "skipped", "changes")},
     }  # fmt: skip
