@@ -1,6 +1,7 @@
 """The machine as it may be: few cores allowed, scripts as people write them, libraries that are not there."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,22 @@ with connect("local"):
     data = op.simulate(op.synthetic_worlds(2, seed=1), op.pd2_ucb(5), horizon=20, replicates=4, seed=1, progress=False)
 print(data.sizes["replicate"])
 print(reproduce(["table", "opens"], out=Path("out"), quick=True).name)
+"""
+
+ANY_PROCESSOR = """
+import hashlib
+import numpy as np
+import opportune as op
+from opportune.live.packing import pack
+
+rng = np.random.default_rng(1)
+problem = op.Problem(rng.normal(size=(23, 4, 7)), rng.dirichlet(np.ones(23)), noise_sd=0.3, theta_bound=2.0)
+agent = op.Agent(problem, op.pd2_ucb(20), horizon=200, seed=1, stream=0)
+for step in range(200):
+    agent.decide(int(rng.integers(23)))
+    agent.learn(float(rng.normal()))
+print(hashlib.sha256(pack(agent)).hexdigest())
+print(hashlib.sha256((rng.normal(size=(40, 301)) @ rng.normal(size=(301, 28))).tobytes()).hexdigest())
 """
 
 ONE_CORE = """
@@ -124,3 +141,15 @@ def test_joblib_is_needed_for_clusters_only(tmp_path: Path) -> None:
     (line,) = done.stdout.splitlines()
     assert line.startswith("joblib is not installed")
     assert line.endswith("expected it: pip install 'opportune[cluster]'")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of another kind")
+def test_agents_have_the_same_bits_whatever_multiplies_matrices(tmp_path: Path) -> None:
+    """NumPy's library for matrices adds in another order on another processor; what agents learn does not."""
+    kinds = ("Prescott", "Nehalem", "Sandybridge", "Haswell")  # whose instructions later ones have, too
+    done = [run(ANY_PROCESSOR, cwd=tmp_path, OPENBLAS_CORETYPE=kind) for kind in kinds]
+    assert [one.stderr for one in done] == [""] * len(kinds)
+    states, products = ({one.stdout.split()[place] for one in done} for place in (0, 1))
+    if len(products) == 1:
+        pytest.skip("NumPy multiplies matrices by another library, which cannot be told the processor")
+    assert len(states) == 1

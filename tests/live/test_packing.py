@@ -98,7 +98,7 @@ def test_changes_that_were_damaged_are_refused(damage: str) -> None:
     changes = pack_changes(agent, Stored.of(whole, agent))
     assert changes is not None
     steps(agent, 1)
-    text, told = packing._opened(changes, packing.CHANGES)
+    text, told = packing.content_of(changes, packing.CHANGES)
     since, at = told[:12], len(changes) // 2
     beyond = since + np.full((len(told) - 12) // 12, 10**6, np.uint32).tobytes() + told[12 + (len(told) - 12) // 3 :]
     bad = {
@@ -171,7 +171,7 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
     """Whatever stands in the bytes, with a checksum that fits: it is refused, so that it can be made again."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    text, numbers = packing._opened(pack(agent), packing.WHOLE)
+    text, numbers = packing.content_of(pack(agent), packing.WHOLE)
     bad = packing._sealed(packing.WHOLE, change(text.decode()).encode(), numbers)
     with pytest.raises(StateError, match="cannot be resumed"):
         unpack(cohort().seat(0, stream=1), bad, agent._steps.values())

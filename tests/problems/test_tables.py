@@ -30,6 +30,17 @@ def test_means_are_computed_once_for_equal_arguments_only() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(7, 3, 5), (300, 4, 9), (40, 2, 1), (3, 1, 1), (33, 17)])
+def test_sums_are_taken_in_order(shape: tuple[int, ...]) -> None:
+    """To the last bit what adding one after the other gives, on whatever processor: equal columns have equal sums."""
+    rng = np.random.default_rng(5)
+    weights, values = rng.random(shape[0]), rng.normal(size=shape)
+    expected = np.zeros(shape[1:])
+    for weight, value in zip(weights, values, strict=True):
+        expected += weight * value
+    np.testing.assert_array_equal(tables.weighted_sum(weights, values), expected)
+
+
 def test_kept_results_cannot_be_written_to() -> None:
     """What is shared is read-only; what a problem hands out is one's own."""
     kept = tables.part_means(FEATURES, LABELS, 2, PROBS)

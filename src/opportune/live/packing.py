@@ -84,7 +84,7 @@ def merged(data: bytes, changes: bytes | None) -> bytes:
     """The whole state that one which is stored whole and what differs from it give: what `pack` would give."""
     if changes is None:
         return data
-    text, told = _opened(changes, CHANGES)
+    text, told = content_of(changes, CHANGES)
     check, waiting, count = _SINCE.unpack_from(told.ljust(_SINCE.size, b"\xff"))
     at = _SINCE.size + 8 * waiting
     if len(told) != at + 12 * count:
@@ -92,7 +92,7 @@ def merged(data: bytes, changes: bytes | None) -> bytes:
     order, where = told[_SINCE.size : at], np.frombuffer(told, np.uint32, count, at)
     values = np.frombuffer(told[at + where.nbytes :], np.float64)
     with careful():
-        before, numbers = _opened(data, WHOLE)
+        before, numbers = content_of(data)
         if _check_of(data) != check:
             raise StateError("the state cannot be resumed: what changed belongs to another state")
         held = 8 * checks.whole("rewards that wait", json.loads(before)[3], least=0)
@@ -103,7 +103,7 @@ def merged(data: bytes, changes: bytes | None) -> bytes:
 
 def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
-    text, numbers = _opened(data, WHOLE)
+    text, numbers = content_of(data)
     with careful():
         step, late_answer, withdrawn, waiting, proposal = json.loads(text)
         agent.step = checks.whole("step", step, least=0, most=agent.horizon)
@@ -125,12 +125,12 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
 
 def pack_shared(cohort: Cohort) -> bytes:
     """What the participants of a cohort share: the model, the budget, both or nothing."""
-    return _sealed(WHOLE, b"", *(cohort._common._groups[name] for name in _shared(cohort)))
+    return _sealed(WHOLE, b"", *(cohort._common._groups[name] for name in shared_groups(cohort)))
 
 
 def unpack_shared(cohort: Cohort, data: bytes) -> None:
     """Bring what a cohort shares to where `pack_shared` found it."""
-    _fill([cohort._common._groups[name] for name in _shared(cohort)], _opened(data, WHOLE)[1])
+    _fill([cohort._common._groups[name] for name in shared_groups(cohort)], content_of(data)[1])
 
 
 def healthy(agent: Agent) -> bool:
@@ -146,7 +146,7 @@ def healthy(agent: Agent) -> bool:
 def healthy_shared(cohort: Cohort) -> bool:
     """Likewise of what the participants of a cohort share."""
     common = cohort._common
-    shared = {name: common._groups[name] for name in _shared(cohort)}
+    shared = {name: common._groups[name] for name in shared_groups(cohort)}
     return all(map(_finite, shared.values())) and (
         "model" not in shared or min(_diagonal(common, "model").tolist()) > 0.0
     )
@@ -196,7 +196,8 @@ def _finite(numbers: NDArray[np.float64]) -> bool:
     return bool(np.isfinite(numbers).all())
 
 
-def _shared(cohort: Cohort) -> list[str]:
+def shared_groups(cohort: Cohort) -> list[str]:
+    """The groups of a state that the participants of a cohort have in common."""
     own = cohort._own()
     return [name for name in STATE if name not in own]
 
@@ -214,7 +215,7 @@ def _check_of(data: bytes) -> int:
     return int(_HEAD.unpack_from(data)[1])
 
 
-def _opened(data: bytes, kind: bytes) -> tuple[bytes, bytes]:
+def content_of(data: bytes, kind: bytes = WHOLE) -> tuple[bytes, bytes]:
     """The text and the numbers of what was packed, if they are what they were."""
     if len(data) < _HEAD.size:
         raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")

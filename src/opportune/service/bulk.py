@@ -2,9 +2,10 @@
 
 `Refold` lets one event after the other happen to a participant's agent, and can say what is wrong with each. Here the
 record is believed until it is doubted: the calls follow from what it says was answered (`script`), compiled code makes
-them (live.replay), and what that finds is compared with what the record says: every number of every proposal, and
-every action, to the last bit. The first that differed would be the first that was believed wrongly, so that nothing is
-missed. Whatever is not as it should be raises `Doubt`: the record is then folded one by one, to say what it is.
+them (live.replay), and what that finds is compared with what the record says: every action, every coin, and every
+number of every proposal, but for rounding, which is another on another machine. The first that differed would be the
+first that was believed wrongly, so that nothing is missed. Whatever is not as it should be raises `Doubt`: the record
+is then folded one by one, to say what it is.
 
 Where participants share a budget or a model, the calls of all must be made in order, by one process; reading the
 record, which takes most of the time, is divided between several all the same.
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from opportune.errors import OpportuneError
 from opportune.live import replay
 from opportune.live.decision import Proposal
+from opportune.live.rounding import all_near
 from opportune.live.steps import begin_live
 from opportune.service import events, typed
 from opportune.service.clock import from_iso
@@ -39,6 +41,8 @@ from opportune.service.tracks import CLAIMS, Calls, Doubt, Track
 _COMMON = frozenset(events.COMMON)
 _WHAT, _SEQ = map(replay.CALL.index, ("what", "seq"))
 _PROBABILITY, _NUDGED = map(CLAIMS.index, ("probability", "nudged"))
+_EXACT = [CLAIMS.index(name) for name in ("fresh", "stale", "nudged", "coin")]
+"""What is the same on every machine."""
 _KIND, _BODY, _OWN = 1, 7, 8  # of a `Row`
 _KIND_OF = itemgetter(_KIND)
 _KNOWN = ("status", "reason", "seq", "latest", "open_decision", "last_decided", "last_reveal")
@@ -168,7 +172,7 @@ class Bulk:
                 seats.handles, seats.judged, common._key[0], seats.streams, calls.rows[part.calls],
                 calls.values[part.calls], found[part.proposals], noted[part.proposals], acted[part.settlements],
             )  # fmt: skip
-        if not np.array_equal(noted, calls.notes, equal_nan=True):
+        if not all_near(noted, calls.notes):
             raise Doubt("what the rule went by is not what is noted")
         said = dict(zip(replay.FOUND, found.T, strict=True))
         left = []
@@ -176,7 +180,8 @@ class Bulk:
             rest = common._amount - said[spent]
             left.append(np.minimum(rest, common._amount - said[nudges]) if common._hard else rest)
         computed = np.column_stack([found[:, : replay.JUDGED + 1], *left])
-        if not np.array_equal(computed, calls.claims) or not np.array_equal(acted, calls.actions):
+        exact = np.array_equal(computed[:, _EXACT], calls.claims[:, _EXACT]) and np.array_equal(acted, calls.actions)
+        if not exact or not all_near(computed, calls.claims):
             raise Doubt("what is found is not what was answered")
 
     def states(self) -> list[State]:

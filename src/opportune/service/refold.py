@@ -1,18 +1,17 @@
 """Folding a record again: each event happens once more, and what is answered now is held to what was answered then."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from opportune.live.rounding import near
 from opportune.service import clock, events, projection
 from opportune.service.events import Event
 from opportune.service.fold import Fold
 from opportune.service.person import Person
 from opportune.service.running import Running
 
-CLOSE = 1e-9
 MOST_FINDINGS = 100
 _EXACT = (
     "nudged", "fresh", "stale", "available", "reason", "action", "outcome", "revealed", "learned", "number", "stream",
@@ -185,18 +184,3 @@ def _alike(kind: str, now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
     except (KeyError, TypeError):
         return False
     return now == then
-
-
-def near(one: Any, other: Any) -> bool:
-    """Whether two numbers, or lists of them, are equal but for rounding; or both are missing.
-
-    JSON has no number that is not finite, so that one of these is missing where it was read.
-    """
-    if other is None:
-        return one is None or (isinstance(one, float) and not math.isfinite(one))
-    if one is None:
-        return False
-    if isinstance(one, list) or isinstance(other, list):
-        alike = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
-        return alike and all(near(*pair) for pair in zip(one, other, strict=True))
-    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, select
 from opportune.errors import DataError
 from opportune.service import events, tables
 from opportune.service.answers import Recent
+from opportune.service.compared import same
 from opportune.service.fold import Fold
 from opportune.service.person import CHANGING, Person
 from opportune.service.refold import Refold, Verdict
@@ -67,9 +68,9 @@ def fold_again(connection: Connection, fold: Fold, row: Mapping[Any, Any]) -> Pe
         if events.hash_of(data) != hashed:
             refold.verdict.add(f"event {event.seq} is not what was written: its hash does not fit it")
         refold.happen(event, fold, received)
-    made = person.row(shared=False)
-    if not refold.verdict.holds or made != {column: row[column] for column in made}:
-        found = "; ".join(refold.verdict.findings[:3]) or "its row is another"
+    same(f"participant {name}", row, person.row(shared=False), refold.verdict)
+    if not refold.verdict.holds:
+        found = "; ".join(refold.verdict.findings[:3])
         raise DataError(f"the state of participant {name} cannot be made from the record: {found}")
     return person
 

@@ -1,6 +1,7 @@
 """A study built from its file: the worlds and policies that the settings describe, and how to run them."""
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -211,7 +212,7 @@ class Study:
         )
         if reward.theta_bound is None:
             bounds = [effect.bound for effect in self.effects.values()]
-            problem = problem.replace(theta_bound=float(np.linalg.norm(bounds * problem.units)) or 1.0)
+            problem = problem.replace(theta_bound=math.hypot(*(bounds * problem.units)) or 1.0)
         if isinstance(problem, ContinuousProblem):
             given = reward.value_range
             problem = problem.replace(value_range=None if given is None else (given[0], given[1]))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.tables import weighted_sum
 from opportune.problems.variables import DayOfStudy, Variable, levels_of
 from opportune.worlds.distributions import (
     CHOICE,
@@ -87,7 +88,7 @@ def _average(problem: ContinuousProblem, fixed: Mapping[int, int], nodes: list[N
         for part, rows in zip(nodes, chosen, strict=False):
             points[:, list(part.variables)] = part.points[rows]
             weights *= part.weights[rows]
-        total += np.tensordot(weights, problem.features(points), axes=1)
+        total += weighted_sum(weights, problem.features(points))
     return total
 
 

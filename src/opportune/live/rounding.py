@@ -1,0 +1,119 @@
+"""Whether numbers, answers and states are the same but for rounding.
+
+The same study computed on another machine may end in other bits: libraries for matrices and for logarithms round as
+the processor at hand makes it quick. A record that was made on one machine is the same record on another.
+"""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import StateError
+from opportune.live.agent import Agent
+from opportune.live.cohort import Cohort
+from opportune.live.packing import content_of, pack, pack_shared, shared_groups
+from opportune.live.point import STATE
+
+CLOSE = 1e-9
+"""What two numbers may differ by, against their size or 1, whichever is larger."""
+_POSITIVE = frozenset({"cov", "width2", "root"})
+"""Parts of a state whose largest number is no small difference of large ones: that alone is their size."""
+
+
+def near(one: Any, other: Any) -> bool:
+    """Whether two numbers, or lists of them, are equal but for rounding; or both are missing.
+
+    JSON has no number that is not finite, so that one of these is missing where it was read.
+    """
+    if other is None:
+        return one is None or (isinstance(one, float) and not math.isfinite(one))
+    if one is None:
+        return False
+    if isinstance(one, list) or isinstance(other, list):
+        alike = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
+        return alike and all(near(*pair) for pair in zip(one, other, strict=True))
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def all_near(some: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
+    """The same of two arrays, number by number; where one is not a number the other must not be, either."""
+    if np.array_equal(some, others, equal_nan=True):
+        return True
+    if some.shape != others.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(some - others)
+        most = CLOSE * np.maximum(1.0, np.maximum(np.abs(some), np.abs(others)))
+    close = (apart <= most) & np.isfinite(most)
+    return bool((close | (some == others) | (np.isnan(some) & np.isnan(others))).all())
+
+
+def is_state_of(agent: Agent, data: bytes) -> bool:
+    """Whether a state that `packing.pack` gave, here or on another machine, is this agent's."""
+    packed = pack(agent)
+    if data == packed:
+        return True
+    (told, numbers), (text, expected) = content_of(data), content_of(packed)
+    held = len(expected) - agent._block.nbytes  # which rewards wait for a reveal
+    if len(numbers) != len(expected) or numbers[:held] != expected[:held] or not _same_text(told, text):
+        return False
+    stored, at = np.frombuffer(numbers[held:]), 0
+    for name, array in agent._groups.items():
+        if array.base is agent._block.base:  # not shared
+            if not _same_group(agent, name, stored[at : at + array.size], array):
+                return False
+            at += array.size
+    return at == stored.size
+
+
+def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
+    """The same of what the participants of a cohort share."""
+    packed = pack_shared(cohort)
+    if data == packed:
+        return True
+    (told, numbers), (text, expected) = content_of(data), content_of(packed)
+    if told != text or len(numbers) != len(expected):
+        return False
+    stored, at, common = np.frombuffer(numbers), 0, cohort._common
+    for name in shared_groups(cohort):
+        array = common._groups[name]
+        if not _same_group(common, name, stored[at : at + array.size], array):
+            return False
+        at += array.size
+    return True
+
+
+def _same_group(agent: Agent, name: str, stored: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
+    """A group of a state, part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
+    parts, others = (agent._at.views(STATE[name], array)._asdict() for array in (stored, expected))
+    return all(
+        _same_part(part, others[field], least=0.0 if field in _POSITIVE else 1.0) for field, part in parts.items()
+    )
+
+
+def _same_part(one: NDArray[np.float64], other: NDArray[np.float64], *, least: float) -> bool:
+    size = max(least, float(np.abs(other).max(initial=0.0)))
+    return bool((np.abs(one - other) <= CLOSE * size).all())  # what is not a number is near nothing
+
+
+def _same_text(told: bytes, expected: bytes) -> bool:
+    """What a state has besides its numbers; a proposal that is open has numbers of its own."""
+    if told == expected:
+        return True
+    try:
+        (*one, proposed), (*other, proposal) = json.loads(told), json.loads(expected)
+    except (ValueError, TypeError):
+        raise StateError("the state cannot be read: its text is not what pack gives") from None
+    if one != other or not isinstance(proposed, dict) or not isinstance(proposal, dict):
+        return False
+    return proposed.keys() == proposal.keys() and all(
+        proposed[name] == value or (_is_number(value) and _is_number(proposed[name]) and near(proposed[name], value))
+        for name, value in proposal.items()
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, list) and all(isinstance(each, float) for each in value))

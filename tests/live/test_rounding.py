@@ -1,0 +1,134 @@
+"""Numbers and states that are the same but for rounding, and those that are not."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from live_examples import mixed_problem
+
+import opportune as op
+from opportune.errors import StateError
+from opportune.live.packing import WHOLE, content_of, pack, pack_shared, shared_groups
+from opportune.live.packing import _sealed as sealed
+from opportune.live.point import STATE
+from opportune.live.rounding import CLOSE, all_near, is_shared_state_of, is_state_of, near
+
+
+def agent_at_work() -> op.Agent:
+    """One that has learned, waits for a reveal, and has a nudge open."""
+    policy = op.Policy(revealer=op.Pace(guard=0.5), recommender=op.LinUCB(rotate=True), budget=op.Budget(8))
+    agent = op.Agent(mixed_problem(known=True), policy, horizon=80, seed=1, stream=7)
+    for i in range(60):
+        proposal = agent.propose({"hour": "am", "place": i % 2}, reported={"mood": "abc"[i % 3]})
+        if proposal.nudged and i > 3:
+            return agent
+        agent.settle(True if proposal.nudged else None)
+        agent.learn(math.sin(i))
+    raise AssertionError("nobody was nudged")
+
+
+def with_number(agent: op.Agent, place: int, number: float) -> bytes:
+    """The agent's state, but for one of its numbers."""
+    text, numbers = content_of(pack(agent))
+    held = len(numbers) - agent._block.nbytes
+    block = np.frombuffer(numbers[held:]).copy()
+    block[place] = number
+    return sealed(WHOLE, text, numbers[:held], block)
+
+
+def test_a_state_is_an_agents_but_for_rounding() -> None:
+    """Every number may differ by less than a billionth of the largest of its kind, and by no more."""
+    agent = agent_at_work()
+    assert is_state_of(agent, pack(agent))
+    begin = 0
+    for name, array in agent._groups.items():
+        for part in agent._at.views(STATE[name], array):
+            size = float(np.abs(part).max(initial=0.0))
+            for place in {0, len(part) // 2, len(part) - 1} if len(part) else ():
+                apart = (part[place] + CLOSE * size / 4, part[place] + CLOSE * max(size, 1.0) * 4)
+                one, other = (is_state_of(agent, with_number(agent, begin + place, number)) for number in apart)
+                assert one, (name, place)
+                assert not other, (name, place)
+            begin += len(part)
+    assert begin == agent._block.size, "the control: all were looked at"
+
+
+def test_small_variances_are_held_to_their_own_size() -> None:
+    """Where all are far below one, a billionth of one would be anything."""
+    problem = mixed_problem(known=True).replace(theta_bound=1e-6)
+    agent = op.Agent(problem, op.pd2_ucb(8), horizon=80, seed=1, stream=7)
+    model = agent._at.views(STATE["model"], agent._groups["model"])
+    at, largest = model.theta.size, float(model.cov.max())  # the first number of the model is theta's
+    assert agent._block[at] == largest
+    assert 0.0 < largest < 1e-9, "the control: these are variances"
+    assert is_state_of(agent, with_number(agent, at, largest * (1.0 + 1e-12)))
+    assert not is_state_of(agent, with_number(agent, at, largest * 1.01))
+
+
+def test_numbers_that_are_none_are_near_nothing() -> None:
+    """A state that holds one is nobody's."""
+    agent = agent_at_work()
+    for odd in (math.nan, math.inf):
+        assert not is_state_of(agent, with_number(agent, 0, odd))
+
+
+def test_an_open_proposal_is_compared_too() -> None:
+    """Its numbers but for rounding, all else exactly."""
+    agent = agent_at_work()
+    proposal, packed = agent._proposal, pack(agent)
+    assert proposal is not None
+    changes: dict[str, tuple[Any, bool]] = {
+        "gap": (proposal.gap * (1.0 + 1e-13), True), "price": (proposal.price + 1e-6, False), "nudged": (False, False),
+        "fresh_action": ("nobody", False), "notes": (tuple(n + 1e-12 for n in proposal.notes or ()), True),
+        "step": (proposal.step + 1, False),
+    }  # fmt: skip
+    for name, (value, alike) in changes.items():
+        agent._proposal = proposal._replace(**{name: value})
+        assert pack(agent) != packed
+        assert is_state_of(agent, packed) is alike, name
+    agent._proposal = None
+    assert not is_state_of(agent, packed)
+
+
+def test_other_steps_or_rewards_that_wait_are_another_state() -> None:
+    """What a state has besides its numbers is compared exactly."""
+    agent = agent_at_work()
+    packed = pack(agent)
+    agent._late_answer = not agent._late_answer
+    assert not is_state_of(agent, packed)
+    agent._late_answer = not agent._late_answer
+    assert is_state_of(agent, packed)
+    with pytest.raises(StateError, match="checksum"):
+        is_state_of(agent, packed[:-1] + bytes([packed[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("sharing", [{"shared": True}, {"pooled": True}, {"shared": True, "pooled": True}])
+def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
+    """The model, the budget or both."""
+    budget = op.Budget(8, shared=sharing.get("shared", False))
+    policy = op.Policy(revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False))
+    cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
+    cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
+    packed = pack_shared(cohort)
+    group = cohort._common._groups[shared_groups(cohort)[0]]
+    was = group[0]
+    group[0] = was + 1e-13
+    assert pack_shared(cohort) != packed
+    assert is_shared_state_of(cohort, packed)
+    group[0] = was + 1e-6
+    assert not is_shared_state_of(cohort, packed)
+
+
+def test_arrays_are_near_as_numbers_are() -> None:
+    """Number by number; what is missing must be missing in both."""
+    rng = np.random.default_rng(3)
+    odd = [0.0, -0.0, 1e-10, 2e-9, 1.0, 1.0 + 9e-10, 1.0 + 2e-9, 1e6, 1e6 + 9e-4, 1e6 + 2e-3, math.inf, -math.inf]
+    values = np.array([*odd, *rng.normal(size=8)])
+    for one in values:
+        for other in values:
+            assert all_near(np.array([one]), np.array([other])) == near(float(one), float(other)), (one, other)
+    missing = np.array([math.nan, 1.0])
+    assert all_near(missing, np.array([math.nan, 1.0 + 1e-12]))
+    assert not all_near(missing, np.array([0.0, 1.0]))
+    assert not all_near(missing, missing[:1])

@@ -1,0 +1,108 @@
+"""A record that was made on one machine, on another, whose processor and libraries round otherwise."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from course import answer_of, launch, run_course
+from study_text import numeric, study_text
+from test_bulk import LATER, SENSED, live
+
+from opportune.core.layout import Constants, Layout
+from opportune.service import states
+from opportune.service.commands import Answer, Propose, Reward
+from opportune.service.database import Database
+from opportune.service.verify import in_bulk, rebuilt, verify
+from opportune.service.writer import Writer
+
+LAST_BITS = 2.0**-50
+STUDIES = {
+    "PACE": study_text(),
+    "primal-dual": study_text(policy="PD2", budget=7.5),
+    "one budget": study_text(shared=True, policy="PD1", budget=30.5),
+    "one model": study_text(pooled=True),
+    "both": study_text(shared=True, pooled=True, hard=True, budget=30),
+    "numbers": numeric(study_text()),
+}
+
+
+@contextmanager
+def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
+    """Another machine: what learning begins with, and features, differ in their last bits, or by more."""
+    filled = Layout.filled
+
+    def other(at: Layout, group: Any, parts: Any) -> Any:
+        array = filled(at, group, parts)
+        if group is Constants:
+            known = at.views(Constants, array)
+            for part in (known.noise, known.regularisation, known.prior, known.rows, known.columns, known.start):
+                part[:] = part * (1.0 + by)
+        return array
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Layout, "filled", other)
+        yield
+
+
+def states_of(database: Database) -> dict[str, bytes]:
+    """Everyone's state, folded from the record here."""
+    with database.reading.connect() as connection:
+        return {name: person.pack() for name, person in rebuilt(connection).persons.items()}
+
+
+@pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
+def test_a_record_verifies_on_another_machine(database: Database, text: str) -> None:
+    """One by one and in bulk, though its states have other bits there; the study can go on there, and come back."""
+    writer = live(database, text)
+    here, together = states_of(database), writer.memory.fold.running.policy.together  # type: ignore[union-attr]
+    with elsewhere():
+        assert states_of(database) != here, "the control: it is another machine"
+        found = verify(database, bulk=False)
+        assert found.findings == []
+        assert in_bulk(database, together=together) == found
+        run_on(Writer(database))
+        assert verify(database, bulk=False).findings == []
+    found = verify(database, bulk=False)
+    assert found.findings == []
+    assert in_bulk(database, together=together) == found
+    run_on(Writer(database))
+    assert verify(database, bulk=False).findings == []
+
+
+@pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
+def test_what_differs_by_more_than_rounding_is_found(sqlite: Database, text: str) -> None:
+    """The control: a machine that computes something else does not verify what was decided here."""
+    live(sqlite, text)
+    with elsewhere(by=1e-6):
+        findings = verify(sqlite, bulk=False).findings
+    assert any("state is not" in finding or "share is not" in finding for finding in findings)
+    assert any("by the fold" in finding for finding in findings)
+
+
+def test_states_that_were_left_behind_are_made_on_another_machine(
+    sqlite: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has ended before it stored states; they are made from the record elsewhere, and held to their rows."""
+    monkeypatch.setattr(states, "MANY", 1)
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="PD2", budget=7.5))
+    run_course(writer.write, people=4, steps=20)
+    assert len(writer.memory.behind) > 1, "the control: some are behind"
+    with elsewhere():
+        other = Writer(sqlite)
+        run_on(other)
+        assert other.memory.behind, "they were made from the record"
+        assert verify(sqlite).findings == []
+    assert verify(sqlite).findings == []
+
+
+def run_on(writer: Writer) -> None:
+    """Some more decisions of someone, with what becomes of them."""
+    for count in range(8):
+        sensed = {**SENSED, "stress": count % 4}
+        made = answer_of(writer.do(Propose(who="app", received=LATER, participant="P001", given={"sensed": sensed})))
+        if made["status"] == "nudge":
+            told = {"mood": "low"}
+            writer.do(Answer(who="staff", received=LATER, decision=made["decision"], answered=True, reported=told))
+        writer.do(Reward(who="app", received=LATER, decision=made["decision"], reward=0.1 * count))
