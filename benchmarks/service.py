@@ -271,9 +271,10 @@ def pgbench(url: str, folder: Path, seconds: float) -> float | None:
 def record(url: str, *, rounds: int, rewards: bool, shared: bool = False) -> None:
     """A record to replay: everyone decides once per round; with `rewards` staff answer and rewards come."""
     from opportune.service import clock
-    from opportune.service.commands import Answer, Command, Propose, PutInOrder, Reward
+    from opportune.service.commands import Answer, Command, Propose, Reward
     from opportune.service.database import Database
     from opportune.service.problems import Refused
+    from opportune.service.upkeep import PutInOrder
     from opportune.service.writer import Writer
 
     prepare(url, shared=shared)

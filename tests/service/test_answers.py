@@ -11,11 +11,12 @@ from study_text import study_text
 
 from opportune.service import answers, tables
 from opportune.service.backup import backup, restore
-from opportune.service.commands import Answered, Command, Enrol, Propose, PutInOrder
+from opportune.service.commands import Answered, Command, Enrol, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
 from opportune.service.service import Service
+from opportune.service.upkeep import PutInOrder
 from opportune.service.verify import verify
 from opportune.service.writer import Reply, Writer
 

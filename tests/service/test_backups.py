@@ -167,3 +167,24 @@ def test_servers_may_begin_together(new_postgres: str) -> None:
     database = Database(new_postgres)
     assert [person["name"] for person in list_people(database)] == ["admin"]
     database.close()
+
+
+def test_alerts_can_be_raised_after_a_restoration(lived: Database, new_postgres: str, folder: Path) -> None:
+    """The database numbers them; those that were restored, cleared ones too, are not in the way."""
+    from opportune.service.alerts import Alerts
+    from opportune.service.backup import backup, restore
+    from opportune.service.reading import alert_rows
+
+    before = Alerts(lived)
+    for name in ("P000", "P001", None):
+        assert before.raise_alert("red", "undecided", name, "A decision could not be made.")
+    before.clear("undecided", "P001")
+    backup(lived, folder / "b.backup")
+    restored = Database(new_postgres)
+    restore(folder / "b.backup", restored)
+    kept = ("level", "code", "participant", "text", "raised", "cleared")
+    found, expected = ([tuple(row[name] for name in kept) for row in alert_rows(each)] for each in (restored, lived))
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert Alerts(restored).raise_alert("red", "unrecorded", None, "Something could not be recorded.")
+    assert len(alert_rows(restored)) == len(expected) + 1
+    restored.close()

@@ -17,13 +17,14 @@ from opportune.service import verify as module
 from opportune.service.administration import Amend, Close
 from opportune.service.bulk import Bulk, Lot
 from opportune.service.calls import Try
-from opportune.service.commands import Answer, Enrol, GiveUp, Note, Propose, Reward, SetStatus
+from opportune.service.commands import Answer, Enrol, Note, Propose, Reward, SetStatus
 from opportune.service.compared import Part
 from opportune.service.database import Database
 from opportune.service.read import Links, Row, _moments, read, whole
 from opportune.service.refold import Refold, Verdict
 from opportune.service.statements import stream, update_all
 from opportune.service.tracks import Doubt
+from opportune.service.upkeep import GiveUp
 from opportune.service.verify import divided, in_bulk, verify
 from opportune.service.writer import Writer
 

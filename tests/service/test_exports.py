@@ -1,6 +1,7 @@
 """Exports: one row per decision point, and what analysts do with them."""
 
 import csv
+import errno
 import io
 import random
 import re
@@ -15,11 +16,12 @@ from site_over_http import SENSED
 from study_text import study_text
 
 from opportune.live.packing import pack, unpack
-from opportune.service import clock
+from opportune.service import clock, exports
 from opportune.service.administration import Amend, Launch
 from opportune.service.commands import Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
-from opportune.service.exports import NAMES, cell, dictionary, export
+from opportune.service.exports import NAMES, cell, dictionary, export, whole_file
+from opportune.service.problems import Refused
 from opportune.service.writer import Writer, sweep
 
 EFFECT = 0.5
@@ -132,8 +134,8 @@ def test_analysts_find_the_effect_of_nudges(sqlite: Database) -> None:
 
 
 COLUMNS = """
-participant decision step day time_utc time_local timezone available unavailable_reason time_of_day stress sleep mood
-features_version action action_probability action_probability_rest action_probability_walk action_probability_breathe
+participant decision step day time_utc time_local timezone available unavailable_reason past time_of_day stress sleep
+mood features_version action action_probability action_probability_rest action_probability_walk action_probability_breathe
 nudge nudge_probability nudge_probability_before coin gap price budget_before budget_after answered revealed reward
 reward_received_utc reward_first reward_changes mode policy_version software_version
 """
@@ -254,3 +256,52 @@ def test_files_of_one_export_are_of_one_moment(database: Database) -> None:
         writer.do(ask)
         assert {name: table(now, name) for name in NAMES} == before
     assert len(table(database, "decisions")) == len(before["decisions"]) + 1, "the control"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_is_sent_is_of_one_moment(database: Database, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made before the first of it is sent: what is written later is not in it, and who reads slowly may."""
+    writer = Writer(database)
+    launch(writer, study_text())
+    run_course(writer.write, people=3, steps=4)
+    monkeypatch.setattr(exports, "IN_MEMORY", 100)  # the rest lies on disk
+    expected = "".join(export(database, name)).encode()
+    sent = whole_file(database, name)
+    first = next(sent)
+    for _ in range(20):
+        ask = Propose(who="app", received=BEGIN + clock.HOUR, participant="P001", given={"sensed": SENSED})
+        made = answer_of(writer.do(ask))
+        if made["status"] == "settled":
+            writer.do(Reward(who="app", received=BEGIN + clock.HOUR, decision=made["decision"], reward=0.5))
+    assert first + b"".join(sent) == expected
+    assert "".join(export(database, name)).encode() != expected, "the control"
+
+
+def test_a_file_that_cannot_be_made_is_refused(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything was sent: half a file that looks whole is worse than none."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+
+    def full(*_: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(exports, "cell", full)
+    run_course(writer.write, people=1, steps=1)
+    with pytest.raises(Refused, match="No space left on device") as refused:
+        whole_file(sqlite, "decisions")
+    assert refused.value.code == "unavailable"
+
+
+def test_moments_that_were_past_are_told_apart(sqlite: Database) -> None:
+    """A probability of 0 is there not the rule's: analysts leave them out."""
+    writer = Writer(sqlite)
+    launch(writer, study_text(policy="always", budget=60))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    later = (0, 1, 10 * clock.HOUR, 20 * clock.HOUR)
+    kinds: tuple[dict[str, Any], ...] = ({}, {}, {}, {"shown": "walk"})
+    for number, (late, kind) in enumerate(zip(later, kinds, strict=True)):
+        moment, given = BEGIN + number * clock.HOUR, {"sensed": SENSED, **kind}
+        writer.do(Propose(who="app", received=moment + late, at=moment, participant="P1", given=given))
+    rows = table(sqlite, "decisions")
+    assert [row["past"] for row in rows] == ["0", "0", "1", "1"]
+    assert [row["nudge"] for row in rows] == ["1", "1", "0", "0"]

@@ -13,11 +13,13 @@ from study_text import numeric, study_text
 from opportune.live.agent import Agent
 from opportune.service import clock, tables
 from opportune.service.alerts import Alerts
+from opportune.service.bundles import FetchBundle
 from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
 from opportune.service.reading import alert_rows, decision_rows
 from opportune.service.service import Service
 from opportune.service.tracks import Doubt
+from opportune.service.upkeep import Expire
 from opportune.service.verify import in_bulk, verify
 from opportune.service.writer import Writer
 
@@ -275,4 +277,75 @@ def test_a_nudge_of_the_fallback_outlives_a_restart(sqlite: Database, failing: s
     answer = Answer(who="staff", received=BEGIN + 1, decision=made["decision"], answered=True)
     assert answer_of(writer_on(sqlite).do(answer))["outcome"] == "answered"
     assert codes(sqlite) == {("red", "fallback")}, "nothing had to be made again"
+    assert verify(sqlite).findings == []
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["same process", "restarted"])
+@pytest.mark.parametrize("by", ["next", "window"])
+@pytest.mark.parametrize("sharing", SHARING)
+def test_a_nudge_that_cannot_be_settled_holds_nobody_up(
+    database: Database, sharing: str, by: str, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stood stays, marked and not learned from; the next decision is answered, and the learned policy goes on."""
+    writer = writer_on(database)
+    launch(writer, study_text(policy="always", budget=60, **SHARING[sharing]))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+
+    def ask(moment: int) -> dict[str, Any]:
+        return answer_of(writer.do(Propose(who="app", received=moment, participant="P1", given={"sensed": SENSED})))
+
+    stuck = ask(BEGIN)
+    assert stuck["status"] == "nudge", "the control"
+    later = BEGIN + 3 * clock.HOUR
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        if by == "next":
+            assert ask(BEGIN + clock.MINUTE)["mode"] == "fallback"
+        else:
+            reply = answer_of(writer.do(Expire(who="service", received=later, decision=stuck["decision"])))
+            assert (reply["status"], reply["outcome"], reply["action"]) == ("settled", "unanswered", stuck["action"])
+    assert codes(database) == {("red", "fallback")}
+    (alert,) = alert_rows(database)
+    assert alert["participant"] == "P1"
+    row = decision_rows(database, "P1", limit=1)[0]
+    assert (row["mode"], row["reward_status"], row["reward_due"]) == ("fallback", "nothing", None)
+    assert (row["outcome"], row["action"]) == ("unanswered", stuck["action"])
+    assert verify(database).findings == []
+    with pytest.raises(Doubt):
+        in_bulk(database, together=bool(SHARING[sharing]))
+    if anew:
+        writer = writer_on(database)
+    reward = Reward(who="app", received=later, decision=stuck["decision"], reward=0.5)
+    assert answer_of(writer.do(reward))["learned"] is False
+    assert answer_of(writer.do(Answer(who="app", received=later, decision=stuck["decision"], answered=True)))["late"]
+    assert ask(later + clock.MINUTE)["mode"] == "learned"
+    Alerts(database).look(later + 2 * clock.MINUTE)
+    assert ("red", "fallback") not in codes(database)
+    assert verify(database).findings == []
+
+
+def test_what_records_nothing_is_not_missed_on_record(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle that cannot be made is an error for whoever asked, and no red alert about the record."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    monkeypatch.setattr(Agent, "bundle", lambda *_: 1 / 0)
+    (refused,) = writer.write([FetchBundle(who="app", received=BEGIN, participant="P1")])
+    assert getattr(refused, "code", None) == "internal"
+    assert codes(sqlite) == set()
+
+
+def test_only_what_was_stored_shows_that_something_can_be(sqlite: Database) -> None:
+    """What is merely read does not; while nobody asks, the service tries by itself."""
+    service = Service(sqlite)
+    launch(service.writer, study_text())
+    service.writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    service.start()
+    service.writer.failing = "the disk was full"
+    bundle = FetchBundle(who="app", received=BEGIN, participant="P1")
+    assert service.writer.submit(bundle).result(timeout=30).status == 200
+    assert service.healthy() == "nothing could be stored: the disk was full"
+    service.look_after()
+    assert service.healthy() is None
+    service.stop()
     assert verify(sqlite).findings == []

@@ -18,6 +18,7 @@ from study_text import study_text
 from opportune.service.auth import add_key
 from opportune.service.commands import Enrol
 from opportune.service.database import Database
+from opportune.service.service import SWEEP_SECONDS
 from opportune.service.verify import verify
 from opportune.service.writer import Writer
 
@@ -44,6 +45,14 @@ def ask(address: str, key: str, number: int) -> httpx.Response:
     return httpx.post(f"{address}/api/v1/participants/P1/decisions", json={"sensed": SENSED}, headers=headers)
 
 
+def wait_until_ready(address: str) -> None:
+    """Nobody asks meanwhile: who is in front of it sends nothing to a service that is not ready."""
+    end = time.monotonic() + 4 * SWEEP_SECONDS
+    while httpx.get(f"{address}/readyz").status_code != 200:
+        assert time.monotonic() < end, "it stays as it was"
+        time.sleep(0.2)
+
+
 def test_a_full_disk_is_survived(sqlite: Database, key: str, servers: Parent) -> None:
     """While nothing can be stored nothing is decided, and the service says so; with room again it goes on by itself."""
     port = free_port()
@@ -65,7 +74,9 @@ def test_a_full_disk_is_survived(sqlite: Database, key: str, servers: Parent) ->
     assert httpx.get(f"{address}/healthz").status_code == 200
     assert ask(address, key, number).status_code == 503
     assert ask(address, key, 0).content == answers[0].content, "what is stored can still be told"
+    assert httpx.get(f"{address}/readyz").status_code == 503, "that has stored nothing"
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    wait_until_ready(address)
     again = ask(address, key, number)
     assert again.status_code == 201
     assert again.json()["step"] == number + 1, "what failed has left nothing behind"

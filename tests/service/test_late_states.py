@@ -16,11 +16,12 @@ from opportune.live.agent import Agent
 from opportune.live.packing import _diagonal, healthy
 from opportune.service import states, tables
 from opportune.service.backup import backup, restore
-from opportune.service.commands import Answered, Command, Enrol, Propose, PutInOrder
+from opportune.service.commands import Answered, Command, Enrol, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
 from opportune.service.service import Service
+from opportune.service.upkeep import PutInOrder
 from opportune.service.verify import rebuilt, verify
 from opportune.service.writer import Reply, Writer
 

@@ -10,7 +10,7 @@ from opportune.service import clock
 from opportune.service.alerts import Alerts
 from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
 from opportune.service.database import Database
-from opportune.service.points import day_of, step_at
+from opportune.service.points import day_of, step_at, time_of
 from opportune.service.problems import Refused
 from opportune.service.reading import alert_rows, decision_row, decision_rows
 from opportune.service.running import Running
@@ -272,3 +272,55 @@ def test_nobody_is_nudged_at_a_moment_that_is_past(sqlite: Database, policy: str
     assert any(found["nudge"] for kind, found in made if kind in {0, 3}), "the control"
     assert verify(sqlite).findings == []
     assert in_bulk(sqlite).findings == [], "offline phones are no reason to go through everything one by one"
+
+
+def at_times(*times: str) -> Running:
+    """A study with these decision times."""
+    listed = ", ".join(f'"{time}"' for time in times)
+    return Running.from_text(study_text(times=True).replace('times = ["09:00", "18:00"]', f"times = [{listed}]"))
+
+
+def test_a_point_that_is_asked_for_the_day_before_counts_to_its_own_day(sqlite: Database) -> None:
+    """At eight minutes to midnight, about five past."""
+    writer = Writer(sqlite)
+    launch(writer, at_times("00:05", "18:00").text)
+    writer.do(Enrol(who="staff", received=at("2026-03-28T16:00:00Z"), participant="P1", timezone=BERLIN))
+    ask(writer, "2026-03-28T17:00:00Z")
+    ask(writer, "2026-03-28T22:52:00Z")
+    ask(writer, "2026-03-29T16:00:00Z")
+    rows = decision_rows(sqlite, "P1", limit=10)
+    assert [(row["step"], row["day"]) for row in rows] == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    assert rows[0]["happened"] == at("2026-03-28T16:00:00Z"), "what was due before enrolment is of that moment"
+    assert verify(sqlite).findings == []
+    assert in_bulk(sqlite).findings == []
+
+
+@pytest.mark.parametrize(
+    ("times", "steps"),
+    [
+        (("09:00", "09:10"), [("08:44", 0), ("08:45", 1), ("09:00", 1), ("09:04", 1), ("09:05", 2), ("09:10", 2)]),
+        (("00:05", "23:55"), [("23:39", 1), ("23:40", 2), ("23:55", 2), ("23:59", 2)]),
+        (("00:01", "12:00"), [("23:45", 2), ("23:46", 3)]),
+        (("12:00", "23:59"), [("00:00", 0), ("11:44", 0), ("11:45", 1), ("23:43", 1), ("23:44", 2)]),
+    ],
+)  # fmt: skip
+def test_times_that_lie_close_are_told_apart(times: tuple[str, ...], steps: list[tuple[str, int]]) -> None:
+    """A moment belongs to the next decision time only if it is nearer to that than to the one before."""
+    running, enrolled = at_times(*times), at("2026-06-01T00:00:00Z")
+    found = [(time, step_at(running, at(f"2026-06-01T{time}:00Z"), enrolled, "UTC")) for time, _ in steps]
+    assert found == steps
+
+
+def test_when_a_time_comes_that_the_day_skips() -> None:
+    """Clocks go forward from two to three: what was due between comes then, in order with what follows."""
+    running, enrolled = at_times("02:30", "03:10"), at("2026-03-28T00:00:00Z")
+    due = [time_of(running, step, enrolled, BERLIN) for step in (1, 2, 3, 4, 5)]
+    assert [clock.iso(moment)[:16] for moment in due] == [
+        "2026-03-28T01:30", "2026-03-28T02:10", "2026-03-29T01:00", "2026-03-29T01:10", "2026-03-30T00:30",
+    ]  # fmt: skip
+    for step, moment in enumerate(due, start=1):
+        assert step_at(running, moment, enrolled, BERLIN) in {step, step + 1}
+    lord_howe = at_times("02:15", "12:00")  # where it is half an hour
+    assert (
+        clock.iso(time_of(lord_howe, 3, at("2026-10-02T20:00:00Z"), "Australia/Lord_Howe"))[:16] == "2026-10-03T15:30"
+    )

@@ -1,5 +1,6 @@
 """What raises an alert by itself: nudges that nobody looked at, and nudges spent faster or slower than planned."""
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -342,6 +343,45 @@ def test_an_alert_that_is_raised_again_is_not_over(database: Database) -> None:
     assert alerts_of(database, "undecided") == []
 
 
+def test_alerts_say_how_things_stand(sqlite: Database) -> None:
+    """How long there is time, and then that there is none; it stays one alert."""
+    writer, alerts = Writer(sqlite), Alerts(sqlite)
+    launch(writer, study_text(budget=60))
+    nudged(writer, "P1")
+    writer.start()
+    texts = []
+    for moment in (WINDOW - 50 * clock.MINUTE, WINDOW - 20 * clock.MINUTE, WINDOW + clock.MINUTE):
+        sweep(writer, BEGIN + moment)
+        alerts.look(BEGIN + moment)
+        (alert,) = alert_rows(sqlite)
+        texts.append((alert["id"], alert["text"]))
+    writer.stop()
+    assert len({number for number, _ in texts}) == 1
+    assert ["within 50 minutes" in texts[0][1], "within 20" in texts[1][1], "never" in texts[2][1]] == [True] * 3
+
+
+def test_an_alert_that_another_server_is_about_to_clear_is_raised_anew(new_postgres: str) -> None:
+    """Whoever raises it again waits for that server, and finds it cleared."""
+    database = Database(new_postgres)
+    database.migrate()
+    launch(Writer(database), study_text())
+    alerts, table = Alerts(database), tables.alerts.c
+    assert alerts.raise_alert("red", "unrecorded", None, "Something could not be recorded.")
+    told: list[bool] = []
+    again = threading.Thread(
+        target=lambda: told.append(alerts.raise_alert("red", "unrecorded", None, "Something could not be recorded."))
+    )
+    with database.writing.begin() as connection:
+        connection.execute(update(tables.alerts).where(table.cleared.is_(None)).values(cleared=clock.now()))
+        again.start()
+        again.join(timeout=0.5)
+        assert again.is_alive(), "the control: it waits"
+    again.join(timeout=30)
+    assert told == [True]
+    assert alerts_of(database, "unrecorded") == [None]
+    database.close()
+
+
 @pytest.mark.parametrize("code", ["undecided", "unrecorded", "rebuilt"])
 def test_what_is_raised_while_someone_looks_stays(
     database: Database, monkeypatch: pytest.MonkeyPatch, code: str
@@ -372,7 +412,9 @@ def test_a_nudge_that_the_next_decision_point_overtook_is_red(database: Database
     alerts = Alerts(database)
     writer.do(Propose(who="app", received=BEGIN + 20 * clock.MINUTE, participant="P1", given={"sensed": SENSED}))
     alerts.look(BEGIN + 30 * clock.MINUTE)
-    assert alerts_of(database, "unshown") == ["P1"]
+    (alert,) = [alert for alert in alert_rows(database) if alert["code"] == "unshown"]
+    assert alert["participant"] == "P1"
+    assert "never looked at" in alert["text"], "nobody can call any more, though its window has not ended"
     alerts.look(BEGIN + 2 * DAY)
     assert alerts_of(database, "unshown") == []
 

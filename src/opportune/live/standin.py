@@ -1,4 +1,4 @@
-"""A decision that an agent could not make: someone else's stands in for it, and nothing is learned from it."""
+"""A decision that an agent could not make, or not settle: someone else's stands, and nothing is learned from it."""
 
 from typing import Any
 
@@ -32,3 +32,18 @@ def stand_in(agent: Agent, context: Any, *, action: str, probability: float, coi
     agent._spent.spent[0] += probability
     agent._spent.nudges[0] += float(nudged)
     return nudged
+
+
+def let_stand(agent: Agent) -> str:
+    """Settle the agent's open proposal without it, as not revealed; hands back the action that stood, and stands.
+
+    What was charged stays charged. All else of the agent stays as it is, as in `stand_in`.
+    """
+    made = agent._proposal
+    if made is None:
+        raise StateError("there is no open proposal")
+    step = agent._steps[made.step]
+    step.action = agent.problem.action_names.index(made.action)
+    step.settled, step.status = True, NOTHING
+    agent._proposal = None
+    return made.action

@@ -11,9 +11,10 @@ from opportune.client import ServiceError
 from opportune.rehearsal.doors import ANSWER, DECIDE, ENROL, NOTE, REWARD, STATUS, Write
 from opportune.service import calls, clock, reading
 from opportune.service.api.reads import decision_shown, participant_shown
-from opportune.service.commands import SYSTEM, Command, Enrol, Expire, GiveUp, Note, Propose, Reward, SetStatus
+from opportune.service.commands import SYSTEM, Command, Enrol, Note, Propose, Reward, SetStatus
 from opportune.service.database import Database
 from opportune.service.problems import Refused
+from opportune.service.upkeep import Expire, GiveUp
 from opportune.service.writer import Reply, Writer
 
 COMMANDS: dict[str, type[Command]] = {ENROL: Enrol, STATUS: SetStatus, NOTE: Note, REWARD: Reward}

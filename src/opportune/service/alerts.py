@@ -48,9 +48,8 @@ class Alerts:
         row = {"level": level, "code": code, "participant": participant, "text": text[:1000], "raised": self._now()}
         with self._lock, self._database.writing.begin() as connection:
             connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
-            if connection.execute(select(table.c.id).where(same)).first():
-                connection.execute(update(table).where(same).values(raised=row["raised"]))  # it is not over yet
-                return False
+            if connection.execute(update(table).where(same).values(raised=row["raised"])).rowcount:
+                return False  # it is open, and not over yet; unless another process has cleared it by now
             connection.execute(insert(table), row)
         log.warning("alert", level=level, code=code)  # whom it is about is in the table, not in the log
         self._send(level, code, text)
@@ -84,7 +83,7 @@ class Alerts:
         """Raise an alert for whoever should have one and has none, and clear the others."""
         table = tables.alerts
         with self._database.reading.connect() as connection:
-            standing = select(table.c.id, table.c.participant, table.c.raised).where(
+            standing = select(table.c.id, table.c.participant, table.c.raised, table.c.text).where(
                 table.c.code == code, table.c.cleared.is_(None)
             )
             there = connection.execute(standing).all()  # first: what is raised meanwhile is not cleared
@@ -93,8 +92,13 @@ class Alerts:
             if participant not in {alert.participant for alert in there}:
                 self.raise_alert(CODES[code][0], code, participant, text)
         over = [alert for alert in there if alert.participant not in wanted]
-        if over:
+        others = [alert for alert in there if wanted.get(alert.participant, alert.text) != alert.text]
+        reworded = others if code in watch.AS_THINGS_STAND else []
+        if over or reworded:
             with self._lock, self._database.writing.begin() as connection:
+                for alert in reworded:
+                    text = wanted[alert.participant]
+                    connection.execute(update(table).where(table.c.id == alert.id).values(text=text))
                 for alert in over:  # unless it was raised again
                     same = and_(table.c.id == alert.id, table.c.raised == alert.raised)
                     connection.execute(update(table).where(same).values(cleared=self._now()))

@@ -1,6 +1,7 @@
 """What a phone can show while it is offline."""
 
 import datetime as dt
+from typing import ClassVar
 
 from opportune.service.commands import Answered, Command
 from opportune.service.ledger import Ledger
@@ -8,6 +9,8 @@ from opportune.service.ledger import Ledger
 
 class FetchBundle(Command, kw_only=True):
     """A participant's bundle; nothing is written."""
+
+    records: ClassVar[bool] = False
 
     participant: str
 

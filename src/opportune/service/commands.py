@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from sqlalchemy import update
@@ -10,9 +10,7 @@ from sqlalchemy import update
 from opportune import checks
 from opportune.errors import InputError, StateError
 from opportune.live import point
-from opportune.live.point import WAITING
 from opportune.service import clock, events, points, tables
-from opportune.service.answers import AT_ONCE
 from opportune.service.ledger import Ledger
 from opportune.service.person import COMPLETED, FALLBACK_MODE, PAUSED, WITHDRAWN, Person
 from opportune.service.problems import Refused
@@ -25,6 +23,9 @@ SYSTEM = "service"
 
 class Command(msgspec.Struct, kw_only=True):
     """A write that someone asked for."""
+
+    records: ClassVar[bool] = True
+    """Whether something should be on record afterwards."""
 
     who: str
     received: int
@@ -86,13 +87,6 @@ class SetStatus(Command, kw_only=True):
         return 200, participant_answer(person)
 
 
-class PutInOrder(Command, kw_only=True):
-    """What was left for when nobody writes: answers are filed by their keys, states stored; nothing happens."""
-
-    def run(self, ledger: Ledger) -> Answered:
-        return 200, {"filed": ledger.answers.file(AT_ONCE), "stored": ledger.store_late(AT_ONCE)}
-
-
 class Note(Command, kw_only=True):
     """A remark of staff about a participant."""
 
@@ -135,14 +129,19 @@ class Propose(Command, kw_only=True):
         over = happened + ledger.running.answer_window <= self.received
         if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
             given["past"] = True  # nobody can be nudged any more
-        settle_open(ledger, person, cause="next", who=self.who, received=self.received)
+        settle_open(ledger, person, cause="next", who=self.who, received=self.received, fallback=self.fallback)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
             if self.fallback:
                 missed["mode"] = FALLBACK_MODE
             due = points.time_of(ledger.running, person.agent.step + 1, person.enrolled, person.timezone)
             ledger.happen(
-                events.PROPOSED, person, missed, who=SYSTEM, received=self.received, happened=min(due, happened)
+                events.PROPOSED,
+                person,
+                missed,
+                who=SYSTEM,
+                received=self.received,
+                happened=min(max(due, person.enrolled), happened),
             )
         event = ledger.happen(events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened)
         return 201, decision_answer(ledger.decision(str(event.decision)))
@@ -200,6 +199,7 @@ class Answer(Command, kw_only=True):
     earlier: dict[str, dict[str, Any]] | None = None
     shown: str | None = None
     cause: str = "answer"
+    fallback: bool = False
 
     def about(self) -> tuple[str | None, str | None]:
         return None, self.decision
@@ -217,7 +217,10 @@ class Answer(Command, kw_only=True):
         for name in ("reported", "earlier", "shown"):
             if getattr(self, name) is not None:
                 given[name] = getattr(self, name)
-        self._check(person, row)
+        if self.fallback:
+            given["mode"] = FALLBACK_MODE
+        else:
+            self._check(person, row)
         ledger.happen(
             events.SETTLED, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"]
         )
@@ -308,45 +311,6 @@ class Reward(Command, kw_only=True):
         ledger.happen(kind, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"])
 
 
-class GiveUp(Command, kw_only=True):
-    """A reward that never came is no longer waited for; the study's default takes its place if there is one."""
-
-    decision: str
-
-    def about(self) -> tuple[str | None, str | None]:
-        return None, self.decision
-
-    def run(self, ledger: Ledger) -> Answered:
-        row = ledger.decision(self.decision)
-        due, default = row["reward_due"], ledger.running.reward_default
-        if due is None or due > self.received or row["status"] != "settled" or row["reward_status"] != WAITING:
-            return 200, reward_answer(row)
-        if default is not None:
-            return Reward(
-                who=self.who, received=self.received, decision=self.decision, reward=default, cause="default"
-            ).run(ledger)
-        ledger.happen(
-            events.SKIPPED, ledger.person(row["participant"]), {"cause": "overdue"}, who=self.who,
-            received=self.received, step=row["step"], decision=row["id"],
-        )  # fmt: skip
-        return 200, reward_answer(row)
-
-
-class Expire(Command, kw_only=True):
-    """The window for an answer has ended."""
-
-    decision: str
-
-    def about(self) -> tuple[str | None, str | None]:
-        return None, self.decision
-
-    def run(self, ledger: Ledger) -> Answered:
-        row = ledger.decision(self.decision)
-        if row["status"] == "nudge" and row["expires"] <= self.received:
-            settle_unanswered(ledger, self.decision, cause="window", who=self.who, received=self.received)
-        return 200, decision_answer(row)
-
-
 def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
     """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now.
 
@@ -357,20 +321,25 @@ def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sensed[name] for name in shown if name in sensed and name not in problem.schedule.variables}
 
 
-def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int) -> None:
+def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int, fallback: bool = False) -> None:
     """A nudge that is still open counts as unanswered now."""
     if person.open_decision is not None:
-        settle_unanswered(ledger, person.open_decision, cause=cause, who=who, received=received)
+        settle_unanswered(ledger, person.open_decision, cause=cause, who=who, received=received, fallback=fallback)
 
 
-def settle_unanswered(ledger: Ledger, decision: str, *, cause: str, who: str, received: int) -> None:
-    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
+def settle_unanswered(
+    ledger: Ledger, decision: str, *, cause: str, who: str, received: int, fallback: bool = False
+) -> None:
+    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause.
+
+    With `fallback` the learned policy is not asked what that means to it.
+    """
     said = ledger.said.pop(decision, None)
     if said is not None:
         cause, who = said
         table = tables.calls
         ledger.connection.execute(update(table).where(table.c.decision == decision).values(due=None))
-    Answer(who=who, received=received, decision=decision, answered=False, cause=cause).run(ledger)
+    Answer(who=who, received=received, decision=decision, answered=False, cause=cause, fallback=fallback).run(ledger)
 
 
 def open_study(ledger: Ledger) -> dict[str, Any]:

@@ -4,8 +4,9 @@ import csv
 import hashlib
 import io
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 from sqlalchemy import select
@@ -18,11 +19,14 @@ from opportune.service import clock, events, tables
 from opportune.service.commands import NOT_ASKED, SYSTEM
 from opportune.service.database import Database
 from opportune.service.probabilities import before_randomising, of_action, randomised
+from opportune.service.problems import Refused
 from opportune.service.projection import known_of
 from opportune.service.running import Running
 from opportune.service.unnamed import labels
 
 PAGE = 2000
+IN_MEMORY = 2**23
+"""Bytes of a file that is made to be sent; a larger one lies on disk meanwhile."""
 NAMES = ("decisions", "participants", "nudges", "rewards", "events")
 
 
@@ -72,6 +76,12 @@ _BEGINNING = (
     Column("received_utc", "time", "When the service was asked, UTC.", _utc("received")),
     Column("available", "0/1", "The participant could be nudged, and everything was sensed.", _plain("available")),
     Column("unavailable_reason", "text", "Why not.", _plain("reason")),
+    Column(
+        "past",
+        "0/1",
+        "The moment was past when it became known: the rule was not asked, and nobody could be nudged.",
+        _plain("past"),
+    ),
 )
 _DECIDED = (
     Column("nudge", "0/1", "A nudge was made.", _plain("nudge")),
@@ -265,9 +275,10 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
             for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
                     row["imputed"] = row["id"] in imputed and not row["reward_changes"]
+                    row["past"] = _was_past(database, row)
                     row["probability_before"] = row["probability"]
                     if randomised(policy):
-                        row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
+                        row["probability_before"] = before_randomising(policy, _event(database, row["id"])["answer"])
                     yield row
 
 
@@ -279,12 +290,18 @@ def _imputed(database: Database) -> set[str]:
         return {decision for decision in connection.execute(query).scalars() if decision is not None}
 
 
-def _answer(database: Database, decision: str) -> dict[str, Any]:
-    """What the algorithm answered to a decision point, from the record."""
+def _was_past(database: Database, row: dict[str, Any]) -> bool:
+    """Whether nobody could be nudged any more when a decision point became known; most were told at once."""
+    told_later = row["offline"] or row["received"] > row["happened"]
+    return bool(told_later and _event(database, row["id"])["given"].get("past", False))
+
+
+def _event(database: Database, decision: str) -> dict[str, Any]:
+    """A decision point as it is on record: what came in, and what the algorithm answered."""
     table = tables.events.c
     query = select(table.body).where(table.seq == int(decision[1:]))  # a decision is called after its event
     with database.reading.connect() as connection:
-        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())["answer"]
+        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())
     return found
 
 
@@ -328,6 +345,29 @@ def cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
         return "'" + value
     return value
+
+
+def whole_file(database: Database, name: str) -> Iterator[bytes]:
+    """An export as of one moment, made before the first of it is handed out.
+
+    What goes wrong is known by then, and who reads slowly does not keep the database as it was.
+    """
+    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  (who reads it closes it)
+    try:
+        with database.still() as as_of_now:
+            for text in export(as_of_now, name):
+                file.write(text.encode())
+    except OSError as error:
+        file.close()
+        raise Refused("unavailable", f"the export cannot be made at the moment ({error.strerror})") from error
+    file.seek(0)
+    return _read(file)
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while part := file.read(65_536):
+            yield part
 
 
 def dictionary(database: Database) -> dict[str, Any]:

@@ -138,6 +138,9 @@ class Fold:
             outcome = "opened" if opened else "answered" if answered else "unanswered"
             action = given.get("shown") or person.agent.problem.action_names[person.agent._steps[_known(step)].action]
             return {"action": action, "outcome": outcome, "revealed": False, "why": "The study's fallback stands."}
+        if given.get("mode") == FALLBACK_MODE:
+            why = "Unanswered; what stood stays, as no learned policy could be used."
+            return {"action": standin.let_stand(person.agent), "outcome": "unanswered", "revealed": False, "why": why}
         earlier = given.get("earlier")
         return self._settled(
             person.agent,

@@ -50,6 +50,8 @@ class Ledger:
         self.persons: dict[str, Person | None] = {}
         self.applying = False
         self.rebuilt = False
+        self.wrote = False
+        """Whether there is something to make durable."""
         self._events: list[tuple[Any, ...]] = []  # rows
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
@@ -318,7 +320,8 @@ class Ledger:
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
         self.answers.write()
-        if not self._events and not self.rebuilt and not self._stored:
+        self.wrote = self.wrote or self.rebuilt or bool(self._events or self._stored)
+        if not self.wrote:
             return
         if self._events:
             insert_values(self.connection, tables.events, self._events)
@@ -329,6 +332,10 @@ class Ledger:
         if self._dirty or self._stored:
             self._write_people()
         self._write_study()
+
+    def touch(self) -> None:
+        """Have the study's row written as it is, to see whether that can be done."""
+        self.wrote = self.study is not None
 
     def _update_decisions(self) -> None:
         """Rows that were there, those with the same columns together."""

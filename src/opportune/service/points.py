@@ -1,9 +1,10 @@
 """Decision points: which one a time belongs to, by the participant's own clock and calendar.
 
 Where the study file has decision times, decision point number (day - 1) * times + place is the one of that day and
-place in the list, whatever happened at those before it. A time belongs to the latest decision time that has come, or
-comes within `EARLY`. Days are local days: that of enrolment is day 1. Where clocks go forward, a decision time that
-the day skips has come once the clock is past it; where they go back, one that comes twice is the same.
+place in the list, whatever happened at those before it. A time belongs to the latest decision time that has come, or to
+the next if that comes within `EARLY` and is the nearer one. Days are local days: that of enrolment is day 1. Where
+clocks go forward, a decision time that the day skips has come once the clock is past it; where they go back, one that
+comes twice is the same.
 """
 
 import bisect
@@ -39,21 +40,37 @@ def _date(quarter: int, timezone: str) -> int:
 def step_at(running: Running, moment: int, enrolled: int, timezone: str) -> int:
     """The number of the decision point that a time belongs to; below 1 if none has come yet."""
     there = clock.local(moment, timezone)
-    minutes = there.hour * 60 + there.minute + EARLY
-    place = bisect.bisect_right(running.times, minutes)
-    if minutes >= DAY:  # the first of the next day may be near
-        place += bisect.bisect_right(running.times, minutes - DAY)
+    minutes, begins = there.hour * 60 + there.minute, _begins(running.times)
+    place = bisect.bisect_right(begins, minutes) + (minutes >= begins[0] + DAY)  # the next day's first may be near
     day = day_of(moment, enrolled, timezone)
     return (day - 1) * running.per_day + place
 
 
+@lru_cache(maxsize=64)
+def _begins(times: tuple[int, ...]) -> list[float]:
+    """From which minute of the day on a time belongs to each decision time; below 0 if from the day before on."""
+    before = (times[-1] - DAY, *times[:-1])
+    return [time - min(EARLY, (time - last) / 2) for last, time in zip(before, times, strict=True)]
+
+
+def counted_day(running: Running, day: int, step: int) -> int:
+    """The day that a decision point counts to, told on some day: its own, if it was told the day before it."""
+    return max(day, (step - 1) // running.per_day + 1) if running.times else day
+
+
 def time_of(running: Running, step: int, enrolled: int, timezone: str) -> int:
-    """When a decision point comes, where the study has decision times."""
+    """When a decision point comes, where the study has decision times; see above for those that the day skips."""
     day, place = divmod(step - 1, running.per_day)
     first, minutes = clock.local(enrolled, timezone).date(), running.times[place]
     date = first + dt.timedelta(days=day)
-    there = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60), tzinfo=clock.zone(timezone))
-    return clock.from_datetime(there)
+    wanted = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60))
+    moment = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone)))
+    if clock.local(moment, timezone).replace(tzinfo=None) == wanted:
+        return moment
+    skipped = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone), fold=1)) // QUARTER * QUARTER
+    while clock.local(skipped, timezone).replace(tzinfo=None) < wanted:  # it comes when clocks go forward
+        skipped += QUARTER
+    return skipped
 
 
 def check_time(moment: int, received: int, person: Person) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from opportune.live.point import LEARNED, NOTHING, SKIPPED
 from opportune.service import events
 from opportune.service.events import Event
-from opportune.service.person import LEARNED_MODE, Person
-from opportune.service.points import day_of
+from opportune.service.person import FALLBACK_MODE, LEARNED_MODE, Person
+from opportune.service.points import counted_day, day_of
 from opportune.service.running import Running
 
 
@@ -50,10 +50,11 @@ def _proposed(event: Event, person: Person, running: Running, received: int, hap
     done = answer.get("settled")
     entry = person.agent._steps[_step(event)]
     told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
+    day = day_of(happened, person.enrolled, person.timezone)
     return {
         "id": event.decision, "participant": person.name, "step": event.step, "previous": person.latest,
-        "seq": event.seq, "day": day_of(happened, person.enrolled, person.timezone), "happened": happened,
-        "received": received, "timezone": person.timezone, "sensed": _text(given["sensed"]),
+        "seq": event.seq, "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,
+        "timezone": person.timezone, "sensed": _text(given["sensed"]),
         "reported": None if told is None else _text(told),
         "available": answer["available"], "reason": answer["reason"], "nudge": nudged,
         "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],
@@ -74,11 +75,13 @@ def _proposed(event: Event, person: Person, running: Running, received: int, hap
 
 def _settled(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:
     entry = person.agent._steps[_step(event)]
+    by_fallback = {"mode": FALLBACK_MODE, "reward_status": entry.status, "reward_due": None}
     return {
         "id": event.decision, "seq": event.seq, "status": "settled", "outcome": event.answer["outcome"],
         "settled": received, "action": event.answer["action"], "revealed": event.answer["revealed"],
         "why": event.answer["why"], "offline": event.given.get("shown") is not None,
         "reported": _text(entry.reported), "seen": entry.seen, "unanswered": entry.unanswered,
+        **(by_fallback if event.given.get("mode") == FALLBACK_MODE else {}),
     }  # fmt: skip
 
 

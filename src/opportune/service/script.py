@@ -23,7 +23,7 @@ from opportune.service.compared import StoredRows
 from opportune.service.events import Event
 from opportune.service.fold import MOST_PLACES, Fold
 from opportune.service.person import COMPLETED, LEARNED_MODE, WITHDRAWN
-from opportune.service.points import QUARTER, day_of
+from opportune.service.points import QUARTER, counted_day, day_of
 from opportune.service.running import Running
 from opportune.service.tracks import (
     ACTION,
@@ -184,7 +184,8 @@ class Script:
             opened, track.late_answer = True, False
         stale, before, left = self._action_number[answer.stale], answer.before, answer.left
         entry = Entry([
-            event.decision, person.name, step, person.latest, event.seq, track.day, happened, received,
+            event.decision, person.name, step, person.latest, event.seq, counted_day(running, track.day, step),
+            happened, received,
             person.timezone, place.sensed_text, place.reported_text, available, reason, nudged, answer.probability,
             answer.coin, answer.gap, answer.price, answer.disagreement, answer.tolerance, answer.fresh, answer.stale,
             before, left, LEARNED_MODE, answer.why, None, "settled", None, received, answer.stale, False,
@@ -294,7 +295,7 @@ class Script:
         if made is None or made.decision != event.decision or (answered is None and not opened):
             raise Doubt
         told = reported != typed.ABSENT
-        if (told or given.earlier is not None) and not (opened or answered):
+        if given.mode != LEARNED_MODE or ((told or given.earlier is not None) and not (opened or answered)):
             raise Doubt
         for number, values in (given.earlier or {}).items():
             self._tell_of(event, int(number), values, entry, track)
@@ -317,9 +318,8 @@ class Script:
         if entry is now or entry.step != step or entry.seen:
             raise Doubt
         entry.place = self._place_with(entry, msgspec.json.encode(values))
-        if entry.place.where[2] != UNKNOWN:
-            track.sealed.add(step)
-        else:  # a part of it
+        track.note(entry)
+        if entry.place.where[2] == UNKNOWN:  # a part of it
             entry.row[SEQ], entry.row[REPORTED] = event.seq, entry.place.reported_text
             self._compare(entry, event.seq)
 
@@ -372,8 +372,7 @@ class Script:
             place = entry.place if reported is None else self._place_with(entry, msgspec.json.encode(reported))
             if not entry.seen:
                 entry.place = place
-                if place.where[2] != UNKNOWN:
-                    track.sealed.add(entry.step)
+                track.note(entry)
             row[UNANSWERED], track.late_answer = False, True
         row[SEQ], row[ANSWERED_LATE], row[REPORTED] = event.seq, received, entry.place.reported_text
         self._compare(entry, event.seq)

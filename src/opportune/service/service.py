@@ -18,12 +18,13 @@ from opportune.errors import InputError
 from opportune.service import clock
 from opportune.service.alerts import Alerts
 from opportune.service.auth import Keys
-from opportune.service.commands import SYSTEM, Command, PutInOrder
+from opportune.service.commands import SYSTEM, Command
 from opportune.service.database import Database, reachable
 from opportune.service.exports import running_of
 from opportune.service.limits import Limits
 from opportune.service.logs import described
 from opportune.service.problems import Refused
+from opportune.service.upkeep import PutInOrder, Touch
 from opportune.service.writer import Reply, Writer, sweep
 
 SWEEP_SECONDS = 5
@@ -139,6 +140,7 @@ class Service:
         """Do what is to be done every few seconds."""
         for job in (
             partial(sweep, self.writer, self.now()),
+            self._try_again,
             self.keys.note_use,
             self.alerts.shown.write,
             partial(self.alerts.look, self.now()),
@@ -148,6 +150,12 @@ class Service:
                 job()
             except Exception as error:
                 log.error("a regular job failed", **described(error))
+
+    def _try_again(self) -> None:
+        """See whether something can be stored again: nobody may ask while `/readyz` says that nothing can."""
+        if self.writer.failing is not None:
+            with contextlib.suppress(Refused):
+                self.writer.submit(Touch(who=SYSTEM, received=self.now())).result()
 
     def _put_in_order(self) -> None:
         """While nobody writes, do what was left, and bring SQLite's log into the file: no decision waits for that."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.live import replay
+from opportune.live.point import UNKNOWN
 from opportune.service import typed
 from opportune.service.person import Person
 
@@ -71,6 +72,13 @@ class Track(msgspec.Struct, gc=False):
     withdrawn: bool = False
     quarter: int = -1  # of an hour, of the latest decision point
     day: int = 0  # which it was of
+
+    def note(self, entry: Entry) -> None:
+        """Something was told of a settled step that no reveal has uncovered: the next one may."""
+        if entry.place.where[2] != UNKNOWN:
+            self.sealed.add(entry.step)
+        else:
+            self.sealed.discard(entry.step)
 
 
 class Calls(NamedTuple):

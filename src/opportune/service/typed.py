@@ -61,6 +61,7 @@ class Told(msgspec.Struct, gc=False):
     reported: msgspec.Raw = ABSENT
     earlier: dict[str, Any] | None = None
     shown: str | None = None
+    mode: str = "learned"
 
 
 class Rewarding(msgspec.Struct, gc=False):

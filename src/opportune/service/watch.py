@@ -107,10 +107,10 @@ def unshown(connection: Connection, running: Running, now: int) -> Wanted:
     found: Wanted = {}
     rows: list[Any] = []
     for which in (late, over):  # each by an index of its own
-        query = select(made.seq, made.participant, made.expires).where(made.nudge, which, ~looked, ~taken)
+        query = select(made.seq, made.participant, made.status, made.expires).where(made.nudge, which, ~looked, ~taken)
         rows += connection.execute(query).all()
-    for _seq, name, expires in sorted(rows):
-        if expires > now:
+    for _seq, name, status, expires in sorted(rows):
+        if status == "nudge" and expires > now:
             minutes = max(1, (expires - now) // clock.MINUTE)
             found[name] = f"A nudge waits and nobody has looked at it: open the call list within {minutes} minutes."
         else:
@@ -181,6 +181,8 @@ def _closed(connection: Connection) -> bool:
 
 
 Check = Callable[[Connection, Running, int], Wanted]
+AS_THINGS_STAND = frozenset({"unshown", "pacing"})
+"""Alerts whose words say how things stand now, and change with that."""
 CHECKS: dict[str, Check] = {
     "fallback": fallback, "undecided": undecided, "unrecorded": _for_a_day("unrecorded"),
     "rebuilt": _for_a_day("rebuilt"), "silent": silent, "rewards": rewards, "unshown": unshown,

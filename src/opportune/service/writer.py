@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -24,12 +25,13 @@ from opportune.errors import InputError, OpportuneError
 from opportune.live.packing import Unsound
 from opportune.service import calls, clock
 from opportune.service.answers import Answer
-from opportune.service.commands import SYSTEM, Command, Expire, GiveUp, Propose
+from opportune.service.commands import SYSTEM, Command, Propose
 from opportune.service.database import Database
 from opportune.service.ledger import Ledger
 from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
 from opportune.service.states import Memory
+from opportune.service.upkeep import Expire, GiveUp
 
 MOST_AT_ONCE = 256
 MANY, LONGEST = 16, 0.03
@@ -202,12 +204,11 @@ class Writer:
         except Exception as error:
             log.error("batch failed", commands=len(commands), **described(error))
         else:
-            self.failing = None
             return found
         return [self._alone(command) for command in commands]
 
     def _alone(self, command: Command) -> "Reply | Exception":
-        """One command by itself; a decision that the learned policy cannot make is made by the fallback."""
+        """One command by itself; a decision that the learned policy cannot make, or settle, is by the fallback."""
         try:
             return self._transaction([command])[0]
         except (DBAPIError, OSError) as error:
@@ -215,13 +216,13 @@ class Writer:
         except TooLate as error:
             return error.refused
         except Exception as error:
-            if isinstance(command, Propose) and not command.fallback:
+            if isinstance(command, Propose | Expire) and not command.fallback:
                 return self._fall_back(command, error)
             if isinstance(error, Unsound):
                 return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
             return self._failed(error, command)
 
-    def _fall_back(self, command: Propose, error: Exception) -> "Reply | Exception":
+    def _fall_back(self, command: Propose | Expire, error: Exception) -> "Reply | Exception":
         log.error("the learned policy could not be used", **described(error))
         command.fallback = True
         try:
@@ -234,7 +235,9 @@ class Writer:
             return self._failed(another, command)
         if isinstance(reply, Reply):
             why = error if isinstance(error, OpportuneError) else type(error).__name__
-            self._tell("red", "fallback", command.participant, f"A decision was made by the fallback: {why}")
+            what = "made" if isinstance(command, Propose) else "settled"
+            participant = msgspec.json.decode(reply.body)["participant"]
+            self._tell("red", "fallback", participant, f"A decision was {what} by the fallback: {why}")
         return reply
 
     def _tell(self, level: str, code: str, participant: str | None, text: str) -> None:
@@ -250,7 +253,7 @@ class Writer:
         log.error("command failed", **described(error))
         if isinstance(command, Propose):
             self._tell("red", "undecided", command.participant, "A decision could not be made; the log says why.")
-        else:
+        elif command.records:
             self._tell("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
         return Refused("internal", "the request could not be carried out; nothing of it is stored")
 
@@ -275,6 +278,8 @@ class Writer:
                 found = [self._carry_out(ledger, command) for command in commands]
                 ledger.flush()
             ledger.committed()
+            if ledger.wrote:
+                self.failing = None
             if ledger.rebuilt:
                 self._tell("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
         except BaseException:

@@ -1,0 +1,71 @@
+"""What the service does by itself, as time passes: commands that nobody has asked for."""
+
+from typing import ClassVar
+
+from opportune.live.point import WAITING
+from opportune.service import events
+from opportune.service.answers import AT_ONCE
+from opportune.service.commands import Answered, Command, Reward, settle_unanswered
+from opportune.service.ledger import Ledger
+from opportune.service.replies import decision_answer, reward_answer
+
+
+class PutInOrder(Command, kw_only=True):
+    """What was left for when nobody writes: answers are filed by their keys, states stored; nothing happens."""
+
+    records: ClassVar[bool] = False
+
+    def run(self, ledger: Ledger) -> Answered:
+        return 200, {"filed": ledger.answers.file(AT_ONCE), "stored": ledger.store_late(AT_ONCE)}
+
+
+class Touch(Command, kw_only=True):
+    """Find out whether something can be stored: what is there is stored once more."""
+
+    records: ClassVar[bool] = False
+
+    def run(self, ledger: Ledger) -> Answered:
+        ledger.touch()
+        return 200, {}
+
+
+class Expire(Command, kw_only=True):
+    """The window for an answer has ended."""
+
+    decision: str
+    fallback: bool = False
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        if row["status"] == "nudge" and row["expires"] <= self.received:
+            settle_unanswered(
+                ledger, self.decision, cause="window", who=self.who, received=self.received, fallback=self.fallback
+            )
+        return 200, decision_answer(row)
+
+
+class GiveUp(Command, kw_only=True):
+    """A reward that never came is no longer waited for; the study's default takes its place if there is one."""
+
+    decision: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, ledger: Ledger) -> Answered:
+        row = ledger.decision(self.decision)
+        due, default = row["reward_due"], ledger.running.reward_default
+        if due is None or due > self.received or row["status"] != "settled" or row["reward_status"] != WAITING:
+            return 200, reward_answer(row)
+        if default is not None:
+            return Reward(
+                who=self.who, received=self.received, decision=self.decision, reward=default, cause="default"
+            ).run(ledger)
+        ledger.happen(
+            events.SKIPPED, ledger.person(row["participant"]), {"cause": "overdue"}, who=self.who,
+            received=self.received, step=row["step"], decision=row["id"],
+        )  # fmt: skip
+        return 200, reward_answer(row)
