@@ -135,9 +135,9 @@ def test_analysts_find_the_effect_of_nudges(sqlite: Database) -> None:
 
 COLUMNS = """
 participant decision step day time_utc time_local timezone available unavailable_reason past time_of_day stress sleep
-mood features_version action action_probability action_probability_rest action_probability_walk action_probability_breathe
-nudge nudge_probability nudge_probability_before coin gap price budget_before budget_after answered revealed reward
-reward_received_utc reward_first reward_changes mode policy_version software_version
+mood features_version action action_probability action_probability_rest action_probability_walk
+action_probability_breathe nudge nudge_probability nudge_probability_before coin gap price budget_before budget_after
+answered revealed reward reward_received_utc reward_first reward_changes mode policy_version software_version
 """
 
 
