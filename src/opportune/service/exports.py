@@ -269,16 +269,16 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
                 event = msgspec.json.decode(row["body"])
                 yield {"hash": row["hash"], **event, "who": label(event["who"])}
     else:
-        policy, imputed = running_of(database).policy, _imputed(database)
+        policy, imputed, past = running_of(database).policy, _imputed(database), _past(database)
         for person in _pages(database, tables.participants, tables.participants.c.number, -1):
             only = tables.made_for(person["name"])
             for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
                     row["imputed"] = row["id"] in imputed and not row["reward_changes"]
-                    row["past"] = _was_past(database, row)
+                    row["past"] = row["id"] in past
                     row["probability_before"] = row["probability"]
                     if randomised(policy):
-                        row["probability_before"] = before_randomising(policy, _event(database, row["id"])["answer"])
+                        row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
                     yield row
 
 
@@ -290,18 +290,22 @@ def _imputed(database: Database) -> set[str]:
         return {decision for decision in connection.execute(query).scalars() if decision is not None}
 
 
-def _was_past(database: Database, row: dict[str, Any]) -> bool:
-    """Whether nobody could be nudged any more when a decision point became known; most were told at once."""
-    told_later = row["offline"] or row["received"] > row["happened"]
-    return bool(told_later and _event(database, row["id"])["given"].get("past", False))
+def _past(database: Database) -> set[str]:
+    """Decisions at which nobody could be nudged any more when they became known."""
+    table = tables.events.c
+    said = table.body.contains('"past":true', autoescape=True)  # or a variable is called so
+    query = select(table.decision, table.body).where(table.kind == events.PROPOSED, said)
+    with database.reading.connect() as connection:
+        rows = connection.execute(query)
+        return {decision for decision, body in rows if msgspec.json.decode(body)["given"].get("past", False)}
 
 
-def _event(database: Database, decision: str) -> dict[str, Any]:
-    """A decision point as it is on record: what came in, and what the algorithm answered."""
+def _answer(database: Database, decision: str) -> dict[str, Any]:
+    """What the algorithm answered to a decision point, from the record."""
     table = tables.events.c
     query = select(table.body).where(table.seq == int(decision[1:]))  # a decision is called after its event
     with database.reading.connect() as connection:
-        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())
+        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())["answer"]
     return found
 
 
