@@ -114,7 +114,7 @@ def test_there_are_never_very_many(sqlite: Database, monkeypatch: pytest.MonkeyP
 
 def test_they_are_filed_while_nobody_writes(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not when something has just been written; and in transactions that are small."""
-    monkeypatch.setattr("opportune.service.commands.AT_ONCE", 3)
+    monkeypatch.setattr("opportune.service.upkeep.AT_ONCE", 3)
     begun(sqlite)
     service = Service(sqlite)
     service.writer.start()
@@ -132,7 +132,7 @@ def test_they_are_filed_while_nobody_writes(sqlite: Database, monkeypatch: pytes
 
 def test_filing_makes_way(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who writes again is not held up by what is left to file; it is filed later."""
-    monkeypatch.setattr("opportune.service.commands.AT_ONCE", 3)
+    monkeypatch.setattr("opportune.service.upkeep.AT_ONCE", 3)
     begun(sqlite)
     service = Service(sqlite)
     service.writer.start()
