@@ -148,14 +148,18 @@ class Propose(Command, kw_only=True):
 
     def _step(self, ledger: Ledger, person: Person, happened: int) -> int:
         """The decision point that is asked about: the next, or by the clock where the study has decision times."""
-        if not ledger.running.times:
-            return person.agent.step + 1
-        step = points.step_at(ledger.running, happened, person.enrolled, person.timezone)
+        running, following = ledger.running, person.agent.step + 1
+        if not running.times:
+            return following
+        step = points.step_at(running, happened, person.enrolled, person.timezone)
+        if step >= following:
+            return step
+        there = clock.local(points.time_of(running, following, person.enrolled, person.timezone), person.timezone)
+        comes = f"comes at {there:%H:%M} on {there:%Y-%m-%d} in {person.timezone}"
         if step < 1:
-            raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point has not come yet")
-        if step <= person.agent.step:
-            raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision")
-        return step
+            raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point {comes}")
+        then = f"; the next {comes}" if following <= running.horizon else ""
+        raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision{then}")
 
     def _checked(self, ledger: Ledger, person: Person, step: int) -> dict[str, Any]:
         """What was given, without what need not be said; refused here, before anything has happened."""
