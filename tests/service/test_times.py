@@ -329,14 +329,13 @@ def test_when_a_time_comes_that_the_day_skips() -> None:
 def test_whoever_asks_too_soon_is_told_when_to_ask(sqlite: Database) -> None:
     """Before the first decision point, and between two; not after the last."""
     writer = Writer(sqlite)
-    text = study_text(times=True, horizon=2)
-    launch(writer, text)
+    launch(writer, study_text(times=True, horizon=30))
     writer.do(Enrol(who="staff", received=at("2026-03-28T06:00:00Z"), participant="P1", timezone=BERLIN))
     with pytest.raises(Refused, match=r"the first decision point comes at 09:00 on 2026-03-28 in Europe/Berlin$"):
         ask(writer, "2026-03-28T07:00:00Z")
     ask(writer, "2026-03-28T08:00:00Z")
     with pytest.raises(Refused, match=r"has its decision; the next comes at 18:00 on 2026-03-28 in Europe/Berlin$"):
         ask(writer, "2026-03-28T08:30:00Z")
-    ask(writer, "2026-03-28T17:00:00Z")
-    with pytest.raises(Refused, match=r"decision point 2 of 'P1' has its decision$"):
-        ask(writer, "2026-03-28T17:30:00Z")
+    ask(writer, "2026-04-11T16:00:00Z")
+    with pytest.raises(Refused, match=r"decision point 30 of 'P1' has its decision$"):
+        ask(writer, "2026-04-11T16:30:00Z")
