@@ -143,6 +143,20 @@ def test_joblib_is_needed_for_clusters_only(tmp_path: Path) -> None:
     assert line.endswith("expected it: pip install 'opportune[cluster]'")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of another kind")
+def test_agents_have_the_same_bits_whatever_compiled_code_may_use(tmp_path: Path) -> None:
+    """A processor that cannot multiply and add at once, as some virtual machines have, gives what others give."""
+    kinds = {"x86-64": "without", "haswell": "with"}
+    done = [
+        run(ANY_PROCESSOR, cwd=tmp_path, NUMBA_CPU_NAME=kind, NUMBA_CPU_FEATURES="", OPENBLAS_CORETYPE="Haswell",
+            OPPORTUNE_CACHE_DIR=str(tmp_path / kind))
+        for kind in kinds
+    ]  # fmt: skip
+    assert [one.stderr for one in done] == ["", ""]
+    assert len({one.stdout.split()[0] for one in done}) == 1
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of another kind")
 def test_agents_have_the_same_bits_whatever_multiplies_matrices(tmp_path: Path) -> None:
     """NumPy's library for matrices adds in another order on another processor; what agents learn does not."""

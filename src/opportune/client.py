@@ -23,6 +23,8 @@ from opportune.errors import InputError, OpportuneError
 
 AGAIN = {429, 502, 503, 504}
 """Answers after which the same request may be sent again."""
+EXPORT_SECONDS = 600.0
+"""How long the first of an export may take, at least: the service makes all of it before."""
 
 
 class ServiceError(OpportuneError):
@@ -189,7 +191,7 @@ class Client:
 
     def export(self, name: str) -> str:
         """An export, such as "decisions.csv"."""
-        return self._send("GET", f"exports/{_part(name)}", None, {}).text
+        return self._send("GET", f"exports/{_part(name)}", None, {}, slow=True).text
 
     def write(self, method: str, path: str, body: Any, key: str | None = None) -> dict[str, Any]:
         """Any write, with a key of its own unless one is given."""
@@ -198,9 +200,13 @@ class Client:
         return found
 
     def _request(
-        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None, *, slow: bool
     ) -> httpx.Request:
-        content = {} if body is None else {"json": body}
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        if slow:
+            usual = self._http.timeout
+            read = None if usual.read is None else max(usual.read, EXPORT_SECONDS)
+            content["timeout"] = httpx.Timeout(connect=usual.connect, read=read, write=usual.write, pool=usual.pool)
         path = checks.text("path", path)
         try:
             return self._http.build_request(method, path, headers=headers, params=query, **content)
@@ -210,11 +216,12 @@ class Client:
             raise InputError(f"a request with {given} cannot be made ({reason}); expected plain JSON values") from None
 
     def _send(
-        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None = None
-    ) -> httpx.Response:
+        self, method: str, path: str, body: Any, headers: dict[str, str], query: Mapping[str, Any] | None = None, *,
+        slow: bool = False,
+    ) -> httpx.Response:  # fmt: skip
         if self.rehearsal_time is not None:
             headers = {**headers, "Rehearsal-Time": self.rehearsal_time.isoformat()}
-        request = self._request(method, path, body, headers, query)
+        request = self._request(method, path, body, headers, query, slow=slow)
         for attempt in range(1, self.attempts + 1):
             try:
                 response = self._http.send(request)

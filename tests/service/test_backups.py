@@ -188,3 +188,17 @@ def test_alerts_can_be_raised_after_a_restoration(lived: Database, new_postgres:
     assert Alerts(restored).raise_alert("red", "unrecorded", None, "Something could not be recorded.")
     assert len(alert_rows(restored)) == len(expected) + 1
     restored.close()
+
+
+def test_rows_lie_in_a_backup_as_in_the_database(sqlite: Database, folder: Path) -> None:
+    """In the order of the record, so that who verifies it need not hold all of them."""
+    from opportune.service.backup import backup
+
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    run_course(writer.write, people=3, steps=10)
+    backup(sqlite, folder / "b.backup")
+    with contextlib.closing(sqlite3.connect(folder / "b.backup")) as connection:
+        numbers = [int(name[1:]) for (name,) in connection.execute("SELECT id FROM decisions ORDER BY rowid")]
+    assert len(str(numbers[0])) < len(str(numbers[-1])), "the control: another order than that of their names"
+    assert numbers == sorted(numbers)

@@ -114,3 +114,11 @@ def test_what_is_right_is_sent_once_per_attempt() -> None:
     assert len(bodies) == 2
     assert len(set(bodies)) == 1
     assert b'"stress":3' in bodies[0][0].replace(b" ", b"")
+
+
+def test_an_export_may_take_its_time() -> None:
+    """All of it is made before the first of it is sent; other calls wait as long as they were told."""
+    with Client("http://localhost:1", "key", timeout=3.0) as client:
+        waits = [client._request("GET", "x", None, {}, None, slow=slow).extensions["timeout"] for slow in (False, True)]
+    assert [wait["read"] for wait in waits] == [3.0, 600.0]
+    assert [wait["connect"] for wait in waits] == [3.0, 3.0]

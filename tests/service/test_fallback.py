@@ -12,10 +12,12 @@ from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
 from opportune.service import clock, tables
+from opportune.service.administration import Close
 from opportune.service.alerts import Alerts
 from opportune.service.bundles import FetchBundle
-from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
+from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward, SetStatus
 from opportune.service.database import Database
+from opportune.service.projection import known_of
 from opportune.service.reading import alert_rows, decision_rows
 from opportune.service.service import Service
 from opportune.service.tracks import Doubt
@@ -318,7 +320,8 @@ def test_a_nudge_that_cannot_be_settled_holds_nobody_up(
     reward = Reward(who="app", received=later, decision=stuck["decision"], reward=0.5)
     assert answer_of(writer.do(reward))["learned"] is False
     assert answer_of(writer.do(Answer(who="app", received=later, decision=stuck["decision"], answered=True)))["late"]
-    assert ask(later + clock.MINUTE)["mode"] == "learned"
+    following = ask(later + clock.MINUTE)
+    assert (following["mode"], following["outcome"]) == ("learned", "opened"), "the late answer counts"
     Alerts(database).look(later + 2 * clock.MINUTE)
     assert ("red", "fallback") not in codes(database)
     assert verify(database).findings == []
@@ -348,4 +351,45 @@ def test_only_what_was_stored_shows_that_something_can_be(sqlite: Database) -> N
     service.look_after()
     assert service.healthy() is None
     service.stop()
+    assert verify(sqlite).findings == []
+
+
+def test_what_the_policy_can_settle_it_settles(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision that it cannot make leaves the nudge before it as it was: learned from, and answered late."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text(policy="always", budget=60))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
+    first = answer_of(writer.do(ask))
+    assert first["status"] == "nudge", "the control"
+    ask = Propose(who="app", received=BEGIN + clock.MINUTE, participant="P1", given={"sensed": SENSED})
+    with monkeypatch.context() as patch:
+        broken_by(ValueError(), patch)
+        assert answer_of(writer.do(ask))["mode"] == "fallback"
+    row = decision_rows(sqlite, "P1", limit=1)[0]
+    assert (row["mode"], row["outcome"], row["reward_status"]) == ("learned", "unanswered", "waiting")
+    reward = Reward(who="app", received=BEGIN + clock.HOUR, decision=first["decision"], reward=0.5)
+    assert answer_of(writer.do(reward))["learned"]
+    assert verify(sqlite).findings == []
+
+
+@pytest.mark.parametrize("command", ["withdrawn", "paused", "closed"])
+def test_who_leaves_is_not_held_up(sqlite: Database, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nudge that cannot be settled keeps nobody in the study, nor the study open; what was sealed stays so."""
+    writer = writer_on(sqlite)
+    launch(writer, study_text(policy="always", budget=60))
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    given = {"sensed": SENSED, "reported": {"mood": "low"}}
+    made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given)))
+    assert made["status"] == "nudge", "the control"
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        if command == "closed":
+            writer.do(Close(who="boss", received=BEGIN + 1, reason="over"))
+        else:
+            leave = SetStatus(who="staff", received=BEGIN + 1, participant="P1", status=command, reason="moved")
+            assert answer_of(writer.do(leave))["status"] == command
+    assert codes(sqlite) == {("red", "fallback")}
+    (row,) = decision_rows(sqlite, "P1", limit=1)
+    assert (row["status"], row["mode"], known_of(row)) == ("settled", "fallback", None)
     assert verify(sqlite).findings == []

@@ -25,7 +25,7 @@ def spread(number: Any) -> Any:
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """The sum x y + z, rounded once where the processor can."""
+    """The sum x y + z, rounded once; one by one, as the compiler at hand does it."""
     return x * y + z
 
 

@@ -19,8 +19,8 @@ from opportune.live.point import STATE
 
 CLOSE = 1e-9
 """What two numbers may differ by, against their size or 1, whichever is larger."""
-_POSITIVE = frozenset({"cov", "width2", "root"})
-"""Parts of a state whose largest number is no small difference of large ones: that alone is their size."""
+_POWERS = {"cov": 1.0, "width2": 1.0, "root": 0.5}
+"""Parts of a state that begin with this power of the variance before anything is learned: that is their size."""
 
 
 def near(one: Any, other: Any) -> bool:
@@ -89,9 +89,8 @@ def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
 def _same_group(agent: Agent, name: str, stored: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
     """A group of a state, part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
     parts, others = (agent._at.views(STATE[name], array)._asdict() for array in (stored, expected))
-    return all(
-        _same_part(part, others[field], least=0.0 if field in _POSITIVE else 1.0) for field, part in parts.items()
-    )
+    sizes = {field: (1.0 / agent.problem.regularisation) ** power for field, power in _POWERS.items()}
+    return all(_same_part(part, others[field], least=sizes.get(field, 1.0)) for field, part in parts.items())
 
 
 def _same_part(one: NDArray[np.float64], other: NDArray[np.float64], *, least: float) -> bool:

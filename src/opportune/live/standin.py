@@ -37,13 +37,14 @@ def stand_in(agent: Agent, context: Any, *, action: str, probability: float, coi
 def let_stand(agent: Agent) -> str:
     """Settle the agent's open proposal without it, as not revealed; hands back the action that stood, and stands.
 
-    What was charged stays charged. All else of the agent stays as it is, as in `stand_in`.
+    What was charged stays charged, and a nudge may be answered late. All else of the agent stays as it is, as in
+    `stand_in`.
     """
     made = agent._proposal
     if made is None:
         raise StateError("there is no open proposal")
     step = agent._steps[made.step]
     step.action = agent.problem.action_names.index(made.action)
-    step.settled, step.status = True, NOTHING
+    step.settled, step.status, step.unanswered = True, NOTHING, made.nudged
     agent._proposal = None
     return made.action

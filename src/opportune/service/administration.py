@@ -2,7 +2,7 @@
 
 import difflib
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 from opportune.errors import InputError
 from opportune.service.commands import Answered, Command, open_study, settle_open
@@ -53,6 +53,8 @@ class Amend(Command, kw_only=True):
 class Close(Command, kw_only=True):
     """The study ends: no one is enrolled and no decisions are made any more."""
 
+    settles: ClassVar[bool] = True
+
     reason: str
 
     def run(self, ledger: Ledger) -> Answered:
@@ -62,7 +64,7 @@ class Close(Command, kw_only=True):
 
         query = participants.select().where(participants.c.open_decision.is_not(None))
         for row in ledger.connection.execute(query).mappings().all():
-            settle_open(ledger, ledger.person(row["name"]), cause="closed", who=self.who, received=self.received)
+            settle_open(ledger, ledger.person(row["name"]), cause="closed", command=self)
         event = ledger.close({"reason": self.reason}, who=self.who, received=self.received)
         return 200, {"event": event.seq}
 

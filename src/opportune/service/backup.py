@@ -109,7 +109,8 @@ def _copy(source: Connection, into: Connection, progress: Progress | None) -> in
     for table in _TABLES:
         target = table if table is not tables.recent else tables.requests  # all answers are filed
         columns = [column for column in table.c if column.name in target.c and column not in _NUMBERED]
-        found = source.execute(select(*columns).order_by(*table.primary_key.columns)).mappings()
+        query = select(*columns)  # in the order in which rows lie there: verify reads them along with the record
+        found = source.execute(query.order_by(table.c.id) if table is tables.alerts else query).mappings()
         while chunk := [dict(row) for row in found.fetchmany(CHUNK)]:
             into.execute(insert(target), chunk)
             done += len(chunk)

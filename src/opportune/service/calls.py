@@ -203,6 +203,8 @@ class GiveUpCall(_Call, kw_only=True):
 class Conclude(_Call, kw_only=True):
     """What was to go on record does."""
 
+    settles: ClassVar[bool] = True
+
     def run(self, ledger: Ledger) -> Answered:
         query = select(_CALLS).where(_CALLS.c.decision == self.decision)
         call = ledger.connection.execute(query).mappings().one()
@@ -210,6 +212,6 @@ class Conclude(_Call, kw_only=True):
         if call["due"] is None or call["due"] > self.received:
             return 200, decision_answer(row)
         if row["status"] == "nudge":
-            settle_unanswered(ledger, self.decision, cause=call["outcome"], who=call["done_by"], received=self.received)
+            settle_unanswered(ledger, self.decision, cause=call["outcome"], who=call["done_by"], command=self)
         self.write(ledger, due=None)  # also if the participant has opened the app meanwhile
         return 200, decision_answer(row)

@@ -27,10 +27,15 @@ class Command(msgspec.Struct, kw_only=True):
     records: ClassVar[bool] = True
     """Whether something should be on record afterwards."""
 
+    settles: ClassVar[bool] = False
+    """Whether a nudge that is still open may be settled as unanswered with it."""
+
     who: str
     received: int
     key: str = ""
     fingerprint: str = ""
+    let_stand: bool = False
+    """Such a nudge is settled without the learned policy, which has failed to: what stands stays."""
 
     def about(self) -> tuple[str | None, str | None]:
         """The participant and the decision that the command names, so that a batch reads them at once."""
@@ -65,6 +70,8 @@ class Enrol(Command, kw_only=True):
 class SetStatus(Command, kw_only=True):
     """A participant is paused, goes on, withdraws or has finished."""
 
+    settles: ClassVar[bool] = True
+
     participant: str
     status: str
     reason: str | None = None
@@ -81,7 +88,7 @@ class SetStatus(Command, kw_only=True):
         if self.status == person.status and self.reason in {None, person.reason}:
             return 200, participant_answer(person)
         if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
-            settle_open(ledger, person, cause=self.status, who=self.who, received=self.received)
+            settle_open(ledger, person, cause=self.status, command=self)
         given = {"status": self.status, "reason": self.reason}
         ledger.happen(events.STATUS, person, given, who=self.who, received=self.received)
         return 200, participant_answer(person)
@@ -104,6 +111,8 @@ class Note(Command, kw_only=True):
 
 class Propose(Command, kw_only=True):
     """A decision point: nudge now, and what stands meanwhile?"""
+
+    settles: ClassVar[bool] = True
 
     participant: str
     given: dict[str, Any]
@@ -129,7 +138,7 @@ class Propose(Command, kw_only=True):
         over = happened + ledger.running.answer_window <= self.received
         if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
             given["past"] = True  # nobody can be nudged any more
-        settle_open(ledger, person, cause="next", who=self.who, received=self.received, fallback=self.fallback)
+        settle_open(ledger, person, cause="next", command=self)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
             if self.fallback:
@@ -203,7 +212,6 @@ class Answer(Command, kw_only=True):
     earlier: dict[str, dict[str, Any]] | None = None
     shown: str | None = None
     cause: str = "answer"
-    fallback: bool = False
 
     def about(self) -> tuple[str | None, str | None]:
         return None, self.decision
@@ -212,7 +220,7 @@ class Answer(Command, kw_only=True):
         row = ledger.decision(self.decision)
         person = ledger.person(row["participant"])
         if row["status"] == "nudge" and row["expires"] <= self.received and (self.answered or self.opened):
-            settle_unanswered(ledger, self.decision, cause="window", who=SYSTEM, received=self.received)
+            settle_unanswered(ledger, self.decision, cause="window", who=SYSTEM, command=self)
         if row["status"] == "settled":
             return self._late(ledger, person, row)
         given = {"answered": self.answered, "cause": self.cause}
@@ -221,7 +229,7 @@ class Answer(Command, kw_only=True):
         for name in ("reported", "earlier", "shown"):
             if getattr(self, name) is not None:
                 given[name] = getattr(self, name)
-        if self.fallback:
+        if self.let_stand:
             given["mode"] = FALLBACK_MODE
         else:
             self._check(person, row)
@@ -325,25 +333,22 @@ def _public(person: Person, sensed: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sensed[name] for name in shown if name in sensed and name not in problem.schedule.variables}
 
 
-def settle_open(ledger: Ledger, person: Person, *, cause: str, who: str, received: int, fallback: bool = False) -> None:
+def settle_open(ledger: Ledger, person: Person, *, cause: str, command: Command) -> None:
     """A nudge that is still open counts as unanswered now."""
     if person.open_decision is not None:
-        settle_unanswered(ledger, person.open_decision, cause=cause, who=who, received=received, fallback=fallback)
+        settle_unanswered(ledger, person.open_decision, cause=cause, who=command.who, command=command)
 
 
-def settle_unanswered(
-    ledger: Ledger, decision: str, *, cause: str, who: str, received: int, fallback: bool = False
-) -> None:
-    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause.
-
-    With `fallback` the learned policy is not asked what that means to it.
-    """
+def settle_unanswered(ledger: Ledger, decision: str, *, cause: str, who: str, command: Command) -> None:
+    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
     said = ledger.said.pop(decision, None)
     if said is not None:
         cause, who = said
         table = tables.calls
         ledger.connection.execute(update(table).where(table.c.decision == decision).values(due=None))
-    Answer(who=who, received=received, decision=decision, answered=False, cause=cause, fallback=fallback).run(ledger)
+    Answer(
+        who=who, received=command.received, decision=decision, answered=False, cause=cause, let_stand=command.let_stand
+    ).run(ledger)
 
 
 def open_study(ledger: Ledger) -> dict[str, Any]:

@@ -361,10 +361,10 @@ def whole_file(database: Database, name: str) -> Iterator[bytes]:
         with database.still() as as_of_now:
             for text in export(as_of_now, name):
                 file.write(text.encode())
+        file.seek(0)
     except OSError as error:
         file.close()
         raise Refused("unavailable", f"the export cannot be made at the moment ({error.strerror})") from error
-    file.seek(0)
     return _read(file)
 
 

@@ -41,8 +41,8 @@ def told(person: Person, sealed: Iterable[int], given: Mapping[str, Any], seq: i
 
 def known_of(row: Mapping[str, Any]) -> str | None:
     """What was reported of a decision, as far as a reveal has told it: until then it is sealed."""
-    revealed = row["status"] == "settled" and (row["revealed"] or row["seen"])
-    return row["reported"] if revealed else None
+    seen = row["seen"] and row["mode"] == LEARNED_MODE  # of a fallback's nothing is pending, and nothing is told
+    return row["reported"] if row["status"] == "settled" and (row["revealed"] or seen) else None
 
 
 def _proposed(event: Event, person: Person, running: Running, received: int, happened: int) -> dict[str, Any]:

@@ -29,14 +29,17 @@ class Verdict:
     decisions: int = 0
     head: str = events.START
     findings: list[str] = field(default_factory=list)
+    only_numbers: bool = True
+    """Whether whatever is wrong is a number that another machine may have found otherwise."""
 
     @property
     def holds(self) -> bool:
         """Whether the record is whole and everything follows from it."""
         return not self.findings
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, *, number: bool = False) -> None:
         """One more thing that is wrong; after many, only that there are more."""
+        self.only_numbers = self.only_numbers and number
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(text)
         elif len(self.findings) == MOST_FINDINGS:
@@ -145,7 +148,7 @@ class Refold:
             for name in (*_NEAR, "notes"):
                 if not near(now.get(name), then.get(name)):
                     text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
-                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
+                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}", number=True)
 
     def _follow(self, event: Event, person: Person, running: Running, received: int) -> None:
         """The rows that follow, as the writer makes them."""

@@ -32,8 +32,9 @@ class Touch(Command, kw_only=True):
 class Expire(Command, kw_only=True):
     """The window for an answer has ended."""
 
+    settles: ClassVar[bool] = True
+
     decision: str
-    fallback: bool = False
 
     def about(self) -> tuple[str | None, str | None]:
         return None, self.decision
@@ -41,9 +42,7 @@ class Expire(Command, kw_only=True):
     def run(self, ledger: Ledger) -> Answered:
         row = ledger.decision(self.decision)
         if row["status"] == "nudge" and row["expires"] <= self.received:
-            settle_unanswered(
-                ledger, self.decision, cause="window", who=self.who, received=self.received, fallback=self.fallback
-            )
+            settle_unanswered(ledger, self.decision, cause="window", who=self.who, command=self)
         return 200, decision_answer(row)
 
 

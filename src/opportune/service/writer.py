@@ -216,29 +216,37 @@ class Writer:
         except TooLate as error:
             return error.refused
         except Exception as error:
-            if isinstance(command, Propose | Expire) and not command.fallback:
+            if command.settles:
                 return self._fall_back(command, error)
             if isinstance(error, Unsound):
                 return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
             return self._failed(error, command)
 
-    def _fall_back(self, command: Propose | Expire, error: Exception) -> "Reply | Exception":
+    def _fall_back(self, command: Command, error: Exception) -> "Reply | Exception":
+        """Do without the learned policy as far as need be: it may be able to settle a nudge, and not to decide."""
         log.error("the learned policy could not be used", **described(error))
-        command.fallback = True
-        try:
-            reply = self._transaction([command])[0]
-        except (DBAPIError, OSError) as another:
-            return self._unavailable(another)
-        except TooLate as another:
-            return another.refused
-        except Exception as another:
-            return self._failed(another, command)
-        if isinstance(reply, Reply):
-            why = error if isinstance(error, OpportuneError) else type(error).__name__
-            what = "made" if isinstance(command, Propose) else "settled"
-            participant = msgspec.json.decode(reply.body)["participant"]
-            self._tell("red", "fallback", participant, f"A decision was {what} by the fallback: {why}")
-        return reply
+        another: Exception = error
+        for what in ("fallback", "let_stand") if isinstance(command, Propose) else ("let_stand",):
+            setattr(command, what, True)
+            try:
+                reply = self._transaction([command])[0]
+            except (DBAPIError, OSError) as unavailable:
+                return self._unavailable(unavailable)
+            except TooLate as late:
+                return late.refused
+            except Exception as failed:
+                another = failed
+            else:
+                if isinstance(reply, Reply):
+                    self._tell_of_fallback(command, reply, error)
+                return reply
+        return self._failed(another, command)
+
+    def _tell_of_fallback(self, command: Command, reply: Reply, error: Exception) -> None:
+        why = error if isinstance(error, OpportuneError) else type(error).__name__
+        what = "made" if isinstance(command, Propose) else "settled"
+        about = msgspec.json.decode(reply.body).get("participant")  # none where the study is closed
+        self._tell("red", "fallback", about, f"A decision was {what} by the fallback: {why}")
 
     def _tell(self, level: str, code: str, participant: str | None, text: str) -> None:
         """Raise an alert; where that cannot be done, whoever asked is answered all the same."""
