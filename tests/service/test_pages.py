@@ -5,16 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from course import answer_of, launch
 from desk import PASSWORD, Desk, desks, went
 from site_over_http import SENSED, Site, good, site_on
 from study_text import study_text
 from test_api import pages_of
 
 from opportune.service import calls, clock, people, sessions, tables
+from opportune.service.commands import Enrol, Propose
 from opportune.service.database import Database
 from opportune.service.pages import study as study_page
 from opportune.service.pages import texts
 from opportune.service.verify import verify
+from opportune.service.writer import Writer
 
 MAY = {
     ("GET", "/"): {"staff", "analyst", "admin"},
@@ -564,6 +567,23 @@ def test_plain_words(site: Site) -> None:
         text = re.sub(r"<[^>]*>", " ", folded).lower()
         for word in ("gap", "price", "regret", "coin", "probability"):
             assert not re.search(rf"\b{word}\b", text), (path, word)
+
+
+def test_a_moment_that_was_past_is_not_said_to_matter_less(sqlite: Database) -> None:
+    """What a phone showed offline: nobody could have called; of points that nobody asked about no values are shown."""
+    midnight = clock.from_datetime(clock.local(clock.now(), "UTC").replace(hour=0, minute=0, second=0, microsecond=0))
+    enrolled, evening = midnight - 20 * clock.HOUR, midnight - 6 * clock.HOUR  # yesterday
+    given = {"sensed": {"time_of_day": "evening", "stress": 3, "sleep": "poor"}, "shown": "walk"}
+    launch(Writer(sqlite), study_text(times=True, policy="always"))
+    writer = Writer(sqlite)
+    writer.do(Enrol(who="staff", received=enrolled, participant="P001", timezone="UTC"))
+    answer_of(writer.do(Propose(who="app", received=midnight, at=evening, participant="P001", given=given)))
+    with site_on(sqlite, times=True, policy="always") as site:
+        page = desks(site, anna="staff")["anna"].page("/participants/0")
+    assert "No call: this moment was past when it became known." in page
+    assert "moments to come may matter more" not in page
+    assert "No decision was made here" in page, "the control: nobody asked about the morning"
+    assert page.count("evening") == 1
 
 
 def test_the_study_and_the_record(site: Site) -> None:

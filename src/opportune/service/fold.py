@@ -26,6 +26,7 @@ from opportune.service.running import Running
 
 MOST_PLACES = 10_000
 """Different values whose place is remembered: rather more than most studies have contexts."""
+WAS_PAST = "No nudge: the moment was past when it became known."
 _ENCODE = msgspec.json.Encoder().encode
 _NOTHING = _ENCODE(None)
 Answer = dict[str, Any]
@@ -83,7 +84,7 @@ class Fold:
             made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"), past=past)
         answer = self._proposed(made, before)
         if self.words and given.get("past") and made.available:
-            answer["why"] = "No nudge: the moment was past when it became known."
+            answer["why"] = WAS_PAST
         if not made.nudged or shown is not None:
             why = answer.get("why", "")
             answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown, why=why)

@@ -12,7 +12,7 @@ from opportune.service import clock, events, reading, tables
 from opportune.service.api.reads import participant_shown
 from opportune.service.api.shared import PAGE, known_decision, known_name, roles
 from opportune.service.auth import ADMIN, ANALYST, STAFF
-from opportune.service.commands import Enrol, Note, Reward, SetStatus
+from opportune.service.commands import NOT_ASKED, Enrol, Note, Reward, SetStatus
 from opportune.service.pages import timeline, words
 from opportune.service.pages.shared import (
     Asked,
@@ -205,7 +205,7 @@ def _why(view: View, decisions: list[dict[str, Any]], place: int) -> str:
 def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[str, Any]:
     """A decision as the page shows it."""
     row = decisions[place]
-    sensed = msgspec.json.decode(row["sensed"])
+    sensed = {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     known = known_of(row)
     told = {**sensed, **(msgspec.json.decode(known) if known is not None else {})}
     shown = {

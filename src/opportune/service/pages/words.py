@@ -11,6 +11,7 @@ from statistics import median_low
 from typing import Any
 
 from opportune.service import clock
+from opportune.service.fold import WAS_PAST
 from opportune.service.pages.texts import Texts
 from opportune.service.running import Running
 
@@ -148,6 +149,8 @@ def told(row: dict[str, Any], why: str, t: Texts) -> str:
         return _("The study's fallback decided, as the learned policy could not be used.")
     if not row["nudge"] and row["outcome"] == "opened":
         return _("The app was opened, so that the advice is for this moment.")
+    if not row["nudge"] and row["why"].startswith(WAS_PAST):
+        return _("No call: this moment was past when it became known.")
     if not row["nudge"]:
         return _("No call: moments to come may matter more. The advice stands.")
     became = {
