@@ -37,6 +37,15 @@ def nudge(writer: Writer, number: int) -> dict[str, object]:
     return answer_of(writer.do(Propose(who="app", received=now, participant="P1", given={"sensed": SENSED})))
 
 
+def answered(writer: Writer, number: int, *, of_the_first: dict[str, Any]) -> None:
+    """The next decision's nudge is answered, and something of the first decision point told with it."""
+    answer = Answer(
+        who="staff", received=BEGIN + number * clock.MINUTE, decision=str(nudge(writer, number)["decision"]),
+        answered=True, reported={"mood": "low", "pain": "none"}, earlier={"1": of_the_first},
+    )  # fmt: skip
+    answer_of(writer.do(answer))
+
+
 @pytest.mark.parametrize("anew", [True, False], ids=["read anew", "kept in memory"])
 @pytest.mark.parametrize("study", STUDIES)
 def test_an_earlier_step_is_told_in_parts(database: Database, study: str, anew: bool) -> None:
@@ -53,12 +62,7 @@ def test_an_earlier_step_is_told_in_parts(database: Database, study: str, anew: 
     writer.do(Reward(who="app", received=BEGIN + clock.MINUTE, decision=str(first["decision"]), reward=0.5))
     rows = []
     for number, part in enumerate(({}, {"pain": "some"}, {"mood": "low"}), start=2):
-        made = nudge(writer, number)
-        answer = Answer(
-            who="staff", received=BEGIN + number * clock.MINUTE, decision=str(made["decision"]), answered=True,
-            reported={"mood": "low", "pain": "none"}, earlier={"1": part},
-        )  # fmt: skip
-        answer_of(writer.do(answer))
+        answered(writer, number, of_the_first=part)
         row = decision_row(database, str(first["decision"]))
         assert row is not None
         rows.append((row["reported"], bool(row["seen"])))
@@ -192,12 +196,7 @@ def test_what_is_taken_back_is_no_doubt(sqlite: Database, study: str) -> None:
     writer.do(Answer(who="staff", received=BEGIN, decision=first["decision"], answered=False))
     taken_back: tuple[dict[str, Any], ...] = ({"mood": None}, {"mood": "good"})
     for number, told in enumerate(taken_back, start=2):
-        second = nudge(writer, number)
-        answer = Answer(
-            who="staff", received=BEGIN + number * clock.MINUTE, decision=str(second["decision"]), answered=True,
-            reported={"mood": "low", "pain": "none"}, earlier={"1": told},
-        )  # fmt: skip
-        answer_of(writer.do(answer))
+        answered(writer, number, of_the_first=told)
         row = decision_row(sqlite, str(first["decision"]))
         assert row is not None
         assert bool(row["seen"]) is (number == 3)

@@ -25,7 +25,7 @@ def spread(number: Any) -> Any:
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """The sum x y + z, rounded once; one by one, as the compiler at hand does it."""
+    """The sum x y + z: rounded once on the CPU, here and on a GPU as whoever compiles it does."""
     return x * y + z
 
 

@@ -6,6 +6,7 @@ the processor at hand makes it quick. A record that was made on one machine is t
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,8 @@ def is_state_of(agent: Agent, data: bytes) -> bool:
     held = len(expected) - agent._block.nbytes  # which rewards wait for a reveal
     if len(numbers) != len(expected) or numbers[:held] != expected[:held] or not _same_text(told, text):
         return False
-    stored, at = np.frombuffer(numbers[held:]), 0
-    for name, array in agent._groups.items():
-        if array.base is agent._block.base:  # not shared
-            if not _same_group(agent, name, stored[at : at + array.size], array):
-                return False
-            at += array.size
-    return at == stored.size
+    own = [name for name, array in agent._groups.items() if array.base is agent._block.base]
+    return _same_groups(agent, own, np.frombuffer(numbers[held:]))
 
 
 def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
@@ -77,17 +73,22 @@ def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
     (told, numbers), (text, expected) = content_of(data), content_of(packed)
     if told != text or len(numbers) != len(expected):
         return False
-    stored, at, common = np.frombuffer(numbers), 0, cohort._common
-    for name in shared_groups(cohort):
-        array = common._groups[name]
-        if not _same_group(common, name, stored[at : at + array.size], array):
+    return _same_groups(cohort._common, shared_groups(cohort), np.frombuffer(numbers))
+
+
+def _same_groups(agent: Agent, names: Sequence[str], stored: NDArray[np.float64]) -> bool:
+    """Groups of a state, side by side and of the same length as the agent's."""
+    at = 0
+    for name in names:
+        array = agent._groups[name]
+        if not _same_group(agent, name, stored[at : at + array.size], array):
             return False
         at += array.size
     return True
 
 
 def _same_group(agent: Agent, name: str, stored: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
-    """A group of a state, part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
+    """Part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
     parts, others = (agent._at.views(STATE[name], array)._asdict() for array in (stored, expected))
     sizes = {field: (1.0 / agent.problem.regularisation) ** power for field, power in _POWERS.items()}
     return all(_same_part(part, others[field], least=sizes.get(field, 1.0)) for field, part in parts.items())
