@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import golden
 import opportune as op
 
 # What both processes run: the same cases, on the CPU here and in the simulator there.
@@ -86,7 +87,8 @@ for name in CASES:
 
 
 def test_kernel_in_simulator_equals_cpu(tmp_path: Path) -> None:
-    """In Numba's CUDA simulator the kernels make the CPU's decisions, whatever the problem and whatever is shared."""
+    """In Numba's CUDA simulator the kernels make the CPU's decisions, and the pinned ones, whatever is shared."""
+    expected = golden.stored()["cuda"]
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
         [sys.executable, "-c", CASES + SIMULATOR, str(tmp_path)],
@@ -97,6 +99,9 @@ def test_kernel_in_simulator_equals_cpu(tmp_path: Path) -> None:
     exec(CASES, space)
     for name in space["CASES"]:
         there, here = op.load(tmp_path / f"{name}.nc"), space["run"](name)
+        pinned = golden.of_dataset(there)
+        assert pinned.decisions == expected[name].decisions, name
+        assert pinned.numbers == pytest.approx(expected[name].numbers, rel=1e-9), name
         for variable in here.data_vars:
             assert there[variable].dtype == here[variable].dtype, f"{name}: {variable}"
             exact = here[variable].dtype.kind in "ib"
