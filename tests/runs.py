@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.core.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
+from opportune.algorithm.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
 from reference import Contexts, Continuous, Finite
 
 REVEALERS: dict[str, Any] = {

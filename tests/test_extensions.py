@@ -17,11 +17,11 @@ RULE = '''
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import driver_function, inner_function
-from opportune.core.protocol import Judged, Moment
-from opportune.core.registry import consult
-from opportune.core.views import participant_at
+from opportune.algorithm.budget import spent_so_far
+from opportune.engine.compiled import driver_function, inner_function
+from opportune.algorithm.protocol import Judged, Moment
+from opportune.engine.hooks import consult
+from opportune.engine.views import participant_at
 from opportune.extensions import register
 from opportune.revealers.base import Revealer
 

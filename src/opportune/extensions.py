@@ -18,9 +18,9 @@ from numba.core.dispatcher import Dispatcher
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.core.compiled import PACKAGE, extension_hash
-from opportune.core.fitting import PLAIN
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.compiled import PACKAGE, extension_hash
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.versions import PLAIN
 from opportune.errors import InputError, StateError
 from opportune.recommenders import Recommender
 from opportune.revealers import Revealer
@@ -128,7 +128,7 @@ def _check_functions(entry: Any, registry: Registry) -> None:
         plain = getattr(function, "py_func", function)
         if not isinstance(function, Dispatcher) and not PLAIN:
             raise InputError(
-                f"{name} of {entry.__name__} is not compiled; expected opportune.core.compiled.step_function above it"
+                f"{name} of {entry.__name__} is not compiled; expected opportune.engine.compiled.step_function above it"
             )
         if len(inspect.signature(plain).parameters) != len(arguments):
             given = ", ".join(inspect.signature(plain).parameters)

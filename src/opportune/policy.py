@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.algorithm.budget import growth
 from opportune.arguments import plain_calls
-from opportune.core.budget import growth
-from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
+from opportune.engine.layout import ADAPTIVE, CONSTANT, Layout, Rule
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer

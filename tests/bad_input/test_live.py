@@ -16,7 +16,7 @@ import pytest
 from wrong_values import MAPPING, NAME, NUMBER, TRUTH, WHOLE, Values, continuous, finite, refusal
 
 import opportune as op
-from opportune.core.layout import Budget, Counts, Model, Snapshot, Trail
+from opportune.engine.layout import Budget, Counts, Model, Snapshot, Trail
 from opportune.errors import StateError
 from opportune.live.saving import checksum
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import opportune as op
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 from opportune.experiments import find, pace
 from opportune.experiments.base import Config, Findings
 from opportune.experiments.pace import grid, orders, policies, verdicts

@@ -11,9 +11,9 @@ import pytest
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
+from opportune.algorithm.rng import COIN, draw
 from opportune.checks import shown
-from opportune.core.layout import Budget, Model
-from opportune.core.rng import COIN, draw
+from opportune.engine.layout import Budget, Model
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.revealers import pace
 

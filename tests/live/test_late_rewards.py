@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
-from opportune.core.layout import Model
+from opportune.engine.layout import Model
 
 STEPS = 12
 PROBLEMS: dict[str, Any] = {

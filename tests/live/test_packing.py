@@ -10,7 +10,7 @@ import pytest
 from live_examples import mixed_problem
 
 import opportune as op
-from opportune.core.layout import Snapshot
+from opportune.engine.layout import Snapshot
 from opportune.errors import StateError
 from opportune.live import packing
 from opportune.live.packing import (
@@ -206,7 +206,7 @@ def test_variances_must_be_positive() -> None:
     """A covariance that has lost its meaning is found."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    from opportune.core.layout import Model
+    from opportune.engine.layout import Model
 
     agent._at.views(Model, agent._groups["model"]).cov[0] = -1e-3
     assert not healthy(agent)

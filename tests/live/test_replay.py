@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from live_examples import POLICIES, mixed_problem
 
-from opportune.core.layout import NOTES
+from opportune.engine.layout import NOTES
 from opportune.live import replay
 from opportune.live.agent import Agent
 from opportune.policy import Policy

@@ -11,7 +11,7 @@ import pytest
 from live_examples import OPTIMISTIC, POLICIES, mixed_problem, moment_problem
 
 import opportune as op
-from opportune.core.layout import GROUPS
+from opportune.engine.layout import GROUPS
 from opportune.errors import StateError
 from opportune.live import saving
 from opportune.live.point import STATE

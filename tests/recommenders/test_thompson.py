@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 import opportune as op
 from by_hand import Knowledge
-from opportune.core.layout import Snapshot
-from opportune.core.protocol import Draws
-from opportune.core.views import participant_at
+from opportune.algorithm.protocol import Draws
+from opportune.engine.layout import Snapshot
+from opportune.engine.views import participant_at
 from opportune.recommenders.thompson import sample
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.core.layout import Constants, Model, Snapshot
+from opportune.engine.layout import Constants, Model, Snapshot
 from opportune.revealers.pace import CAUSE, DEBT, SPENT, WAITING, WORTH
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from course import answer_of, launch, run_course
 from study_text import numeric, study_text
 from test_bulk import LATER, SENSED, live
 
-from opportune.core.layout import Constants, Layout
+from opportune.engine.layout import Constants, Layout
 from opportune.service import states
 from opportune.service.commands import Answer, Propose, Reward
 from opportune.service.database import Database

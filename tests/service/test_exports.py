@@ -186,7 +186,7 @@ def test_probabilities_before_and_after_randomising(sqlite: Database, share: flo
 
 def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     """The probability of the rule without its coin, in the participant's present state."""
-    from opportune.core.layout import Rule
+    from opportune.engine.layout import Rule
     from opportune.revealers.pace import RANDOMISE
 
     fold, persons = writer.memory.fold, writer.memory.persons

@@ -12,8 +12,8 @@ from scipy import stats
 
 import opportune as op
 from by_hand import Knowledge, gap
-from opportune.core.layout import Counts
-from opportune.core.rng import VARIABLE, draw
+from opportune.algorithm.rng import VARIABLE, draw
+from opportune.engine.layout import Counts
 from opportune.worlds.distributions import quantile
 
 Floats = NDArray[np.float64]

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.algorithm.rng import COIN, draw
 from opportune.arguments import plain_calls
-from opportune.core.layout import NOTES, Budget, Rule, Scratch
-from opportune.core.pointers import aligned
-from opportune.core.rng import COIN, draw
-from opportune.core.views import handle_of
+from opportune.engine.layout import NOTES, Budget, Rule, Scratch
+from opportune.engine.pointers import aligned
+from opportune.engine.views import handle_of
 from opportune.errors import InputError, StateError
 from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.core.layout import Budget, Model
-from opportune.core.pointers import aligned
+from opportune.engine.layout import Budget, Model
+from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
 from opportune.live import limits, saving, steps
 from opportune.live.agent import Agent

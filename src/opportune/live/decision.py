@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from opportune._version import __version__
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 
 
 class Proposal(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import Constants, Rule
+from opportune.engine.layout import Constants, Rule
 from opportune.live.agent import Agent
 from opportune.problems.settings import LARGE
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import GROUPS, Budget, Counts, Layout, Model, Snapshot, Trail
-from opportune.core.pointers import aligned
+from opportune.engine.layout import GROUPS, Budget, Counts, Layout, Model, Snapshot, Trail
+from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
 from opportune.live.decision import Proposal
 from opportune.problems.settings import Located

@@ -5,10 +5,9 @@ of one by one: most of what a live call costs is the way into compiled code and 
 an Agent calls, on the same arrays.
 """
 
-from opportune.core.budget import toss
-from opportune.core.compiled import driver_function, inner_function
-from opportune.core.model import set_radius
-from opportune.core.protocol import (
+from opportune.algorithm.budget import toss
+from opportune.algorithm.model import set_radius
+from opportune.algorithm.protocol import (
     Draws,
     Judged,
     Moment,
@@ -20,9 +19,10 @@ from opportune.core.protocol import (
     stand_by,
     uncover_step,
 )
-from opportune.core.rng import COIN, draw
-from opportune.core.scores import write_moment
-from opportune.core.views import participant_at
+from opportune.algorithm.rng import COIN, draw
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import driver_function, inner_function
+from opportune.engine.views import participant_at
 
 # What a call does: the first number of its row.
 PROPOSE, DECIDE, STAND_BY, SETTLE, LEARN, HOLD, LEARN_HELD, UNCOVER, CORRECT, WITHDRAW = range(10)
@@ -45,7 +45,7 @@ def replay(handles, judged, seed, streams, rows, values, proposed, notes, settle
     """Make the calls in `rows`; where contexts are not finite, each has its `values`, else these have no columns.
 
     What is found goes to `proposed`, a row of `FOUND` for each proposal; to `notes`, unless these have no rows, what
-    the rule went by where it was asked; and to `settled`, an action for each that is settled. `handles` (core.views),
+    the rule went by where it was asked; and to `settled`, an action for each that is settled. `handles` (engine.views),
     `judged` and `streams` have a row for each participant.
     """
     proposals = 0

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.fitting import PLAIN
-from opportune.core.layout import NOTES, Counts, Snapshot
+from opportune.engine.layout import NOTES, Counts, Snapshot
+from opportune.engine.versions import PLAIN
 from opportune.errors import OpportuneError, StateError
 from opportune.live import limits
 from opportune.live.agent import Agent

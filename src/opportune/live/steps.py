@@ -1,6 +1,6 @@
 """The protocol's calls as a live agent makes them: one compiled function per call, a participant as its handle.
 
-A handle (core.views) holds the addresses of a participant's arrays: one array to hand over instead of eight, which is
+A handle (engine.views) holds the addresses of a participant's arrays: one array to hand over instead of eight, which is
 most of what a call costs. What `propose` finds is written to `out` in the order of `OUT`.
 """
 
@@ -8,10 +8,9 @@ import math
 
 import numpy as np
 
-from opportune.core.budget import toss
-from opportune.core.compiled import driver_function
-from opportune.core.model import set_radius
-from opportune.core.protocol import (
+from opportune.algorithm.budget import toss
+from opportune.algorithm.model import set_radius
+from opportune.algorithm.protocol import (
     Draws,
     Judged,
     Moment,
@@ -27,9 +26,10 @@ from opportune.core.protocol import (
     stand_by,
     uncover_step,
 )
-from opportune.core.registry import act_blind, after_blind
-from opportune.core.scores import write_moment
-from opportune.core.views import participant_at
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import driver_function
+from opportune.engine.hooks import act_blind, after_blind
+from opportune.engine.views import participant_at
 
 OUT = (*Proposed._fields, "nudged")
 STANDING = OUT.index("stale_action")

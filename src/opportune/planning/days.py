@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
-from opportune.core.pointers import aligned
-from opportune.core.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
-from opportune.core.views import handle_of
+from opportune.algorithm.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
+from opportune.engine.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
+from opportune.engine.pointers import aligned
+from opportune.engine.views import handle_of
 from opportune.live import steps as live
 from opportune.planning.settings import Settings
 from opportune.policy import Policy

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
+from opportune.engine.layout import KNOWN, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
 from opportune.problems.program import Program

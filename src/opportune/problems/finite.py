@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
+from opportune.engine.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (

@@ -8,14 +8,14 @@ A recommender is a frozen dataclass below `Recommender`. Its functions are attac
   reported values are missing, its sensed part;
 - `after_blind(p, moment, action)`: what to remember of an action taken blindly.
 
-`core.snapshot` has the features that each may go by. From outside the package, `opportune.register` adds one
+`algorithm.snapshot` has the features that each may go by. From outside the package, `opportune.register` adds one
 (docs/extending.md).
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 
 
 @inner_function
@@ -41,9 +41,9 @@ class Recommender:
     after_blind: ClassVar[Any] = staticmethod(remember_nothing)
 
     def form(self) -> dict[str, Any]:
-        """What it needs room for, as arguments of core.layout.layout."""
+        """What it needs room for, as arguments of engine.layout.layout."""
         return {"sampled": self.sampled}
 
     def numbers(self, problem: Any) -> tuple[float, ...]:
-        """The recommender's own settings in numbers, for `p.rule.options`: at most core.layout.SETTINGS of them."""
+        """The recommender's own settings in numbers, for `p.rule.options`: at most engine.layout.SETTINGS of them."""
         return ()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 from opportune.recommenders.base import Recommender
 
 MOST_ACTION = 126  # the last that a problem may have

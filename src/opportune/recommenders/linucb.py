@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.budget import budget_left
-from opportune.core.compiled import inner_function
-from opportune.core.model import best
-from opportune.core.scores import score_blind, score_full
-from opportune.core.snapshot import score_frozen, shrink_frozen
+from opportune.algorithm.budget import budget_left
+from opportune.algorithm.model import best
+from opportune.algorithm.scores import score_blind, score_full
+from opportune.algorithm.snapshot import score_frozen, shrink_frozen
+from opportune.engine.compiled import inner_function
 from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
-from opportune.core.rng import TREATMENT, draw
+from opportune.algorithm.rng import TREATMENT, draw
+from opportune.engine.compiled import inner_function
 from opportune.recommenders.base import Recommender
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.model import best
-from opportune.core.rng import SAMPLE, draw, normal
-from opportune.core.snapshot import blind_features, informed_features
+from opportune.algorithm.model import best
+from opportune.algorithm.rng import SAMPLE, draw, normal
+from opportune.algorithm.snapshot import blind_features, informed_features
+from opportune.engine.compiled import inner_function, step_function
 from opportune.recommenders.base import Recommender
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from opportune.core.protocol import Draws
+from opportune.algorithm.protocol import Draws
 from opportune.policy import Policy
 from opportune.problems.finite import Problem
 from opportune.problems.variables import levels_of

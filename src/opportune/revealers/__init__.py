@@ -1,7 +1,7 @@
 """Revealers: when to reveal. One file each: settings, equations and the compiled rule."""
 
 from opportune.arguments import plain_calls
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.always import Always
 from opportune.revealers.base import Revealer
 from opportune.revealers.fixed_rate import FixedRate

@@ -3,7 +3,7 @@
 A revealer is a frozen dataclass below `Revealer`. Its two functions are attached as static methods:
 
 - `consult(p, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
-  participant `p` (core.layout) and change nothing but `p.budget.price` and what the rule remembers for itself,
+  participant `p` (engine.layout) and change nothing but `p.budget.price` and what the rule remembers for itself,
   `p.trail.own`; the core charges the probability.
 - `conclude(p, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 
 SCALES = ("adaptive", "range", "gap")
 
@@ -41,7 +41,7 @@ class Revealer:
     conclude: ClassVar[Any] = staticmethod(nothing)
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
-        """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
+        """The rule's own settings in numbers, for `p.rule.settings`: at most engine.layout.SETTINGS of them."""
         return ()
 
     @staticmethod
@@ -50,7 +50,7 @@ class Revealer:
         return ""
 
     def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
-        """What the rule needs room for, as arguments of core.layout.layout."""
+        """What the rule needs room for, as arguments of engine.layout.layout."""
         return {}
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import inner_function
+from opportune.algorithm.budget import spent_so_far
+from opportune.engine.compiled import inner_function
 from opportune.revealers.base import Revealer
 
 

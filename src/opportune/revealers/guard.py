@@ -4,9 +4,9 @@ It has a price y' and spending S' of its own and takes the gains divided by the 
 S' - spent >= c B, PACE follows it; so, with theta known, spent >= min(B, S' - c B) - 1 in any order of arrivals.
 """
 
-from opportune.core.budget import next_price
-from opportune.core.compiled import inner_function
-from opportune.core.layout import TIE
+from opportune.algorithm.budget import next_price
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import TIE
 from opportune.revealers.primal_dual import primal_dual
 
 

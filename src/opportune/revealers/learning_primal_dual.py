@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import dual_function, inner_function
+from opportune.algorithm.budget import raise_price, spent_so_far
+from opportune.engine.compiled import dual_function, inner_function
 from opportune.revealers.base import ScaledRevealer
 
 

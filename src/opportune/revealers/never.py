@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 from opportune.revealers.base import Revealer
 
 

@@ -29,11 +29,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from opportune import checks
-from opportune.core.budget import budget_left
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.layout import KNOWN, TIE
-from opportune.core.model import mean_of
-from opportune.core.scores import cover
+from opportune.algorithm.budget import budget_left
+from opportune.algorithm.model import mean_of
+from opportune.algorithm.scores import cover
+from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.layout import KNOWN, TIE
 from opportune.revealers.base import Revealer
 from opportune.revealers.guard import guarded
 

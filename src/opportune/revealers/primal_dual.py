@@ -8,8 +8,8 @@ With price y, budget B and c = (1 + 1/B)^B: if y < 1 and gap - y > 0,
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import dual_function, inner_function
+from opportune.algorithm.budget import raise_price, spent_so_far
+from opportune.engine.compiled import dual_function, inner_function
 from opportune.revealers.base import ScaledRevealer
 
 

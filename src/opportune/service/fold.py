@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from opportune.core.rng import COIN, draw
+from opportune.algorithm.rng import COIN, draw
 from opportune.errors import DataError
 from opportune.live import point, standin
 from opportune.live.agent import Agent

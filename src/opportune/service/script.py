@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from opportune.core.layout import NOTES
+from opportune.engine.layout import NOTES
 from opportune.live import point, replay
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING
 from opportune.live.replay import CALL, DECIDE, LEARN, PROPOSE, SETTLE, STAND_BY

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from opportune.core.fitting import PLAIN
+from opportune.engine.versions import PLAIN
 from opportune.errors import DataError, OpportuneError
 from opportune.memory import not_searched
 from opportune.service import clock, events, tables

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.compiled import compiled
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
-from opportune.core.pointers import aligned, flat
-from opportune.core.protocol import Draws
-from opportune.core.threads import parts_of, share
-from opportune.core.views import participant
+from opportune.algorithm.protocol import Draws
+from opportune.engine.compiled import compiled
+from opportune.engine.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
+from opportune.engine.pointers import aligned, flat
+from opportune.engine.threads import parts_of, share
+from opportune.engine.views import participant
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, add_up, write_down
 

@@ -1,4 +1,4 @@
-"""The batch loop on a GPU: the step functions of `opportune.core` as CUDA device functions, one thread per run.
+"""The batch loop on a GPU: the step functions of `opportune.algorithm` as CUDA device functions, one thread per run.
 
 A kernel is built for one layout: sizes and places are constants in it. Nothing of the algorithm is written here. A run
 is one participant, or a study whose participants share a budget or a model: then one thread takes them in turn.
@@ -14,13 +14,13 @@ import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
-from opportune.core import simd
-from opportune.core.compiled import inner_function
-from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
-from opportune.core.protocol import Draws
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
-from opportune.core.scores import choose_search, score_optimistic
-from opportune.core.views import of_arrays
+from opportune.algorithm.protocol import Draws
+from opportune.algorithm.scores import choose_search, score_optimistic
+from opportune.engine import simd
+from opportune.engine.compiled import inner_function
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.engine.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
+from opportune.engine.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run, stream_of
 from opportune.simulation.pack import Output
@@ -50,7 +50,7 @@ draw_stream = inner_function(stream_of)
 
 @functools.cache
 def _teach_compiler() -> None:
-    """Tell the GPU's compiler what core.simd and the registries' hooks mean: a thread works on one number at a time."""
+    """Tell the GPU's compiler what engine.simd and the hooks mean: a thread works on one number at a time."""
     if config.ENABLE_CUDASIM:  # which runs them as they are written
         return
     from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)

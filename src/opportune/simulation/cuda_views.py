@@ -1,4 +1,4 @@
-"""Named views on a GPU: what core.views is to the CPU's compiler, for Numba's CUDA compiler.
+"""Named views on a GPU: what engine.views is to the CPU's compiler, for Numba's CUDA compiler.
 
 A kernel is built for one layout, which here belongs to the participant's type: sizes and places are constants in the
 kernel, so that loops unroll and a run's state can live in registers and local memory.
@@ -12,8 +12,8 @@ from numba.cuda.extending import infer_getattr, intrinsic, lower_getattr_generic
 from numba.cuda.np.arrayobj import make_array, populate_array
 from numba.cuda.typing.templates import AttributeTemplate
 
-from opportune.core.attributes import FIELDS, NAMES, declare_attributes
-from opportune.core.layout import Layout
+from opportune.engine.attributes import FIELDS, NAMES, declare_attributes
+from opportune.engine.layout import Layout
 
 _array = types.Array(types.float64, 1, "C")
 _pointer = types.CPointer(types.float64)

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.budget import toss
-from opportune.core.compiled import hot_function, inner_function, step_function
-from opportune.core.layout import Sizes
-from opportune.core.protocol import (
+from opportune.algorithm.budget import toss
+from opportune.algorithm.protocol import (
     Judged,
     Moment,
     begin,
@@ -25,9 +23,11 @@ from opportune.core.protocol import (
     settle,
     stand_by,
 )
-from opportune.core.registry import arrive, blind_value, respond, start_world
-from opportune.core.rng import ARRIVAL, COIN, draw, draw_pair
-from opportune.core.scores import write_moment
+from opportune.algorithm.rng import ARRIVAL, COIN, draw, draw_pair
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import hot_function, inner_function, step_function
+from opportune.engine.hooks import arrive, blind_value, respond, start_world
+from opportune.engine.layout import Sizes
 from opportune.simulation.record import Record
 from opportune.worlds.common import answers, is_available, is_rewarded, lateness, opens
 
@@ -40,9 +40,9 @@ MAIL_HEAD = 8
 class Batch(NamedTuple):
     """All worlds (leading axis W) and policies (P) of a simulation, as arrays."""
 
-    constants: NDArray[np.float64]  # [W, ...]: core.layout.Constants
+    constants: NDArray[np.float64]  # [W, ...]: engine.layout.Constants
     worlds: NDArray[np.float64]  # [W, ...]
-    rules: NDArray[np.float64]  # [P, W, ...]: core.layout.Rule
+    rules: NDArray[np.float64]  # [P, W, ...]: engine.layout.Rule
     kind: int  # the world's number in the registry
     history: int  # size of a world's own state
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.analysis.results import label_dataset
-from opportune.core.layout import Layout
-from opportune.core.pointers import aligned
+from opportune.engine.layout import Layout
+from opportune.engine.pointers import aligned
 from opportune.errors import InputError
 from opportune.policy import Policy, layout_form, rule_for
 from opportune.problems.finite import Problem

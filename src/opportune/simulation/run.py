@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune._version import __version__
 from opportune.arguments import plain_calls
-from opportune.core.compiled import code_hash, listeners
-from opportune.core.layout import Layout
+from opportune.engine.compiled import code_hash, listeners
+from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
 from opportune.policy import Policy

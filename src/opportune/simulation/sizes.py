@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opportune import checks
-from opportune.core.layout import GROUPS, Layout
+from opportune.engine.layout import GROUPS, Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
 from opportune.simulation.record import MARKS, NUMBERS, TOTALS

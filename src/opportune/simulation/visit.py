@@ -5,19 +5,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.compiled import driver_function
-from opportune.core.layout import GROUPS, Constants
-from opportune.core.pointers import aligned, flat
-from opportune.core.protocol import Draws
-from opportune.core.registry import arrive, blind_value, respond, start_world
-from opportune.core.rng import ARRIVAL, draw_pair
-from opportune.core.views import handle_of, participant_at
+from opportune.algorithm.protocol import Draws
+from opportune.algorithm.rng import ARRIVAL, draw_pair
+from opportune.engine.compiled import driver_function
+from opportune.engine.hooks import arrive, blind_value, respond, start_world
+from opportune.engine.layout import GROUPS, Constants
+from opportune.engine.pointers import aligned, flat
+from opportune.engine.views import handle_of, participant_at
 
 
 class Walk(NamedTuple):
     """What was met, step by step."""
 
-    moments: NDArray[np.int64]  # [T, 4]: the fields of core.protocol.Moment
+    moments: NDArray[np.int64]  # [T, 4]: the fields of algorithm.protocol.Moment
     values: NDArray[np.float64]  # [T, variables], contexts not finite
     results: NDArray[np.float64]  # [T, 4]: reward, outcome, best possible outcome, value of acting blindly
 

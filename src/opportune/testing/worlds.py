@@ -40,7 +40,7 @@ def check_arrivals(who: str, world: Any) -> None:
     first = visit(world, plans[0], seed=SEED, stream=7)
     again = visit(world, plans[0], seed=SEED, stream=7)
     for name in first._fields:
-        text = f"the same walk once more gave other {name}; expected draws by opportune.core.rng alone"
+        text = f"the same walk once more gave other {name}; expected draws by opportune.algorithm.rng alone"
         must(np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), who, where, text)
     limits = (HORIZON + 1, sizes.strata, sizes.senses or max(1, sizes.contexts), max(1, sizes.contexts))
     for i, (name, limit) in enumerate(zip(("step", "stratum", "sense", "context"), limits, strict=True)):

@@ -10,7 +10,7 @@ loop: `start(world, history)`, `arrive(world, history, p, draws, step, arrival)`
 from typing import Any, Protocol, runtime_checkable
 
 from opportune.arguments import plain_calls
-from opportune.core.registry import WORLDS
+from opportune.engine.hooks import WORLDS
 from opportune.worlds.brushing import world as _brushing
 from opportune.worlds.brushing.world import BrushingWorld
 from opportune.worlds.common import Happenings

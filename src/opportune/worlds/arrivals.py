@@ -7,9 +7,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.compiled import compiled, step_function
-from opportune.core.rng import ARRIVAL, categorical, draw
-from opportune.core.threads import parts_of, share
+from opportune.algorithm.rng import ARRIVAL, categorical, draw
+from opportune.engine.compiled import compiled, step_function
+from opportune.engine.threads import parts_of, share
 from opportune.worlds.linear import LinearWorld
 
 STRETCH = 1_000_000  # steps between two looks at whether to stop

@@ -1,6 +1,6 @@
 """What all worlds have in common: the numbers they begin with, and what the world does to a decision point.
 
-A world is one flat array: the numbers below, then what its own kind says. Its draws come from `core.rng`, so that
+A world is one flat array: the numbers below, then what its own kind says. Its draws come from `algorithm.rng`, so that
 every policy meets the same arrivals, noise and openings.
 """
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
+from opportune.algorithm.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
+from opportune.engine.compiled import inner_function
 
 # The numbers that every world begins with.
 NOISE_SD = 0

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.protocol import Moment, stratum_of
-from opportune.core.rng import VARIABLE, draw, normal
-from opportune.core.scores import write_moment
+from opportune.algorithm.protocol import Moment, stratum_of
+from opportune.algorithm.rng import VARIABLE, draw, normal
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import inner_function, step_function
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.common import HEAD, NOISE_SD, Happenings

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment
+from opportune.algorithm.protocol import Moment
+from opportune.engine.compiled import inner_function
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.worlds.common import Happenings

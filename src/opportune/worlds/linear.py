@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment
-from opportune.core.rng import PARAMETER, PROBABILITY, draw, normal
+from opportune.algorithm.protocol import Moment
+from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw, normal
+from opportune.engine.compiled import inner_function
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS

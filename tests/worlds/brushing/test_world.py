@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import opportune as op
-from opportune.core import rng
-from opportune.core.layout import Constants
+from opportune.algorithm import rng
+from opportune.engine.layout import Constants
 from opportune.errors import InputError
 from opportune.simulation import simulate
 from opportune.worlds import SimulatedWorld

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment, stratum_of
-from opportune.core.rng import PARAMETER, ZERO, draw
-from opportune.core.scores import write_moment
+from opportune.algorithm.protocol import Moment, stratum_of
+from opportune.algorithm.rng import PARAMETER, ZERO, draw
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import inner_function
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
