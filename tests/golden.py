@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 import opportune as op
-from opportune.live.point import STATE
+from opportune.engine.layout import ARRAY_OF, ARRAYS, STATE
 from opportune.worlds.brushing.world import brushing_world
 from runs import REVEALERS, AnyRun, Case, cases, continuous_cases, draw_run
 from test_agreement import EXACT, NEARLY, Patient, agents_of
@@ -88,8 +88,9 @@ STATE_FIELDS = (
 def sum_of_state(agent: op.Agent) -> float:
     """A sum over every part of an agent's state; padding adds nothing."""
     total = 0.0
-    for name, group in STATE.items():
-        for field, part in agent._at.views(group, agent._groups[name])._asdict().items():
+    for group in (group for name in STATE for group in ARRAYS[name]):
+        parts = agent._at.views(group, agent._groups[ARRAY_OF[group]])
+        for field, part in parts._asdict().items():
             if field in STATE_FIELDS:
                 total += (1.0 + STATE_FIELDS.index(field)) * float((part / (1.0 + np.abs(part))).sum())
     return total

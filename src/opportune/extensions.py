@@ -20,7 +20,7 @@ from opportune import checks
 from opportune.arguments import plain_calls
 from opportune.engine.compiled import PACKAGE, extension_hash
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS, Registry
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import SIMULATED
 from opportune.errors import InputError, StateError
 from opportune.recommenders import Recommender
 from opportune.revealers import Revealer
@@ -126,7 +126,7 @@ def _check_functions(entry: Any, registry: Registry) -> None:
                 f"{name} of {entry.__name__} is a method; expected staticmethod({name}), a function {form}"
             )
         plain = getattr(function, "py_func", function)
-        if not isinstance(function, Dispatcher) and not PLAIN:
+        if not isinstance(function, Dispatcher) and not SIMULATED:
             raise InputError(
                 f"{name} of {entry.__name__} is not compiled; expected opportune.engine.compiled.step_function above it"
             )

@@ -14,7 +14,7 @@ from opportune.algorithm.scores import blind_distance, largest_sensed, score_bli
 from opportune.algorithm.snapshot import take_over
 from opportune.engine.compiled import hot_function, inner_function, step_function
 from opportune.engine.hooks import act_blind, act_informed, after_blind, conclude, consult
-from opportune.engine.layout import ADAPTIVE, KNOWN, SETTINGS, TIE
+from opportune.engine.layout import ADAPTIVE, TIE
 from opportune.engine.simd import fma, load, spread, store, width
 
 LEAST_SCALE = 1e-12
@@ -61,8 +61,8 @@ class Proposed(NamedTuple):
 @step_function
 def begin(p):  # type: ignore[no-untyped-def]
     """Start a participant: no data of its own, both agents alike. Budget and model begin for themselves."""
-    clear(p.sizes, p.counts)
-    clear_trail(p.sizes, p.trail)
+    clear(p.counts_array, p.lengths.counts)
+    clear(p.memory_array, p.lengths.memory)
     take_over(p)
 
 
@@ -75,56 +75,14 @@ def begin_model(p):  # type: ignore[no-untyped-def]
 @inner_function
 def begin_budget(p):  # type: ignore[no-untyped-def]
     """Start a budget: nothing spent."""
-    budget = p.budget
-    budget.price[0] = 0.0
-    budget.spent[0] = 0.0
-    budget.nudges[0] = 0.0
-    budget.points[0] = 0.0
-    budget.foregone[0] = 0.0
-    budget.opened[0] = 0.0
-    budget.guard_price[0] = 0.0
-    budget.guard_spent[0] = 0.0
-    for i in range(p.sizes.sharers * p.sizes.ranked):
-        budget.gain[i] = 0.0
-        budget.odds[i] = 0.0
+    clear(p.budget_array, p.lengths.budget)
 
 
-@step_function
-def clear_trail(n, trail):  # type: ignore[no-untyped-def]
-    """No contact yet."""
-    trail.debt[0] = 0.0
-    trail.last_reveal[0] = 0.0
-    trail.since[0] = 0.0
-    trail.unanswered[0] = 0.0
-    trail.wait[0] = 0.0
-    trail.opened[0] = 0.0
-    trail.recent_count[0] = 0.0
-    for i in range(SETTINGS):
-        trail.own[i] = 0.0
-    if n.ranked > 0 and n.contexts > 0 and n.probabilities != KNOWN:
-        for q in range(n.ranked):
-            trail.tally[q] = 0.0
-
-
-@step_function
-def clear(n, counts):  # type: ignore[no-untyped-def]
-    """Nothing seen, nothing pending."""
-    for i in range(n.counted):
-        counts.count[i] = 0.0
-    for i in range(n.counted * n.block):
-        counts.total[i] = 0.0
-    if n.counted > 0:
-        for k in range(n.contexts):
-            counts.seen[k] = 0.0
-    if n.senses > 0:
-        for k in range(n.contexts):
-            counts.pending_seen[k] = 0.0
-        for i in range(n.contexts * n.actions):
-            counts.pending_count[i] = 0.0
-            counts.pending_total[i] = 0.0
-    for i in range(n.memory):
-        counts.held_state[i] = 0.0
-    counts.held_until[0] = 0.0
+@inner_function
+def clear(array, length):  # type: ignore[no-untyped-def]
+    """Zero everywhere: how every state begins that nobody declares otherwise."""
+    for i in range(length):
+        array[i] = 0.0
 
 
 @hot_function
@@ -194,15 +152,15 @@ def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyp
 @inner_function
 def keep_track(p, moment, nudged, revealed):  # type: ignore[no-untyped-def]
     """Remember the contact, or that there was none."""
-    trail = p.trail
+    contacts = p.contacts
     if revealed:
-        trail.last_reveal[0] = moment.step
-        trail.since[0] = 0.0
+        contacts.last_reveal[0] = moment.step
+        contacts.since[0] = 0.0
         if not nudged:
-            trail.opened[0] += 1.0
+            contacts.opened[0] += 1.0
             p.budget.opened[0] += 1.0
     else:
-        trail.since[0] += 1.0
+        contacts.since[0] += 1.0
 
 
 @step_function
@@ -357,7 +315,7 @@ def learn(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
 
 @step_function
 def learn_late(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
-    """The same, for those who learn now and then."""
+    """`learn` for rewards that come late, which is not copied into its callers."""
     learn(p, moment, action, seen, reward)
 
 

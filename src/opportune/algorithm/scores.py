@@ -14,10 +14,10 @@ from numba.extending import overload
 from opportune.algorithm.features import write_features
 from opportune.algorithm.model import best, largest_in_table, score
 from opportune.algorithm.optimistic import bernstein_box, optimistic, work_rows
-from opportune.engine.compiled import PART, inner_function, step_function
+from opportune.engine.compiled import NUMBERS, PART, inner_function, step_function
 from opportune.engine.layout import KNOWN, OPTIMISTIC
 from opportune.engine.simd import divide, load, spread, store, width
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import SIMULATED
 
 _u = np.uint64
 
@@ -111,10 +111,10 @@ def score_optimistic(p: Any, radius: Any) -> None:
     search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
 
 
-@overload(score_optimistic, jit_options=PART)
+@overload(score_optimistic, jit_options={**NUMBERS, **PART})
 def choose_search(p, radius):  # type: ignore[no-untyped-def]
     """By the participant's type: the search, or nothing."""
-    if not getattr(p, "search", PLAIN):
+    if not getattr(p, "search", SIMULATED):
         return lambda p, radius: None
     return lambda p, radius: search_blind(p.sizes, p.constants, p.model, p.counts, p.scratch, radius)
 

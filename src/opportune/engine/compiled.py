@@ -6,8 +6,7 @@ everything that goes into it: all sources that are compiled, Numba's version, th
 With revealers, recommenders or worlds that others have registered it is a folder within that one, named after their
 files.
 
-OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (engine.addresses). With a Numba
-whose inside we do not know nothing is compiled (engine.versions).
+OPPORTUNE_CHECK_BOUNDS=1 is the debug build: every access to an array's part is checked (engine.addresses).
 """
 
 import functools
@@ -25,9 +24,9 @@ import numba
 from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import LINKED, SIMULATED
 
-if not PLAIN:
+if LINKED:
     from opportune.engine.linking import Dual, PartCompiler, WholeCompiler
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -52,7 +51,7 @@ def code_hash() -> str:
 @functools.cache
 def build_hash() -> str:
     """A hash of all that machine code depends on: the sources that are compiled, compiler, processor, switches."""
-    everything = (_hash_of(compiled_files()), numba.__version__, sys.version, _processor(), str(CHECK_BOUNDS))
+    everything = (_hash_of(compiled_files()), numba.__version__, sys.version, _processor(), f"{CHECK_BOUNDS} {LINKED}")
     return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:16]
 
 
@@ -167,9 +166,9 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     """`numba.njit` with these options for what Python calls: a driver. Its code is kept on disk."""
 
     def decorate(function: Any) -> Any:
-        if PLAIN:
+        if SIMULATED:
             return function
-        dispatcher = njit(pipeline_class=WholeCompiler, **options)(function)
+        dispatcher = njit(**NUMBERS, **WHOLE, **options)(function)
         dispatcher._cache = _Cache(function)
         return dispatcher
 
@@ -180,14 +179,17 @@ def part(**options: Any) -> Callable[[Any], Any]:
     """`numba.njit` with these options for what compiled functions call. No Python wrapper is built for it."""
 
     def decorate(function: Any) -> Any:
-        if PLAIN:
+        if SIMULATED:
             return function
-        return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **PART, **options)(function)
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} if LINKED else {}
+        return njit(**NUMBERS, **PART, **wrappers, **options)(function)
 
     return decorate
 
 
-PART: dict[str, Any] = {} if PLAIN else {"pipeline_class": PartCompiler}
+PART: dict[str, Any] = {"pipeline_class": PartCompiler} if LINKED else {}
+WHOLE: dict[str, Any] = {"pipeline_class": WholeCompiler} if LINKED else {}
+NUMBERS = {"error_model": "numpy"}  # divisions by 0 give infinities, as elsewhere, and need no check
 
 # A step function: called from other compiled functions only. Whether it is put into its caller is the compiler's
 # choice; left unsaid, Numba would take over what was said of whichever function happened to call it first.
@@ -215,9 +217,11 @@ def inner_dual_function(function: Any) -> Any:
 
 
 def _dual(function: Any, *, inline: bool) -> Any:
-    if PLAIN:
+    if SIMULATED:
         return function
-    options = {"nopython": True, "boundscheck": None, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    if not LINKED:
+        return part(forceinline=inline)(function)
+    options = {**NUMBERS, "nopython": True, "boundscheck": None, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dual = Dual(function, locals={}, targetoptions={**options, "forceinline": inline}, pipeline_class=PartCompiler)
     dual.driver = driver_function(function)
     return dual

@@ -12,7 +12,7 @@ from typing import Any
 
 from numba.extending import overload
 
-from opportune.engine.compiled import PART, extensions, loaded, registered
+from opportune.engine.compiled import NUMBERS, PART, extensions, loaded, registered
 
 # Where compiled code contains a hook's chain.
 HOOKED = ("opportune.algorithm.protocol", "opportune.algorithm.snapshot", "opportune.simulation.", "opportune.live.")
@@ -58,35 +58,42 @@ class Registry:
         return iter(self.entries)
 
     def hook(self, name: str, arguments: str) -> Any:
-        """A function (kind, *arguments) that calls the function `name` of the entry with that number."""
+        """A function (kind, p, *arguments) that calls `name(p, own, *arguments)` of the entry with that number.
 
-        def look_up(kind: int, *rest: Any) -> Any:
-            return getattr(self.entries[kind], name)(*rest)
+        `own` has what the entry declares: settings, state, ... (engine.layout.Declares).
+        """
 
+        def look_up(kind: int, p: Any, *rest: Any) -> Any:
+            return getattr(self.entries[kind], name)(p, getattr(p, self.kind), *rest)
+
+        given = ", ".join(["p", *([arguments] if arguments else [])])
         scope: dict[str, Any] = {"__name__": __name__, "look_up": look_up}
-        exec(f"def {name}(kind, {arguments}):\n    return look_up(kind, {arguments})\n", scope)
+        exec(f"def {name}(kind, {given}):\n    return look_up(kind, {given})\n", scope)
         stub = scope[name]
         stub.__doc__ = f"The function `{name}` of the {self.kind} with this number."
 
         def choose(*types: Any) -> Any:
             self.compiled = True
             used = next((t.used[self.kind] for t in types if hasattr(t, "used")), range(len(self.entries)))
-            return self._chain(name, arguments, tuple(used))
+            return self._chain(name, given, tuple(used))
 
-        source = f"def typed(kind, {arguments}):\n    return choose({arguments})\n"
+        source = f"def typed(kind, {given}):\n    return choose({given})\n"
         exec(source, {"__name__": __name__, "choose": choose}, scope)
-        overload(stub, jit_options={"forceinline": True, **PART})(scope["typed"])
+        overload(stub, jit_options={"forceinline": True, **NUMBERS, **PART})(scope["typed"])
         self.hooks[name] = (stub, scope["typed"])
         return stub
 
-    def _chain(self, name: str, arguments: str, used: tuple[int, ...]) -> Any:
+    def _chain(self, name: str, given: str, used: tuple[int, ...]) -> Any:
         """The chain of calls over the entries that are used."""
         scope: dict[str, Any] = {f"entry_{i}": getattr(entry, name) for i, entry in enumerate(self.entries)}
         scope["__name__"] = __name__
+
+        def call(i: int) -> str:
+            return f"return entry_{i}({given.replace('p', f'p, p.{self.kind}_{i}', 1)})"
+
         *others, last = used
-        lines = [f"    if kind == {i}:\n        return entry_{i}({arguments})" for i in others]
-        body = "\n".join([*lines, f"    return entry_{last}({arguments})"])
-        exec(f"def {name}(kind, {arguments}):\n{body}\n", scope)
+        lines = [f"    if kind == {i}:\n        {call(i)}" for i in others]
+        exec(f"def {name}(kind, {given}):\n" + "\n".join([*lines, f"    {call(last)}"]) + "\n", scope)
         return scope[name]
 
 
@@ -95,18 +102,17 @@ RECOMMENDERS = Registry("recommender")
 WORLDS = Registry("world")
 
 # Revealers: how probable a reveal is, and what to remember of how the step ended.
-consult = REVEALERS.hook("consult", "p, moment, judged")
-conclude = REVEALERS.hook("conclude", "p, moment, judged, nudged, revealed")
+consult = REVEALERS.hook("consult", "moment, judged")
+conclude = REVEALERS.hook("conclude", "moment, judged, nudged, revealed")
 
 # Recommenders: what to prepare at a reveal, the action by what was frozen, the action by the full context, and what to
 # remember of an action taken blindly.
-freeze = RECOMMENDERS.hook("freeze", "p")
-act_blind = RECOMMENDERS.hook("act_blind", "p, moment, draws")
-act_informed = RECOMMENDERS.hook("act_informed", "p, moment, draws")
-after_blind = RECOMMENDERS.hook("after_blind", "p, moment, action")
+freeze = RECOMMENDERS.hook("freeze", "")
+act_blind = RECOMMENDERS.hook("act_blind", "moment, draws")
+act_informed = RECOMMENDERS.hook("act_informed", "moment, draws")
+after_blind = RECOMMENDERS.hook("after_blind", "moment, action")
 
-# Worlds: begin a run, the moment that arrives, what comes of an action, the value of acting blindly.
-start_world = WORLDS.hook("start", "world, history")
-arrive = WORLDS.hook("arrive", "world, history, p, draws, step, arrival")
-respond = WORLDS.hook("respond", "world, history, p, draws, moment, action, noise")
-blind_value = WORLDS.hook("blind_value", "world, p, moment, action, outcome")
+# Worlds: the moment that arrives, what comes of an action, the value of acting blindly.
+arrive = WORLDS.hook("arrive", "draws, step, arrival")
+respond = WORLDS.hook("respond", "draws, moment, action, noise")
+blind_value = WORLDS.hook("blind_value", "moment, action, outcome")

@@ -1,11 +1,12 @@
-"""What a run consists of: one declaration for every array, from which places, sizes and named views are generated.
+"""What a run consists of: every number is declared once; places, named views, reset and saved states are generated.
 
-A run's numbers lie in a few flat arrays, one per group below. `Constants` is what both agents know beforehand about a
-problem, `Rule` a policy in numbers; `Model`, `Counts`, `Snapshot` and `Budget` are what a participant changes;
-`Scratch` is room to work in. Participants who share a budget or a model are handed the same array.
+A run's numbers lie in a few flat arrays. Each array holds *groups*, each group *parts*: `p.model.theta[i]` is a number
+of the part `theta` of the group `model`. Groups are NamedTuples; the dimensions of a part stand in its annotation, with
+the range of its numbers where that is worth checking in a saved state. The groups below belong to everyone.
+Revealers, recommenders and worlds declare their own (`Declares`), which compiled code sees as `own.settings`,
+`own.state` and so on.
 
-Step functions see them under their names: `p.model.theta[i]`, where `p` is a `Participant` that a driver puts together
-once per run (engine.views). The dimensions of each part stand in its annotation.
+Participants who share a budget or a model are handed the same array.
 
 Feature vectors come in blocks, one vector per action. Block k of `rows` is context k; where probabilities are known
 there follow one block per public stratum (blind features) and, with reported variables, one per sensed part.
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.engine.pointers import WIDTH
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import SIMULATED
 
 TIE = 1e-12  # values this close count as equal, so that every compile target agrees
 
@@ -35,10 +36,25 @@ CONSTANT = 0
 ADAPTIVE = 1
 
 SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
-NOTES = 8
-SETTINGS = 8  # numbers that a revealer or a recommender may have of its own
+MOST_PARTS = 15  # that a rule or a world may declare in one group of its own
 
 Numbers = Any  # float64 numbers: an address on the CPU, an array on a GPU and in the simulator
+
+
+class Range(NamedTuple):
+    """What the numbers of a part can be; `most` may name a limit, which saved states are checked against."""
+
+    least: float = -math.inf
+    most: float | str = math.inf
+    whole: bool = False
+
+
+NOT_NEGATIVE = Range(0.0)
+SHARE = Range(0.0, 1.0)
+COUNT = Range(0.0, "decisions", whole=True)  # at most as many as there were decisions
+AMOUNT = Range(0.0, "decisions")
+ACTION = Range(0.0, "last_action", whole=True)
+STRATUM = Range(0.0, "last_stratum", whole=True)
 
 
 class Sizes(NamedTuple):
@@ -61,12 +77,9 @@ class Sizes(NamedTuple):
     atoms: int  # of the feature program
     fixed_atoms: int  # those that do not depend on the action, which come first
     factors: int  # the most atoms whose product is a feature
-    memory: int  # decision points that are kept until a reveal uncovers them, contexts not finite
+    held: int  # decision points that are kept until a reveal uncovers them, contexts not finite
     delay: int  # the most steps that a reward may be late
     interrupted: int  # 1: participants may be unavailable
-    rotating: int  # 1: the recommender goes by which actions it took blindly
-    sharers: int  # participants that share a budget, for revealers that rank moments among them; else 1
-    ranked: int  # moments that a revealer ranks the present one among: sensed parts, or recent moments; 0: none
 
 
 class Constants(NamedTuple):
@@ -97,10 +110,10 @@ class Constants(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A policy in numbers, for one problem and horizon."""
+    """A policy in numbers, for one problem and horizon; revealer and recommender have settings of their own."""
 
     revealer: Annotated[Numbers, 1]  # its number in the registry
-    recommender: Annotated[Numbers, 1]  # likewise
+    recommender: Annotated[Numbers, 1]  # its number in the registry
     amount: Annotated[Numbers, 1]  # B
     hard: Annotated[Numbers, 1]
     growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
@@ -108,11 +121,8 @@ class Rule(NamedTuple):
     sharers: Annotated[Numbers, 1]  # participants that it is for
     member: Annotated[Numbers, 1]  # this participant's number among them
     kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
-    resigned: Annotated[Numbers, 1]  # 1: once nothing can be told any more, the recommender stops exploring
     scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
     scale: Annotated[Numbers, 1]
-    settings: Annotated[Numbers, SETTINGS]  # the revealer's own
-    options: Annotated[Numbers, SETTINGS]  # the recommender's own
 
 
 class Model(NamedTuple):
@@ -122,8 +132,8 @@ class Model(NamedTuple):
     cov: Annotated[Numbers, "d", "stride"]  # V^-1
     mean: Annotated[Numbers, "table"]  # <x, theta> of every row
     width2: Annotated[Numbers, "table"]  # x' V^-1 x of every row
-    log_det: Annotated[Numbers, 1]  # ln det V - d ln lam
-    radius: Annotated[Numbers, 1]
+    log_det: Annotated[Numbers, 1, Range(-1e-9)]  # ln det V - d ln lam
+    radius: Annotated[Numbers, 1, NOT_NEGATIVE]
 
 
 class Counts(NamedTuple):
@@ -135,10 +145,10 @@ class Counts(NamedTuple):
     pending_seen: Annotated[Numbers, "pending"]  # steps whose context nobody has seen yet
     pending_count: Annotated[Numbers, "pending", "actions"]  # those of them with a reward
     pending_total: Annotated[Numbers, "pending", "actions"]  # the sum of these
-    held_values: Annotated[Numbers, "memory", "variables"]  # the same, contexts not finite: one row per step
-    held_action: Annotated[Numbers, "memory"]
-    held_state: Annotated[Numbers, "memory"]  # 0: nothing held, 1: pending, 2: pending with a reward
-    held_reward: Annotated[Numbers, "memory"]
+    held_values: Annotated[Numbers, "held", "variables"]  # pending steps where contexts are not finite, a row each
+    held_action: Annotated[Numbers, "held"]
+    held_state: Annotated[Numbers, "held"]  # 0: nothing held, 1: pending, 2: pending with a reward
+    held_reward: Annotated[Numbers, "held"]
     held_until: Annotated[Numbers, 1]  # steps up to here may be held
 
 
@@ -147,44 +157,30 @@ class Snapshot(NamedTuple):
 
     theta: Annotated[Numbers, "stride"]
     cov: Annotated[Numbers, "d", "stride"]
-    radius: Annotated[Numbers, 1]
+    radius: Annotated[Numbers, 1, NOT_NEGATIVE]
     total: Annotated[Numbers, "counted", "actions", "d"]
-    count: Annotated[Numbers, "counted"]
-    action: Annotated[Numbers, "standing"]  # the blind action in each stratum, where it cannot change until a reveal
-    root: Annotated[Numbers, "sampled", "stride"]  # a triangular root of cov, for those who draw from it
+    count: Annotated[Numbers, "counted", NOT_NEGATIVE]
     mean: Annotated[Numbers, "kept"]  # <bar(z, a), theta> of every blind row, where the table keeps scores
-    width2: Annotated[Numbers, "kept"]  # bar' cov bar, likewise
+    width2: Annotated[Numbers, "kept"]  # bar' cov bar of these rows
 
 
-class Trail(NamedTuple):
-    """What the revealer remembers of one participant's contacts and moments."""
+class Contacts(NamedTuple):
+    """When this participant was last in touch."""
 
-    debt: Annotated[Numbers, 1]  # F: what stale advice has cost since the last reveal, as estimated
-    last_reveal: Annotated[Numbers, 1]  # its step; 0: none yet
-    since: Annotated[Numbers, 1]  # steps settled without a reveal since
-    unanswered: Annotated[Numbers, 1]  # nudges in a row
-    wait: Annotated[Numbers, 1]  # steps for which the patient is left in peace
-    opened: Annotated[Numbers, 1]  # steps at which the app was opened unasked
-    tally: Annotated[Numbers, "tallied_parts"]  # sensed parts seen lately: counts that fade
-    recent: Annotated[Numbers, "recent", "actions", "d"]  # features of recent moments, contexts not finite
-    recent_stratum: Annotated[Numbers, "recent"]
-    recent_count: Annotated[Numbers, 1]  # how many there have been
-    own: Annotated[Numbers, SETTINGS]  # what a rule from outside remembers for itself, 0 at the start
+    last_reveal: Annotated[Numbers, 1, COUNT]  # its step; 0: none yet
+    since: Annotated[Numbers, 1, COUNT]  # steps settled without a reveal since
+    opened: Annotated[Numbers, 1, COUNT]  # steps at which the app was opened unasked
 
 
 class Budget(NamedTuple):
     """What was spent: one per participant, or one for all of them (`shared`)."""
 
-    price: Annotated[Numbers, 1]
-    spent: Annotated[Numbers, 1]
-    nudges: Annotated[Numbers, 1]
+    price: Annotated[Numbers, 1, NOT_NEGATIVE]
+    spent: Annotated[Numbers, 1, AMOUNT]
+    nudges: Annotated[Numbers, 1, COUNT]
     points: Annotated[Numbers, 1]  # decision points there have been
-    opened: Annotated[Numbers, 1]  # those at which the app was opened unasked
+    opened: Annotated[Numbers, 1, COUNT]  # those at which the app was opened unasked
     foregone: Annotated[Numbers, 1]  # decision points that will not come, as their participants have left
-    guard_price: Annotated[Numbers, 1]  # of a virtual primal-dual rule beside
-    guard_spent: Annotated[Numbers, 1]
-    gain: Annotated[Numbers, "sharers", "ranked"]  # what a reveal would gain in each moment to expect
-    odds: Annotated[Numbers, "sharers", "ranked"]  # and how probable each is
 
 
 class Scratch(NamedTuple):
@@ -197,11 +193,7 @@ class Scratch(NamedTuple):
     y: Annotated[Numbers, "moment", "actions", "d"]  # features of another moment
     blind: Annotated[Numbers, "averaged", "actions", "d"]
     w: Annotated[Numbers, "stride"]
-    theta: Annotated[Numbers, "sampled", "stride"]  # a drawn parameter
     ucb: Annotated[Numbers, "actions"]
-    base: Annotated[Numbers, "ranked_strata"]  # the best mean of the blind features of each stratum
-    greedy: Annotated[Numbers, "ranked_strata"]  # and the action that has it
-    notes: Annotated[Numbers, NOTES]  # what a revealer went by, for those who ask why
     # the optimistic search
     lower: Annotated[Numbers, "searched"]
     upper: Annotated[Numbers, "searched"]
@@ -211,74 +203,225 @@ class Scratch(NamedTuple):
     work: Annotated[Numbers, "search_rows", "searched"]
 
 
-class Participant(NamedTuple):
-    """Everything a step function needs, under its name."""
+class Proposed(NamedTuple):
+    """What a live agent's proposal found, kept until the step is settled."""
 
-    sizes: Sizes
-    constants: Constants
-    rule: Rule
-    model: Model
-    counts: Counts
-    snapshot: Snapshot
-    trail: Trail
-    budget: Budget
-    scratch: Scratch
+    gap: Annotated[Numbers, 1]
+    price: Annotated[Numbers, 1]
+    probability: Annotated[Numbers, 1]
+    tolerance: Annotated[Numbers, 1]
+    disagreement: Annotated[Numbers, 1]
+    fresh_action: Annotated[Numbers, 1]
+    stale_action: Annotated[Numbers, 1]
+    nudged: Annotated[Numbers, 1]
 
 
-GROUPS = (Constants, Rule, Model, Counts, Snapshot, Trail, Budget, Scratch)
-STATE = (Model, Counts, Snapshot, Trail, Budget)  # what is saved of a participant
+class Happenings(NamedTuple):
+    """What a world does to decision points besides rewards: see worlds.common."""
+
+    kind: Annotated[Numbers, 1]  # the world's number in the registry
+    open_rate: Annotated[Numbers, 1]
+    opens_hold: Annotated[Numbers, 1]  # an opening holds for this many steps in a row (a day's)
+    response_rate: Annotated[Numbers, 1]
+    available_rate: Annotated[Numbers, 1]
+    reward_rate: Annotated[Numbers, 1]
+    reward_delay: Annotated[Numbers, 1]
+
+
+class Mail(NamedTuple):
+    """Rewards that are under way in a simulation: one row per decision point."""
+
+    due: Annotated[Numbers, "letters"]  # the step at whose end the reward arrives; 0: none
+    step: Annotated[Numbers, "letters"]
+    stratum: Annotated[Numbers, "letters"]
+    sense: Annotated[Numbers, "letters"]
+    context: Annotated[Numbers, "letters"]
+    action: Annotated[Numbers, "letters"]
+    seen: Annotated[Numbers, "letters"]
+    reward: Annotated[Numbers, "letters"]
+    values: Annotated[Numbers, "letters", "variables"]
+
+
+class Nothing(NamedTuple):
+    """A group without parts."""
+
+
+class Declares(NamedTuple):
+    """The groups that a revealer, a recommender or a world has of its own.
+
+    Settings are what people choose, in numbers; the state is what it remembers of a participant (of a world: its own
+    past), saved with it and 0 at the start; what participants who share a budget share is `shared`; scratch outlives no
+    call; notes are what a revealer went by, for those who ask why.
+    """
+
+    settings: type = Nothing
+    state: type = Nothing
+    shared: type = Nothing
+    scratch: type = Nothing
+    notes: type = Nothing
+
+
+class Owner(NamedTuple):
+    """Who declares groups, with the lengths of their dimensions."""
+
+    declares: Declares = Declares()
+    extents: tuple[tuple[str, int], ...] = ()
+
+
+class Owners(NamedTuple):
+    """Who takes part in a run, besides the core."""
+
+    revealer: Owner = Owner()
+    recommender: Owner = Owner()
+    world: Owner = Owner()
+
+
+ARRAYS: dict[str, dict[str, type | None]] = {
+    "constants": {"constants": Constants},
+    "rule": {"rule": Rule, "revealer.settings": None, "recommender.settings": None},
+    "model": {"model": Model},
+    "counts": {"counts": Counts},
+    "snapshot": {"snapshot": Snapshot},
+    "memory": {"contacts": Contacts, "revealer.state": None, "recommender.state": None},
+    "budget": {"budget": Budget, "revealer.shared": None},
+    "scratch": {
+        "scratch": Scratch, "proposed": Proposed, "revealer.scratch": None, "revealer.notes": None,
+        "recommender.scratch": None,
+    },
+    "world": {"happenings": Happenings, "world.settings": None},
+    "history": {"mail": Mail, "world.state": None},
+}  # fmt: skip
+"""The groups of each array; those without a declaration are their owner's."""
+GROUPS: dict[str, type | None] = {name: declared for groups in ARRAYS.values() for name, declared in groups.items()}
+ARRAY_OF: dict[str, str] = {name: array for array, groups in ARRAYS.items() for name in groups}
+STATE = ("model", "counts", "snapshot", "memory", "budget")
+"""The arrays that a participant's state consists of."""
+
+
+@functools.cache
+def parts_of(declared: type) -> dict[str, tuple[str | int, ...]]:
+    """The dimensions of each part of a group, as declared."""
+    return {
+        name: tuple(each for each in hint.__metadata__ if not isinstance(each, Range))
+        for name, hint in get_type_hints(declared, include_extras=True).items()
+    }
+
+
+@functools.cache
+def ranges_of(declared: type) -> dict[str, Range]:
+    """The ranges of a group's parts, of those that have one."""
+    hints = get_type_hints(declared, include_extras=True).items()
+    found = {name: [each for each in hint.__metadata__ if isinstance(each, Range)] for name, hint in hints}
+    return {name: ranges[0] for name, ranges in found.items() if ranges}
+
+
+def _room(group: str) -> int:
+    """How many parts a group may have."""
+    declared = GROUPS[group]
+    return MOST_PARTS if declared is None else len(parts_of(declared))
+
+
+# Where compiled code finds what it needs among a layout's numbers: sizes, each group's places, each array's length.
+FIRST_PLACE = dict(
+    zip(GROUPS, itertools.accumulate((_room(name) + 1 for name in GROUPS), initial=len(Sizes._fields)), strict=False)
+)
+FIRST_LENGTH = len(Sizes._fields) + sum(_room(name) + 1 for name in GROUPS)
 
 
 class Layout(NamedTuple):
-    """Where everything lies: the sizes, then each group's places (where its parts begin, and its end)."""
+    """Where everything lies: the sizes, what is declared by whom, and each group's places in its array."""
 
     sizes: Sizes
-    places: tuple[tuple[int, ...], ...]
+    extents: tuple[tuple[str, int], ...]
+    simd: int
+    owners: Owners
+    places: tuple[tuple[int, ...], ...]  # by group: where its parts begin, and its end
+    lengths: tuple[int, ...]  # by array
 
     @property
     def at(self) -> tuple[int, ...]:
         """All of it as whole numbers, as compiled code takes it."""
-        return (*self.sizes, *(place for group in self.places for place in group))
+        numbers = list(self.sizes)
+        for group, places in zip(GROUPS, self.places, strict=True):
+            numbers += [*places, *places[-1:] * (_room(group) + 1 - len(places))]
+        return (*numbers, *self.lengths)
 
-    def numbers(self) -> NDArray[Any]:
-        """The same as an array: of unsigned numbers if scores need the optimistic search (engine.named says why)."""
-        search = self.sizes.probabilities == OPTIMISTIC and not PLAIN
-        return np.array(self.at, dtype=np.uint64 if search else np.int64)
+    def numbers(self) -> Any:
+        """What compiled code takes: an array, unsigned if scores need the optimistic search (engine.named).
 
-    def length(self, group: type) -> int:
-        """How many numbers a group has."""
-        return self.places[GROUPS.index(group)][-1]
+        The simulator, which runs Python, takes the layout itself.
+        """
+        if SIMULATED:
+            return self
+        return np.array(self.at, dtype=np.uint64 if self.sizes.probabilities == OPTIMISTIC else np.int64)
 
-    def views(self, group: Any, array: NDArray[np.float64]) -> Any:
+    def length(self, array: str) -> int:
+        """How many numbers an array has."""
+        return self.lengths[list(ARRAYS).index(array)]
+
+    def declared(self, group: str) -> type:
+        """The declaration of a group, whoever owns it."""
+        found = GROUPS[group]
+        if found is not None:
+            return found
+        owner, name = group.split(".")
+        kind: type = getattr(getattr(self.owners, owner).declares, name)
+        return kind
+
+    def places_of(self, group: str) -> tuple[int, ...]:
+        """Where the parts of a group begin in its array, and where it ends."""
+        return self.places[list(GROUPS).index(group)]
+
+    def views(self, group: str, array: NDArray[np.float64]) -> Any:
         """A group's parts of an array, as NumPy views."""
-        places = self.places[GROUPS.index(group)]
-        return group(*(array[a:b] for a, b in itertools.pairwise(places)))
+        places = self.places_of(group)
+        return self.declared(group)(*(array[..., a:b] for a, b in itertools.pairwise(places)))
 
-    def filled(self, group: Any, parts: Mapping[str, Any]) -> NDArray[np.float64]:
-        """A group's array with these parts put in their places, the rest 0."""
-        places = self.places[GROUPS.index(group)]
-        bounds = _bounds(group, places)
-        array = np.zeros(places[-1])
-        for name, numbers in parts.items():
-            begin, end = getattr(bounds, name)
-            if isinstance(numbers, float | int) and begin < end:
-                array[begin] = numbers
-            else:
+    def scalars(self, group: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A group of single numbers as one view of an array, in the order of its parts."""
+        places = self.places_of(group)
+        return array[places[0] : places[-1] : self.simd]
+
+    def shapes(self, group: str) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The shape of each part of a group, padded as it lies and as its numbers count."""
+        padded = self._extents(group)
+        exact = {**padded, "stride": self.sizes.d, "table": dict(self.extents)["scored"]}
+
+        def shape(dims: tuple[str | int, ...], extents: Mapping[str, int]) -> tuple[int, ...]:
+            return tuple(dim if isinstance(dim, int) else extents[dim] for dim in dims)
+
+        return {
+            name: (shape(dims, padded), shape(dims, exact)) for name, dims in parts_of(self.declared(group)).items()
+        }
+
+    def unpadded(self, group: str, array: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """A group's parts of an array by name, in their shapes and without padding; they are views."""
+        parts = self.views(group, array)
+        return {
+            name: getattr(parts, name)[: math.prod(lies)].reshape(lies)[tuple(slice(n) for n in counts)]
+            for name, (lies, counts) in self.shapes(group).items()
+        }
+
+    def filled(self, array: str, **groups: Mapping[str, Any]) -> NDArray[np.float64]:
+        """An array with these parts of its groups in their places, the rest 0; dots in names are underscores."""
+        made = np.zeros(self.length(array))
+        for name, parts in groups.items():
+            group = name if name in GROUPS else name.replace("_", ".", 1)
+            views = self.views(group, made)
+            for part, numbers in parts.items():
+                view = getattr(views, part)
                 values = np.asarray(numbers, dtype=np.float64).ravel()
-                array[begin:end][: values.size] = values
-        return array
+                if view.size:
+                    view[: values.size] = values
+        return made
 
+    def _extents(self, group: str) -> dict[str, int]:
+        owner = getattr(self.owners, group.split(".", maxsplit=1)[0]) if "." in group else Owner()
+        return {**dict(self.extents), **dict(owner.extents)}
 
-@functools.lru_cache(maxsize=256)
-def _bounds(group: Any, places: tuple[int, ...]) -> Any:
-    """Where each part of a group begins and ends."""
-    return group(*itertools.pairwise(places))
-
-
-@functools.cache
-def dimensions(group: type) -> dict[str, tuple[str | int, ...]]:
-    """The dimensions of each part of a group, as declared."""
-    return {name: hint.__metadata__ for name, hint in get_type_hints(group, include_extras=True).items()}
+    def with_owners(self, owners: Owners) -> "Layout":
+        """The layout with room for what these declare."""
+        return _arrange(self.sizes, self.extents, self.simd, owners)
 
 
 @functools.lru_cache(maxsize=256)
@@ -286,8 +429,7 @@ def layout(
     *, d: int, actions: int, contexts: int, strata: int, senses: int = 0, corners: int = 0,
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
     variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
-    memory: int = 0, sampled: bool = False, delay: int = 0, interrupted: bool = False,
-    sharers: int = 1, recent: int = 0, paced: bool = False, rotating: bool = False,
+    held: int = 0, delay: int = 0, interrupted: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
@@ -301,46 +443,53 @@ def layout(
     searched = contexts if probabilities == OPTIMISTIC else 0
     counted = 0 if known else strata + senses
     listed = support if finite and 2 * support <= d else 0
+    scored = blocks * actions if table and finite else 0
     sizes = Sizes(
         d=d, actions=actions, block=actions * d, contexts=contexts, strata=strata, senses=senses, corners=corners,
-        probabilities=probabilities, table=_padded(blocks * actions, 2 * simd) if table and finite else 0,
-        stride=_padded(d, simd), support=listed, counted=counted, variables=variables, reported=int(reported),
-        atoms=atoms, fixed_atoms=fixed_atoms, factors=factors, memory=memory,
-        delay=delay, interrupted=int(interrupted), rotating=int(rotating), sharers=sharers,
-        ranked=0 if not paced else recent + 1 if not finite else senses or contexts,
+        probabilities=probabilities, table=_padded(scored, 2 * simd), stride=_padded(d, simd), support=listed,
+        counted=counted, variables=variables, reported=int(reported), atoms=atoms, fixed_atoms=fixed_atoms,
+        factors=factors, held=held, delay=delay, interrupted=int(interrupted),
     )  # fmt: skip
     extents: dict[str, int] = {
         **sizes._asdict(),
         "blocks": blocks,
+        "scored": scored,  # rows whose scores are kept, without padding
         "listed": blocks if listed else 0,
         "parts": senses or contexts,
         "means": strata + senses,
-        "tallied_parts": 0 if known or not paced else senses or contexts,
-        "ranked_strata": strata if paced else 0,
-        "recent": recent if paced and not finite else 0,
         "distances": strata if known and finite else 0,
         "moment": 0 if finite else 1,
         "averaged": 0 if known and finite and not reported else 1,
         "tallied": contexts if counted else 0,
         "pending": contexts if senses else 0,
         "standing": strata if finite else 0,
-        "sampled": d if sampled else 0,
         "kept": strata * actions if known and finite and table else 0,
         "code": code,
         "atom_room": atoms + depth,
         "searched": searched,
         "search_rows": SEARCH_ROWS + 2 * searched,
+        "letters": delay + 1 if delay else 0,
     }
-    return Layout(sizes, tuple(_places(group, extents, simd) for group in GROUPS))
+    return _arrange(sizes, tuple(extents.items()), simd, Owners())
 
 
-def _places(group: type, extents: Mapping[str, int], simd: int) -> tuple[int, ...]:
-    """Where each part of a group begins, and where the group ends."""
-    places = [0]
-    for dims in dimensions(group).values():
-        size = math.prod(dim if isinstance(dim, int) else extents[dim] for dim in dims)
-        places.append(places[-1] + _padded(size, simd))
-    return tuple(places)
+@functools.lru_cache(maxsize=1024)
+def _arrange(sizes: Sizes, extents: tuple[tuple[str, int], ...], simd: int, owners: Owners) -> Layout:
+    """Give every part its place: group after group in each array."""
+    empty = Layout(sizes, extents, simd, owners, (), ())
+    places, lengths = [], []
+    for groups in ARRAYS.values():
+        end = 0
+        for group in groups:
+            known = empty._extents(group)
+            bounds = [end]
+            for dims in parts_of(empty.declared(group)).values():
+                size = math.prod(dim if isinstance(dim, int) else known[dim] for dim in dims)
+                bounds.append(bounds[-1] + _padded(size, simd))
+            places.append(tuple(bounds))
+            end = bounds[-1]
+        lengths.append(end)
+    return empty._replace(places=tuple(places), lengths=tuple(lengths))
 
 
 def _padded(size: int, simd: int) -> int:

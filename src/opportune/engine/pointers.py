@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import SIMULATED
 
-if PLAIN:
+if SIMULATED:
     WIDTH = 1
 
     def flat(array: NDArray[Any]) -> NDArray[Any]:

@@ -7,9 +7,9 @@ since any two addresses may be those of one array.
 """
 
 from opportune.engine.scalars import divide, fma, larger, largest, load, plus, root, spread, store, times, width
-from opportune.engine.versions import PLAIN
+from opportune.engine.versions import SIMULATED
 
-if not PLAIN:
+if not SIMULATED:
     from opportune.engine import vectors  # noqa: F401  (tells the CPU's compiler what these are to it)
 
 __all__ = ["divide", "fma", "larger", "largest", "load", "plus", "root", "spread", "store", "times", "width"]

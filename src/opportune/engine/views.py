@@ -1,35 +1,50 @@
 """Participants put together from arrays: for compiled code (engine.named), or for Python, over plain arrays."""
 
 import itertools
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from opportune.engine.layout import GROUPS, Participant, Sizes, dimensions
-from opportune.engine.versions import PLAIN
+from opportune.engine.layout import ARRAY_OF, ARRAYS, FIRST_LENGTH, FIRST_PLACE, GROUPS, Layout, Sizes
+from opportune.engine.versions import SIMULATED
 
 
-def of_arrays(at: Any, *arrays: Any) -> Participant:
-    """The same of plain arrays, for Python: Numba's simulator and tests."""
-    places = iter(at)
-    sizes = Sizes(*(next(places) for _ in Sizes._fields))
-    groups = []
-    for group, array in zip(GROUPS, arrays, strict=True):
-        bounds = [next(places) for _ in range(len(dimensions(group)) + 1)]
-        groups.append(group(*(array[a:b] for a, b in itertools.pairwise(bounds))))
-    return Participant(sizes, *groups)
+def of_arrays(layout: Layout, *arrays: Any) -> Any:
+    """A participant for Python, by plain arrays: for Numba's simulator and tests."""
+    at, given = layout.at, dict(zip(ARRAYS, arrays, strict=True))
+    made = SimpleNamespace(
+        sizes=layout.sizes, lengths=SimpleNamespace(**dict(zip(ARRAYS, at[FIRST_LENGTH:], strict=True)))
+    )
+    for name, array in given.items():
+        setattr(made, f"{name}_array", array)
+    for group in GROUPS:
+        declared, first = layout.declared(group), FIRST_PLACE[group]
+        bounds = at[first : first + len(declared._fields) + 1]  # type: ignore[attr-defined]
+        array = given[ARRAY_OF[group]]
+        parts = declared(*(array[a:b] for a, b in itertools.pairwise(bounds)))
+        owner, _, name = group.rpartition(".")
+        if owner:
+            setattr(made.__dict__.setdefault(owner, SimpleNamespace()), name, parts)
+        else:
+            setattr(made, group, parts)
+    return made
 
 
-if PLAIN:
-    participant = of_arrays
+if SIMULATED:
 
-    def handle_of(at: Any, *arrays: Any) -> Any:
+    def participant(layout: Layout, *arrays: Any) -> Any:
+        """A participant from its layout and arrays."""
+        return of_arrays(layout, *arrays)
+
+    def handle_of(at: Any, arrays: Mapping[str, Any]) -> Any:
         """The arrays themselves, for `participant_at`."""
-        return (at, *arrays)
+        return (at, *(arrays[name] for name in ARRAYS))
 
-    def participant_at(handle: Any) -> Participant:
+    def participant_at(handle: Any) -> Any:
         """A participant from its handle."""
         return of_arrays(*handle)
 
 else:
     from opportune.engine.named import handle_of, participant, participant_at
 
-__all__ = ["handle_of", "of_arrays", "participant", "participant_at"]
+__all__ = ["Sizes", "handle_of", "of_arrays", "participant", "participant_at"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.algorithm.rng import COIN, draw
 from opportune.arguments import plain_calls
-from opportune.engine.layout import NOTES, Budget, Rule, Scratch
+from opportune.engine.layout import Proposed
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of
 from opportune.errors import InputError, StateError
@@ -18,10 +18,12 @@ from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled
 from opportune.live.pending import Pending
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step
-from opportune.policy import Policy, layout_form, rule_for
+from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
+
+STANDING = Proposed._fields.index("stale_action")
 
 
 @plain_calls
@@ -73,32 +75,34 @@ class Agent:
         self.seed, self.stream = checks.seed("seed", seed), checks.seed("stream", stream)
         self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
         self.step = 0
-        form = layout_form(policy, horizon=self.horizon, participants=participants)
-        at = problem.layout(**{**form, "horizon": 0})  # steps that no reveal has uncovered are kept here, not there
+        # Steps that no reveal has uncovered are kept here, not in the layout's arrays.
+        at = layout_for(policy, problem, horizon=self.horizon, participants=participants, held=0)
         point.check_room(at, model=model, budget=budget)
         self._at = at
         self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants, member=member)
-        rule = at.views(Rule, self._rule)
+        rule = at.views("rule", self._rule)
         self._amount, self._hard = float(rule.amount[0]), bool(rule.hard[0])
         shared = {"model": model, "budget": budget}
         self._groups, self._block = point.new_groups(at, {name: a for name, a in shared.items() if a is not None})
         self._places = at.numbers()
         self._constants = problem.constants(at, self.horizon) if constants is None else constants
-        self._scratch = aligned(at.length(Scratch))
+        self._scratch = aligned(at.length("scratch"))
         self._handle = self._make_handle(**self._groups)
-        self._spent = at.views(Budget, self._groups["budget"])
-        self._notes = at.views(Scratch, self._scratch).notes[:NOTES]
+        self._spent = at.views("budget", self._groups["budget"])
+        self._proposed = at.scalars("proposed", self._scratch)
+        self._notes = at.scalars("revealer.notes", self._scratch)
         self._continuous = isinstance(problem, ContinuousProblem)
         self._reported = problem.reported
         self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
-        self._out = steps.new_out()
         self._steps: dict[int, Step] = {}
         self._pending = Pending()
         self._proposal: Proposal | None = None  # the step that is not settled yet
         self._late_answer = self.withdrawn = False
 
     def _make_handle(self, **groups: NDArray[np.float64]) -> Any:
-        return handle_of(self._places, self._constants, self._rule, *groups.values(), self._scratch)
+        nothing = np.zeros(0)  # a live participant has no world
+        given = {"constants": self._constants, "rule": self._rule, **groups, "scratch": self._scratch}
+        return handle_of(self._places, {**given, "world": nothing, "history": nothing})
 
     @property
     def budget_left(self) -> float:
@@ -173,19 +177,19 @@ class Agent:
         if self._continuous:
             steps.write_values(self._handle, step.place.values)
         if available:
-            steps.propose_live(self._handle, *self._key, *step.where, opened or past, tossed, self._out)
+            steps.propose_live(self._handle, *self._key, *step.where, opened or past, tossed)
         else:
-            self._out[:] = 0.0
-            self._out[1] = self._spent.price[0]
-            self._out[5:7] = steps.stand_by_live(self._handle, *self._key, *step.where)
-        gap, price, probability, tolerance, disagreement, fresh, stale, nudged = self._out.tolist()
+            standing = steps.stand_by_live(self._handle, *self._key, *step.where)
+            self._proposed[:] = Proposed(0.0, self._spent.price[0], 0.0, 0.0, 0.0, standing, standing, 0.0)
+        made = Proposed(*self._proposed.tolist())
         names = self.problem.action_names
         self._proposal = Proposal(
-            step.step, bool(nudged), probability, names[int(stale)], gap, price, tossed, self.budget_left,
+            step.step, bool(made.nudged), made.probability, names[int(made.stale_action)], made.gap, made.price, tossed,
+            self.budget_left,
             opened and available, available, None if available else point.absence(reason, step.place.missing),
-            names[int(fresh)], disagreement, tolerance, self.policy.revealer.priced, self._rule_name,
-            tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not (opened or past) else None,
-            previous,
+            names[int(made.fresh_action)], made.disagreement, made.tolerance, self.policy.revealer.priced,
+            self._rule_name,
+            tuple(self._notes.tolist()) if self._notes.size and available and not (opened or past) else None, previous,
         )  # fmt: skip
         return self._proposal
 
@@ -237,11 +241,11 @@ class Agent:
         if revealed and self._reported:
             self._uncover()
         if made.available:
-            self._out[steps.STANDING] = standing
+            self._proposed[STANDING] = standing
             if self._continuous:
                 steps.write_values(self._handle, entry.place.values)
             where = entry.where if revealed or not self._reported else (*entry.where[:3], UNKNOWN)
-            entry.action = int(steps.settle_live(self._handle, *self._key, *where, self._out, revealed))
+            entry.action = int(steps.settle_live(self._handle, *self._key, *where, revealed))
             entry.seen = where[3] != UNKNOWN
         else:
             entry.action = standing

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.arguments import plain_calls
-from opportune.engine.layout import Budget, Model
+from opportune.engine.layout import STATE
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
-from opportune.live import limits, saving, steps
+from opportune.live import saving, steps
 from opportune.live.agent import Agent
-from opportune.live.point import STATE
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
+
+MOST_PARTICIPANTS = 1_000_000
 
 
 @plain_calls
@@ -44,7 +45,7 @@ class Cohort:
         self.policy = policy
         self.horizon = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
         self.seed = checks.seed("seed", seed)
-        self.participants = checks.whole("participants", participants, least=1, most=limits.MOST_PARTICIPANTS)
+        self.participants = checks.whole("participants", participants, least=1, most=MOST_PARTICIPANTS)
         self._agents: dict[str, Agent] = {}
         self._model: NDArray[np.float64] | None = None
         self._budget: NDArray[np.float64] | None = None
@@ -52,9 +53,9 @@ class Cohort:
         first = self._new_agent(problem, 0, None, None)  # refuses what does not fit together, before anyone enrols
         self._constants = first._constants  # the same for all who have this problem, and never changed
         if policy.pooled:
-            self._model = aligned(first._at.length(Model))
+            self._model = aligned(first._at.length("model"))
         if policy.shared:
-            self._budget = aligned(first._at.length(Budget))
+            self._budget = aligned(first._at.length("budget"))
         self._common = self._new_agent(problem, 0, self._model, self._budget)  # nobody, who has what all share
         steps.begin_live(self._common._handle, policy.pooled, policy.shared)
 
@@ -127,8 +128,8 @@ class Cohort:
                 "horizon": self.horizon,
                 "seed": self.seed,
                 "participants": self.participants,
-                "model": None if self._model is None else self._model.tolist(),
-                "budget": None if self._budget is None else self._budget.tolist(),
+                "model": saving.describe_state(self._common, ["model"]) if self.policy.pooled else None,
+                "budget": saving.describe_state(self._common, ["budget"]) if self.policy.shared else None,
                 "agents": {
                     name: {
                         "problem": None if agent.problem is self.problem else agent.problem.to_dict(),
@@ -144,6 +145,7 @@ class Cohort:
         """The cohort that `to_dict` described, ready to go on as if it had never stopped."""
         content = saving.unsealed(saved, "cohort")
         with saving.careful():
+            saving.must_know("the state", content, (*saving.HEAD, *saving.ABOUT_COHORT))
             cohort = cls(
                 saving.restore_problem(content["problem"]), Policy.from_dict(content["policy"]),
                 horizon=content["horizon"], seed=content["seed"], participants=content["participants"],
@@ -158,7 +160,8 @@ class Cohort:
             passed = sum(saving.passed(agent) for agent in cohort._agents.values())
             for group, array in (("model", cohort._model), ("budget", cohort._budget)):
                 if array is not None:
-                    saving.restore_group(cohort._common, group, content[group], decisions=made, points=passed)
+                    given = checks.mapping(group, content[group], "{group: {part: its numbers}}")
+                    saving.restore_array(cohort._common, group, given, decisions=made, points=passed)
                 elif content[group] is not None:
                     raise StateError(f"the state cannot be resumed: its {group} is shared, but the policy's is not")
         return cohort

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.layout import GROUPS, Budget, Counts, Layout, Model, Snapshot, Trail
+from opportune.engine.layout import STATE, Layout
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
 from opportune.live.decision import Proposal
@@ -57,26 +57,21 @@ def check_horizon(problem: Any, horizon: Any) -> int:
 
 def check_room(at: Layout, **shared: NDArray[np.float64] | None) -> None:
     """Refuse a state that does not fit into memory, or not into what participants share."""
-    needed = 8.0 * sum(at.length(group) for group in GROUPS)
+    needed = 8.0 * sum(at.lengths)
     checks.memory("the state of a participant", needed, "fewer features, contexts or participants")
     for name, array in shared.items():
-        group = {"model": Model, "budget": Budget}[name]
-        if array is not None and array.size != at.length(group):
+        if array is not None and array.size != at.length(name):
             raise InputError(
                 "the participant's problem has other sizes than the cohort's; "
                 f"expected the same, as the {name} is shared"
             )
 
 
-STATE = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
-"""The groups that an agent's state consists of."""
-
-
 def new_groups(
     at: Layout, shared: Mapping[str, NDArray[np.float64]]
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
-    """Room for the groups of a state, and the one array in which those that are not shared lie side by side."""
-    lengths = {name: at.length(group) for name, group in STATE.items() if name not in shared}
+    """Room for the arrays of a state, and the one in which those that are not shared lie side by side."""
+    lengths = {name: at.length(name) for name in STATE if name not in shared}
     block = aligned(sum(lengths.values()))
     ends = dict(zip(lengths, itertools.accumulate(lengths.values()), strict=True))
     own = {name: block[end - lengths[name] : end] for name, end in ends.items()}

@@ -7,7 +7,7 @@ signs, ranges. The checksum only tells accidents from contents.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,21 +16,23 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.engine.layout import NOTES, Counts, Snapshot
-from opportune.engine.versions import PLAIN
+from opportune.engine.layout import ARRAYS, STATE, Proposed, Range, ranges_of
 from opportune.errors import OpportuneError, StateError
-from opportune.live import limits
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
-from opportune.live.point import LEARNED, NOTHING, SKIPPED, STATE, UNDECIDED, UNKNOWN, WAITING, Step, new_step
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Step, new_step
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
-FORMAT = 3
+FORMAT = 4
 MOST_STATE = 1e200
 """No number of a state can come to more, by what is refused at the door."""
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
+HEAD = ("format", "version", "kind", "checksum")
+ABOUT_AGENT = ("problem", "policy", "horizon", "seed")
+ABOUT_COHORT = (*ABOUT_AGENT, "participants", "model", "budget", "agents")
+ABOUT_PARTICIPANT = ("stream", "step", "state", "steps", "order", "late_answer", "withdrawn", "proposal")
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
 
@@ -78,7 +80,7 @@ def describe_agent(agent: Agent) -> dict[str, Any]:
         "policy": agent.policy.describe(),
         "horizon": agent.horizon,
         "seed": agent.seed,
-        **describe_participant(agent, tuple(STATE)),
+        **describe_participant(agent, STATE),
     }
 
 
@@ -87,7 +89,7 @@ def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
     return {
         "stream": agent.stream,
         "step": agent.step,
-        "state": {name: agent._groups[name].tolist() for name in own},
+        "state": describe_state(agent, own),
         "steps": [_describe_step(s) for s in agent._steps.values()],
         "order": agent._pending.order(),
         "late_answer": agent._late_answer,
@@ -106,6 +108,7 @@ def restore_problem(saved: Any) -> Problem | ContinuousProblem:
 def restore_agent(saved: Mapping[str, Any]) -> Agent:
     """The agent that `describe_agent` described."""
     with careful():
+        must_know("the state", saved, (*HEAD, *ABOUT_AGENT, *ABOUT_PARTICIPANT))
         agent = Agent(
             restore_problem(saved["problem"]),
             Policy.from_dict(saved["policy"]),
@@ -113,12 +116,13 @@ def restore_agent(saved: Mapping[str, Any]) -> Agent:
             seed=saved["seed"],
             stream=saved["stream"],
         )
-        restore_participant(agent, saved, tuple(STATE))
+        restore_participant(agent, saved, STATE)
     return agent
 
 
 def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, ...]) -> None:
     """Bring a new agent to where `describe_participant` found it."""
+    must_know("the state of a participant", saved, (*HEAD, *ABOUT_AGENT, *ABOUT_PARTICIPANT))
     agent.step = checks.whole("step", saved["step"], least=0, most=agent.horizon)
     if not isinstance(saved["steps"], list) or len(saved["steps"]) != agent.step:
         raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
@@ -136,8 +140,10 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, 
     agent._proposal = restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
     _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
+    state = checks.mapping("state", saved["state"], "{group: {part: its numbers}}")
+    must_know("state", state, [group for name in own for group in ARRAYS[name]])
     for name in own:
-        restore_group(agent, name, saved["state"][name], decisions=agent.step, points=passed(agent))
+        restore_array(agent, name, state, decisions=agent.step, points=passed(agent))
     _check_counts(agent)
 
 
@@ -146,48 +152,66 @@ def passed(agent: Agent) -> int:
     return agent.horizon if agent.withdrawn else agent.step
 
 
-def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points: int) -> None:
-    """Check a group of an agent's state against its layout and the decisions made so far, and take it over."""
-    into = agent._groups[name]
-    numbers = _numbers(name, saved, into.size)
-    parts = agent._at.views(STATE[name], numbers)
-    sizes = agent._at.sizes
-    if name in {"model", "snapshot"}:
-        _check_cov(
-            name, parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride), agent.problem.regularisation
-        )
-        _must(parts.radius[0] >= 0.0, f"{name}.radius is negative")
-    if name == "model":
-        _must(parts.log_det[0] >= -1e-9, "model.log_det is negative")
-    if name == "snapshot":
-        actions = parts.action[: sizes.strata if sizes.contexts else 0]
-        whole = (actions == np.floor(actions)) & (actions >= 0) & (actions < sizes.actions)
-        _must(bool(whole.all()), f"snapshot.action has an action that is not one of {sizes.actions}")
-        _must(bool((parts.count >= 0.0).all()), "snapshot.count is negative")
-    if name == "counts":
-        for part in ("pending_seen", "pending_count", "pending_total", "held_state", "held_until"):
-            _must(not getattr(parts, part).any(), f"counts.{part} is not 0, though an agent keeps its pending steps")
-    if name == "trail":
-        _check_trail(parts, agent, decisions)
-    if name == "budget":
-        _check_budget(parts, agent._amount, agent._hard, decisions, points)
-    large = limits.beyond(agent, name, parts, decisions)
-    _must(large is None, f"{name}.{large} holds a number beyond what can be learned in {decisions} decisions")
-    into[:] = numbers
+def describe_state(agent: Agent, arrays: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """The numbers of these arrays of an agent's, by group and part, without padding: any build can read them."""
+    return {
+        group: {name: part.ravel().tolist() for name, part in parts.items()}
+        for array in arrays
+        for group in ARRAYS[array]
+        if (parts := agent._at.unpadded(group, agent._groups[array]))
+    }
 
 
-def _check_cov(name: str, rows: NDArray[np.float64], lam: float) -> None:
+def restore_array(agent: Agent, array: str, saved: Any, *, decisions: int, points: int) -> None:
+    """Check an array of an agent's state against its layout and the decisions made so far, and take it over."""
+    into = agent._groups[array]
+    made, at = np.zeros_like(into), agent._at
+    for group in ARRAYS[array]:
+        parts = at.unpadded(group, made)
+        given = checks.mapping(group, saved.get(group, {}), "{part: its numbers}")
+        _must(list(given) == list(parts), f"{group} has {list(given)}; expected {list(parts)}")
+        ranges = ranges_of(at.declared(group))
+        for name, part in parts.items():
+            numbers = _numbers(f"{group}.{name}", given[name], part.size)
+            if name in ranges:
+                _check_range(agent, f"{group}.{name}", numbers, ranges[name], decisions)
+            part[...] = numbers.reshape(part.shape)
+        if "cov" in parts:
+            _check_cov(group, parts["cov"], agent.problem.regularisation)
+    if array == "counts":
+        for name in ("pending_seen", "pending_count", "pending_total", "held_until"):
+            left = at.unpadded("counts", made)[name].any()
+            _must(not left, f"counts.{name} is not 0, though an agent keeps its pending steps")
+    if array == "budget":
+        _check_budget(at.views("budget", made), agent._amount, agent._hard, decisions, points)
+    into[:] = made
+
+
+def _check_range(agent: Agent, name: str, numbers: NDArray[np.float64], known: Range, decisions: int) -> None:
+    """Numbers must be what their declaration says."""
+    limits = {
+        "decisions": decisions,
+        "last_action": agent.problem.actions - 1,
+        "last_stratum": agent.problem.strata - 1,
+    }
+    most = float(limits[known.most]) if isinstance(known.most, str) else known.most
+    _must(
+        bool((numbers >= known.least).all()),
+        f"{name} is {numbers.min(initial=0.0):g}; expected at least {known.least:g}",
+    )
+    _must(bool((numbers <= most + 1e-6).all()), f"{name} is {numbers.max(initial=0.0):g}; expected at most {most:g}")
+    _must(not known.whole or bool((numbers == np.floor(numbers)).all()), f"{name} is not a whole number")
+
+
+def _check_cov(name: str, cov: NDArray[np.float64], lam: float) -> None:
     """V^-1 must be the inverse of a matrix of at least lam I: positive in every direction, and at most 1/lam."""
-    cov, padding = rows[:, : len(rows)], rows[:, len(rows) :]
     variances = cov.diagonal()
     _must(bool((variances > 0.0).all()), f"{name}.cov has a variance that is not positive")
     _must(bool((variances * lam <= 1.0 + 1e-6).all()), f"{name}.cov has a variance beyond 1/lam, the one at the start")
-    _must(not padding.any(), f"{name}.cov is not 0 beyond its {len(rows)} columns")
     sd = np.sqrt(variances)
     scaled = cov / sd / sd[:, None]
     rounding = 1e-6 + 1e-10 / (lam * float(variances.min()))  # of what began as 1/lam and has become small
-    same = PLAIN or bool((np.abs(scaled - scaled.T) <= rounding).all())  # by plain arrays only the upper half is kept
-    _must(same, f"{name}.cov is not symmetric")
+    _must(bool((np.abs(scaled - scaled.T) <= rounding).all()), f"{name}.cov is not symmetric")
     least = np.linalg.eigvalsh(np.triu(scaled), UPLO="U").min()
     _must(bool(least > -rounding), f"{name}.cov has a direction in which the variance is not positive")
 
@@ -195,35 +219,12 @@ def _check_cov(name: str, rows: NDArray[np.float64], lam: float) -> None:
 def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed: int) -> None:
     """What was spent must be possible: by the budget, and by the decisions made so far."""
     spent, nudges = float(parts.spent[0]), float(parts.nudges[0])
-    _must(parts.price[0] >= 0.0, "budget.price is negative")
-    _must(0.0 <= spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
-    _must(spent <= decisions + 1e-6, f"budget.spent is {spent:g} after {decisions} decisions")
-    _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
-    _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
-    points, opened = float(parts.points[0]), float(parts.opened[0])
-    foregone = float(parts.foregone[0])
+    _must(spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
+    points, foregone = float(parts.points[0]), float(parts.foregone[0])
     _must(points == decisions, f"budget.points is {points:g} after {decisions} decisions")
     expected = passed - decisions
     _must(foregone == expected, f"budget.foregone is {foregone:g}; expected {expected}, by those who have withdrawn")
-    _must(0.0 <= opened <= decisions, f"budget.opened is {opened:g} after {decisions} decisions")
-    guarded = float(parts.guard_spent[0])
-    _must(parts.guard_price[0] >= 0.0 and guarded >= 0.0, "budget.guard is negative")
-    _must(guarded <= decisions + 1e-6, f"budget.guard_spent is {guarded:g} after {decisions} decisions")
-    _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")
     _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
-
-
-def _check_trail(parts: Any, agent: Agent, decisions: int) -> None:
-    """What is remembered of contacts must be possible by the decisions made so far."""
-    for part in ("last_reveal", "since", "unanswered", "wait", "opened", "recent_count"):
-        value = float(getattr(parts, part)[0])
-        _must(
-            value.is_integer() and 0.0 <= value <= decisions, f"trail.{part} is {value:g} after {decisions} decisions"
-        )
-    _must(bool((parts.tally >= 0.0).all()), "trail.tally is negative")
-    strata = parts.recent_stratum
-    inside = (strata == np.floor(strata)) & (strata >= 0) & (strata < agent.problem.strata)
-    _must(bool(inside.all()), "trail.recent_stratum is not one of the strata")
 
 
 def _check_counts(agent: Agent) -> None:
@@ -231,8 +232,8 @@ def _check_counts(agent: Agent) -> None:
     sizes = agent._at.sizes
     if sizes.counted == 0:
         return
-    counts = agent._at.views(Counts, agent._groups["counts"])
-    frozen = agent._at.views(Snapshot, agent._groups["snapshot"])
+    counts = agent._at.views("counts", agent._groups["counts"])
+    frozen = agent._at.views("snapshot", agent._groups["snapshot"])
     expected = np.zeros_like(counts.count)
     seen = np.zeros_like(counts.seen)
     for s in agent._steps.values():
@@ -275,6 +276,12 @@ def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
     _must(bool(np.isfinite(numbers).all()), f"{name} holds NaN or infinity")
     _must(bool((np.abs(numbers) <= MOST_STATE).all()), f"{name} holds a number beyond {MOST_STATE:g}")
     return numbers
+
+
+def must_know(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
+    """Refuse what nobody would read: it was written by something else."""
+    for name in given:
+        _must(name in known, f"{what} has an unknown key, {checks.shown(name)}")
 
 
 def _must(holds: bool, otherwise: str) -> None:
@@ -331,7 +338,7 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     endless = math.isinf(agent._amount)
     _must(not endless or saved["budget_left"] is None, "the open proposal has a budget left, but there is none")
     left = math.inf if endless else checks.real("budget_left", saved["budget_left"])
-    notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], NOTES).tolist())
+    notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], agent._notes.size).tolist())
     checks.settings("the open proposal", saved, Proposal, without=("previous",))
     known = {name: saved[name] for name in Proposal._fields if name != "previous"}
     proposal = Proposal(**{**known, "budget_left": left, "notes": notes})
@@ -354,10 +361,10 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
     _must(not (proposal.available and agent._steps[step].place.missing), "the open proposal lacks sensed values")
     _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
-    noted = bool(agent._at.sizes.ranked) and proposal.available and not proposal.opened
+    noted = bool(agent._notes.size) and proposal.available and not proposal.opened
     _must(noted == (notes is not None), "the open proposal's notes are not those of its revealer")
-    agent._out[:] = [
+    agent._proposed[:] = Proposed(
         proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, *actions,
-        proposal.nudged,
-    ]  # fmt: skip
+        float(proposal.nudged),
+    )  # fmt: skip
     return proposal

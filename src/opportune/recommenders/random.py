@@ -9,7 +9,7 @@ from opportune.recommenders.base import Recommender
 
 
 @inner_function
-def act(p, moment, draws):  # type: ignore[no-untyped-def]
+def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """The action that the step's draw falls on."""
     chance = draw(draws.seed, draws.stream, moment.step, TREATMENT)
     return min(int(chance * p.sizes.actions), p.sizes.actions - 1)

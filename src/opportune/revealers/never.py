@@ -8,7 +8,7 @@ from opportune.revealers.base import Revealer
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = 0."""
     return 0.0, 0.0
 

@@ -22,7 +22,7 @@ def primal_dual(gap, price, spent, budget):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """The probability of a reveal; moves the price."""
     o = primal_dual(judged.gap, p.budget.price[0], spent_so_far(p), p.rule.amount[0])[0]
     raise_price(p, o)

@@ -19,10 +19,10 @@ from opportune.algorithm.scores import choose_search, score_optimistic
 from opportune.engine import simd
 from opportune.engine.compiled import inner_function
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
-from opportune.engine.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
+from opportune.engine.layout import STATE, Layout
 from opportune.engine.views import of_arrays
 from opportune.errors import InputError
-from opportune.simulation.loop import Batch, mail_size, run_step, start_run, stream_of
+from opportune.simulation.loop import Batch, run_step, start_run, stream_of
 from opportune.simulation.pack import Output
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
 from opportune.worlds.arrivals import arrivals_of, count_run, count_type
@@ -85,22 +85,23 @@ def require() -> None:
 def _participant_of(at: Layout, used: Used) -> Any:
     """How a kernel puts a participant together."""
     if config.ENABLE_CUDASIM:
-        return functools.partial(of_arrays, at.at)
+        return functools.partial(of_arrays, at)
     from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
 
     return participant_of(at, used)
 
 
-@functools.lru_cache(maxsize=32)
-def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) -> Any:
+STATE_ARRAYS = (*STATE, "history")  # what a run changes, besides scratch
+
+
+@functools.lru_cache(maxsize=64)
+def build(at: Layout, used: Used, traced: bool) -> Any:
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    model_size, counts_size, snapshot_size, trail_size, budget_size, scratch_size = (
-        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Trail, Budget, Scratch)
+    model_size, counts_size, snapshot_size, memory_size, budget_size, history_size, scratch_size = (
+        max(1, at.length(name)) for name in (*STATE_ARRAYS, "scratch")
     )
-    history_size = max(1, history_size)
-    letters = mail_size(at.sizes)
     sums_size = len(TOTALS)
 
     @cuda.jit
@@ -110,11 +111,10 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
         model = cuda.local.array(model_size, float64)
         counts = cuda.local.array(counts_size, float64)
         snapshot = cuda.local.array(snapshot_size, float64)
-        trail = cuda.local.array(trail_size, float64)
+        memory = cuda.local.array(memory_size, float64)
         budget = cuda.local.array(budget_size, float64)
-        scratch = cuda.local.array(scratch_size, float64)
         history = cuda.local.array(history_size, float64)
-        mail = cuda.local.array(letters, float64)
+        scratch = cuda.local.array(scratch_size, float64)
         sums = cuda.local.array(sums_size, float64)
         # neighbouring threads take replicates of one world and policy: they read the same constants
         for i in range(cuda.grid(1), replicates * chosen * n_worlds, cuda.gridsize(1)):
@@ -123,32 +123,35 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
             q = i // (replicates * n_worlds)
             for j in range(sums_size):
                 sums[j] = 0.0
-            world, draws = worlds[w], Draws(seed, streams[r, w])
-            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, trail, budget, scratch)
-            start_run(kind, world, history, p, mail, True, True)
+            draws = Draws(seed, streams[r, w])
+            p = participant(
+                constants[w], rules[policies[q], w], model, counts, snapshot, memory, budget, scratch, worlds[w],
+                history,
+            )  # fmt: skip
+            start_run(p, True, True)
             for t in range(horizon):
-                record = run_step(kind, world, history, p, mail, draws, t + 1)
+                record = run_step(p, draws, t + 1)
                 add_up(record, sums)
                 if traced:
                     write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
-            sums[FINAL_PRICE] = budget[0]
+            sums[FINAL_PRICE] = p.budget.price[0]
             for j in range(sums_size):
                 totals[j, r, q, w] = sums[j]
 
     return kernel
 
 
-@functools.lru_cache(maxsize=32)
-def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
+@functools.lru_cache(maxsize=64)
+def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: bool) -> Any:
     """The kernel for studies whose participants share something; their state is in the card's memory."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    scratch_size = max(1, at.length(Scratch))
+    scratch_size = max(1, at.length("scratch"))
 
     @cuda.jit
     def kernel(  # type: ignore[no-untyped-def]
-        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, trail, budget,
-        history, mail, totals, numbers, marks,
+        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, memory, budget,
+        history, totals, numbers, marks,
     ):  # fmt: skip
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
@@ -163,19 +166,19 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
                     b = 0 if shared else w
                     p = participant(
                         constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
-                        snapshot[thread, w], trail[thread, w], budget[thread, b], scratch,
+                        snapshot[thread, w], memory[thread, w], budget[thread, b], scratch, worlds[w],
+                        history[thread, w],
                     )  # fmt: skip
                     if t < 0:
-                        start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
+                        start_run(p, m == w, b == w)
                         for j in range(totals.shape[0]):
                             totals[j, r, q, w] = 0.0
                     else:
-                        draws = Draws(seed, streams[r, w])
-                        record = run_step(kind, worlds[w], history[thread, w], p, mail[thread, w], draws, t + 1)
+                        record = run_step(p, Draws(seed, streams[r, w]), t + 1)
                         add_up(record, totals[:, r, q, w])
                         if traced:
                             write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
-                    totals[FINAL_PRICE, r, q, w] = budget[thread, b, 0]
+                    totals[FINAL_PRICE, r, q, w] = p.budget.price[0]
 
     return kernel
 
@@ -188,19 +191,18 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     """
     replicates, _, n_worlds, _, traced = output.numbers.shape
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
-    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))
+    rule = at.views("rule", batch.rules[policies])
     used = Used(
-        tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
-        tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
-        (batch.kind,),
+        tuple(np.unique(rule.revealer[..., 0]).astype(int).tolist()),
+        tuple(np.unique(rule.recommender[..., 0]).astype(int).tolist()),
+        tuple(np.unique(at.views("happenings", batch.worlds).kind[..., 0]).astype(int).tolist()),
     )
     groups: list[int] = []
     if shared or pooled:
-        kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
-        groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
-        groups += [max(1, batch.history), mail_size(at.sizes)]
+        kernel = build_together(at, used, shared, pooled, traced > 0)
+        groups = [max(1, at.length(name)) for name in STATE_ARRAYS]
     else:
-        kernel = build(at, used, batch.kind, batch.history, traced > 0)
+        kernel = build(at, used, traced > 0)
     at_once = 1 if groups else AT_ONCE  # chunks would share the state
     threads_each = policies.size * (1 if groups else n_worlds)
     enough = -(-(ENOUGH_STUDIES if groups else ENOUGH_RUNS) // threads_each)

@@ -1,7 +1,6 @@
 """Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,16 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.analysis.results import label_dataset
-from opportune.engine.layout import Layout
+from opportune.engine.layout import Layout, Owners
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError
-from opportune.policy import Policy, layout_form, rule_for
+from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
-from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds import LinearWorld, SimulatedWorld, in_numbers, owner_of
 from opportune.worlds.arrivals import count_contexts, count_type
 
 DESCRIPTIONS = {
@@ -63,20 +62,6 @@ class Output:
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
-
-    @contextmanager
-    def part(self, chosen: NDArray[np.int64], first: int, last: int) -> Iterator["Output"]:
-        """Room for the results of some policies: a part of this, or if that lies scattered, room aside, then put."""
-        _, policies, worlds = self.shape
-        if chosen.size == policies:
-            part = Output(0, 0, 0, 0)
-            part.totals, part.numbers = self.totals[first:last], self.numbers[first:last]
-            part.marks = self.marks[first:last]
-            yield part
-        else:
-            part = Output(last - first, chosen.size, worlds, self.numbers.shape[-1])
-            yield part
-            self.put(part, chosen, first, last)
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
@@ -121,44 +106,48 @@ def layouts_for(
     worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str
 ) -> list[Layout]:
     """The layout that each policy needs."""
-    problem, form = worlds[0].informed_problem(), device_form(worlds, device)
-    needed = (layout_form(policy, horizon=horizon, participants=len(worlds)) for policy in policies)
-    return [problem.layout(**each, **form) for each in needed]
+    problem, form, owner = worlds[0].informed_problem(), device_form(worlds, device), owner_of(worlds[0])
+    return [
+        layout_for(policy, problem, horizon=horizon, participants=len(worlds), world=owner, **form)
+        for policy in policies
+    ]
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
     form = device_form(worlds, device)
-    layouts = [p.layout(horizon=horizon, **form) for p in problems]
-    numbers = [w.numbers() for w in worlds]
-    if len({(w.number, at, row.size) for w, at, row in zip(worlds, layouts, numbers, strict=True)}) > 1:
+    kinds = {
+        (w.number, p.layout(horizon=horizon, **form).with_owners(Owners(world=owner_of(w))))
+        for w, p in zip(worlds, problems, strict=True)
+    }
+    if len(kinds) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
             "expected alike ones in one call of simulate"
         )
+    layouts = layouts_for(worlds, policies, horizon, device)
+    for at in set(layouts):
+        check_layout(at, len(worlds), len(policies))
     at = layouts[0]
-    check_layout(at, len(worlds), len(policies))
-    rules = [
-        [
-            rule_for(p, problem, at, horizon=horizon, participants=len(worlds), member=w)
-            for w, problem in enumerate(problems)
-        ]
-        for p in policies
-    ]
-    constants = aligned(len(problems), at.places[0][-1])
+    constants = aligned(len(problems), at.length("constants"))
     for row, problem in zip(constants, problems, strict=True):
         row[:] = problem.constants(at, horizon)
+    rules = aligned(len(policies), len(worlds), max(each.length("rule") for each in layouts))
+    for i, (policy, each) in enumerate(zip(policies, layouts, strict=True)):
+        same = all(each.places_of(group) == at.places_of(group) for group in SAME)
+        assert same, "policies of one simulation lay out constants and worlds differently"
+        for w, problem in enumerate(problems):
+            numbers = rule_for(policy, problem, each, horizon=horizon, participants=len(worlds), member=w)
+            rules[i, w, : numbers.size] = numbers
     alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
     if any(p.pooled for p in policies) and not alike:
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
-    return Batch(
-        constants=constants,
-        worlds=np.stack(numbers),
-        rules=np.array(rules),
-        kind=worlds[0].number,
-        history=worlds[0].history,
-    )
+    return Batch(constants=constants, worlds=np.stack([in_numbers(w, at) for w in worlds]), rules=rules)
+
+
+SAME = ("constants", "rule", "happenings", "world.settings")
+"""Groups that are packed once and read under the layout of every policy."""
 
 
 def policy_labels(policies: Sequence[Policy]) -> list[str]:

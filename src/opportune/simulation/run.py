@@ -23,7 +23,7 @@ from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
 from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
-from opportune.simulation.cpu import run_batch
+from opportune.simulation.cpu import Task, run_batch
 from opportune.simulation.loop import Batch
 from opportune.simulation.pack import (
     Output,
@@ -172,11 +172,14 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
     part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced)
-    run_batch(
-        batch, group.at, group.chosen, group.shared, group.pooled, job.seed, streams, job.horizon,
-        part.totals, part.numbers, part.marks, job.threads,
-    )  # fmt: skip
+    task = _task(group, np.arange(group.chosen.size), job.seed, job.horizon)
+    run_batch(batch, group.at, task, streams, part.totals, part.numbers, part.marks, job.threads)
     return part
+
+
+def _task(group: Group, rows: NDArray[np.int64], seed: int, horizon: int) -> Task:
+    """A group's policies, their results in these rows."""
+    return Task(group.chosen, rows, group.shared, group.pooled, np.uint64(seed), horizon)
 
 
 def _usable(array: Any) -> Any:
@@ -232,7 +235,9 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
     for first, last in spans:
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
-            _run_group(batch, group, seed, streams, horizon, output, first, last, workers.threads)
+            task = _task(group, group.chosen, seed, horizon)
+            here = (output.totals[first:last], output.numbers[first:last], output.marks[first:last])
+            run_batch(batch, group.at, task, streams, *here, workers.threads)
         yield last
 
 
@@ -289,16 +294,6 @@ def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizo
     return [
         Group(at, np.array(chosen, dtype=np.int64), shared, pooled) for (at, shared, pooled), chosen in groups.items()
     ]
-
-
-def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64], horizon: int, output: Output,
-               first: int, last: int, threads: int) -> None:  # fmt: skip
-    """Run some policies for the replicates first..last and put the results in their places."""
-    with output.part(group.chosen, first, last) as part:
-        run_batch(
-            batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
-            part.totals, part.numbers, part.marks, threads,
-        )  # fmt: skip
 
 
 def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
