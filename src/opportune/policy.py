@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.core.budget import growth
 from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
 from opportune.errors import InputError
@@ -20,7 +19,6 @@ LEAST_BUDGET = 1e-6
 """Less than this, the price of a reveal cannot be computed."""
 
 
-@plain_calls
 @dataclass(frozen=True)
 class Budget:
     """How many reveals there are.
@@ -51,7 +49,6 @@ class Budget:
             raise InputError(f"budget is {amount:g}; a hard budget counts nudges, expected a whole number")
 
 
-@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
@@ -140,13 +137,11 @@ class Policy:
         )
 
 
-@plain_calls
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
     return Policy(recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name)
 
 
-@plain_calls
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
     return Policy(
@@ -157,7 +152,6 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-@plain_calls
 def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
     return Policy(
@@ -207,7 +201,6 @@ def rule_for(
     )
 
 
-@plain_calls
 def pace_ucb(
     budget: float | Budget,
     *,

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.core.layout import NOTES, Budget, Rule, Scratch
 from opportune.core.pointers import aligned
 from opportune.core.rng import COIN, draw
@@ -24,7 +23,6 @@ from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 
 
-@plain_calls
 class Agent:
     """Decides for one participant: `propose`, `settle`, and `learn` whenever the reward comes.
 

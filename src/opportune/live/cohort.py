@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.core.layout import Budget, Model
 from opportune.core.pointers import aligned
 from opportune.errors import InputError, StateError
@@ -19,7 +18,6 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
 
-@plain_calls
 class Cohort:
     """A group of participants: `enrol` them, then `cohort["P001"].propose(...)` as with an Agent.
 
