@@ -19,8 +19,7 @@ ROOT = Path(opportune.__file__).parent
 # From the bottom up. A module may import what stands in its own layer or below.
 LAYERS = (
     ("errors", "_version"),
-    ("environment",),
-    ("checks", "arguments", "foreign", "progress", "files", "threads", "memory"),
+    ("checks", "progress", "files", "threads"),
     ("client",),
     ("engine",),
     ("algorithm",),

@@ -79,8 +79,6 @@ __all__ = [  # noqa: RUF022  (in the order people meet them)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'opportune' has no attribute {name!r}")
-    if _HOME_OF[name] != "errors":
-        import_module("opportune.environment").check()  # before anything heavy reads it
     value = getattr(import_module(f"opportune.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value

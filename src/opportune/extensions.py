@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from numba.core.dispatcher import Dispatcher
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.engine.compiled import PACKAGE, extension_hash
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS, Registry
 from opportune.engine.versions import SIMULATED
@@ -31,7 +30,6 @@ Class = TypeVar("Class", bound=type)
 _modules: dict[str, str] = {}  # of what was registered, each with the hash of its files by then
 
 
-@plain_calls
 def register(entry: Class) -> Class:
     """Make a revealer, a recommender or a world of one's own known; also a decorator of the class.
 

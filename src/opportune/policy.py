@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.algorithm.budget import growth
-from opportune.arguments import plain_calls
 from opportune.engine.layout import ADAPTIVE, CONSTANT, Layout, Owner, Owners
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
@@ -22,7 +21,6 @@ LEAST_BUDGET = 1e-6
 NOBODY = Owner()
 
 
-@plain_calls
 @dataclass(frozen=True)
 class Budget:
     """How many reveals there are.
@@ -53,7 +51,6 @@ class Budget:
             raise InputError(f"budget is {amount:g}; a hard budget counts nudges, expected a whole number")
 
 
-@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
@@ -142,13 +139,11 @@ class Policy:
         )
 
 
-@plain_calls
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
     return Policy(recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name)
 
 
-@plain_calls
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
     return Policy(
@@ -159,7 +154,6 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-@plain_calls
 def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
     return Policy(
@@ -230,7 +224,6 @@ def rule_for(
     )
 
 
-@plain_calls
 def pace_ucb(
     budget: float | Budget,
     *,

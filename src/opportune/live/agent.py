@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.algorithm.rng import COIN, draw
-from opportune.arguments import plain_calls
 from opportune.engine.layout import Proposed
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of
@@ -26,7 +25,6 @@ from opportune.problems.settings import Located
 STANDING = Proposed._fields.index("stale_action")
 
 
-@plain_calls
 class Agent:
     """Decides for one participant: `propose`, `settle`, and `learn` whenever the reward comes.
 

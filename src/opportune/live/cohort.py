@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.engine.layout import STATE
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
@@ -20,7 +19,6 @@ from opportune.problems.finite import Problem
 MOST_PARTICIPANTS = 1_000_000
 
 
-@plain_calls
 class Cohort:
     """A group of participants: `enrol` them, then `cohort["P001"].propose(...)` as with an Agent.
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.engine.layout import KNOWN, PLUGIN, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
@@ -43,7 +42,6 @@ Mask = NDArray[np.bool_]
 MOST_STRATA = 10_000
 
 
-@plain_calls
 class ContinuousProblem(Beliefs):
     """What both agents know beforehand about a decision problem whose features are computed at the moment.
 

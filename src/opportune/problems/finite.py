@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.engine.layout import KNOWN, OPTIMISTIC, PLUGIN, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
@@ -37,7 +36,6 @@ Ints = NDArray[np.int64]
 _NO_VALUES: Floats = np.zeros(0)
 
 
-@plain_calls
 class Problem(Beliefs):
     """What both agents know beforehand about a decision problem with finitely many contexts.
 

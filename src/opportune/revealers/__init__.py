@@ -1,6 +1,5 @@
 """Revealers: when to reveal. One file each: settings, equations and the compiled rule."""
 
-from opportune.arguments import plain_calls
 from opportune.engine.hooks import REVEALERS
 from opportune.revealers.always import Always
 from opportune.revealers.base import Revealer
@@ -24,4 +23,4 @@ __all__ = [
 ]  # fmt: skip
 
 for _revealer in (FixedRate, PrimalDual, LearningPrimalDual, Pace, Never, Always, Periodic):
-    REVEALERS.add(plain_calls(_revealer))
+    REVEALERS.add(_revealer)

@@ -21,7 +21,6 @@ from sqlalchemy import Connection, func, select
 
 from opportune.engine.versions import PLAIN
 from opportune.errors import DataError, OpportuneError
-from opportune.memory import not_searched
 from opportune.service import clock, events, tables
 from opportune.service.bulk import Bulk, Lot, State, make_ready
 from opportune.service.compared import Part, Spending, StoredRows, compare_decisions, compare_people, compare_study
@@ -58,16 +57,15 @@ def verify(
             not as it should be they are folded one by one, which says what.
 
     """
-    with not_searched():
-        known = _known(database)
-        number = known.processes if processes is None else processes
-        if (known.long and not PLAIN) if bulk is None else bulk:
-            if number > 1 and known.running is not None:
-                make_ready(known.running)
-            with contextlib.suppress(Doubt):
-                return in_bulk(database, progress, processes=number, together=known.together)
-        number = 1 if known.together and processes is None else number
-        return _share(database, number, lambda count: partial(_work, progress, divided(count)), _put_together)
+    known = _known(database)
+    number = known.processes if processes is None else processes
+    if (known.long and not PLAIN) if bulk is None else bulk:
+        if number > 1 and known.running is not None:
+            make_ready(known.running)
+        with contextlib.suppress(Doubt):
+            return in_bulk(database, progress, processes=number, together=known.together)
+    number = 1 if known.together and processes is None else number
+    return _share(database, number, lambda count: partial(_work, progress, divided(count)), _put_together)
 
 
 def in_bulk(

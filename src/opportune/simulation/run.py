@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.arguments import plain_calls
 from opportune.engine.compiled import code_hash, listeners
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
@@ -46,7 +45,6 @@ SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker shou
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
 
 
-@plain_calls
 def simulate(
     worlds: SimulatedWorld | Sequence[SimulatedWorld],
     policies: Policy | Sequence[Policy],

@@ -10,17 +10,13 @@ outcome, best possible outcome) and `blind_value(p, own, moment, action, outcome
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from opportune.arguments import plain_calls
 from opportune.engine.hooks import WORLDS
 from opportune.engine.layout import Declares, Layout, Owner
-from opportune.worlds.brushing import world as _brushing
-from opportune.worlds.brushing.world import BrushingWorld
+from opportune.worlds.brushing.world import BrushingWorld, brushing_world
 from opportune.worlds.common import Happenings
 from opportune.worlds.continuous import ContinuousWorld
-from opportune.worlds.distributions import Choice, LogNormal, Normal, Truncated, Uniform
 from opportune.worlds.drifting import DriftingWorld
-from opportune.worlds.linear import LinearWorld
-from opportune.worlds.linear import synthetic_worlds as _synthetic_worlds
+from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 __all__ = [
     "WORLDS", "BrushingWorld", "ContinuousWorld", "DriftingWorld", "LinearWorld", "SimulatedWorld", "brushing_world",
@@ -71,12 +67,4 @@ def in_numbers(world: SimulatedWorld, at: Layout) -> Any:
 
 
 for _world in (LinearWorld, ContinuousWorld, BrushingWorld, DriftingWorld):
-    WORLDS.add(plain_calls(_world))
-
-for _distribution in (Normal, LogNormal, Uniform, Truncated, Choice):
-    plain_calls(_distribution)
-
-brushing_world = plain_calls(_brushing.brushing_world)
-synthetic_worlds = plain_calls(_synthetic_worlds)
-for _function in (brushing_world, synthetic_worlds):
-    _function.__module__ = __name__  # where it is found as it is here
+    WORLDS.add(_world)
