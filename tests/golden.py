@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 import opportune as op
+from cuda_cases import CASES
 from opportune.engine.layout import ARRAY_OF, ARRAYS, STATE
 from opportune.worlds.brushing.world import brushing_world
 from runs import REVEALERS, AnyRun, Case, cases, continuous_cases, draw_run
@@ -185,10 +186,8 @@ def of_grid(rule: str, pin: Callable[[AnyRun], Pinned]) -> dict[str, Pinned]:
 
 def cuda_cases() -> dict[str, Pinned]:
     """The cases that the CUDA simulator is held to, on the CPU."""
-    from simulation import test_cuda as cuda
-
     scope: dict[str, Any] = {}
-    exec(cuda.CASES, scope)
+    exec(CASES, scope)
     return {name: of_dataset(scope["run"](name)) for name in scope["CASES"]}
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune.algorithm.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.algorithm.scores import score_block
-from opportune.engine.layout import GROUPS, Constants, Model
+from opportune.engine.layout import GROUPS, Constants
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of, participant_at
 from opportune.problems.finite import Problem
@@ -84,9 +84,9 @@ class Learner:
             array[:] = np.nan
         self._arrays = (np.array(at.at), constants, *state.values())
         self.handle: Ints = handle_of(*self._arrays)
-        self.model: Any = at.views(Model, state[Model])
+        self.model: Any = at.views("model", state["model"])
         blocks = len(problem.features) + (problem.strata if problem.context_probs is not None else 0)
-        rows: Floats = at.views(Constants, constants).rows[: blocks * problem.actions * problem.d]
+        rows: Floats = at.views("constants", constants).rows[: blocks * problem.actions * problem.d]
         self.rows = rows.reshape(-1, problem.d)
         begin(self.handle)
 

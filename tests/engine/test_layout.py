@@ -172,7 +172,7 @@ def test_a_group_is_filled_by_name() -> None:
     """`filled` puts numbers where their names say, of any shape, and leaves the rest 0."""
     at = layout(**FINITE)
     rows = np.arange(1.0, 49.0).reshape(8, 2, 3)
-    views = at.views(Constants, at.filled(Constants, {"noise": 0.5, "rows": rows, "stratum_of": [0, 1, 0, 1, 0, 1]}))
+    views = at.views("constants", at.filled(Constants, {"noise": 0.5, "rows": rows, "stratum_of": [0, 1, 0, 1, 0, 1]}))
     assert (views.noise[0], views.delta[0]) == (0.5, 0.0)
     np.testing.assert_array_equal(views.rows[:48], rows.ravel())
     np.testing.assert_array_equal(views.stratum_of[:6], [0, 1, 0, 1, 0, 1])
@@ -201,8 +201,8 @@ def test_constants_fill_their_layout(known: bool, reported: bool) -> None:
     for optimistic, table in itertools.product((False, True), (False, True)):
         at = problem.layout(optimistic=optimistic, table=table)
         constants = problem.constants(at, 50)
-        assert constants.size == at.length(Constants)
-        parts = at.views(Constants, constants)
+        assert constants.size == at.length("constants")
+        parts = at.views("constants", constants)
         np.testing.assert_array_equal(parts.rows[:36], problem.features.ravel())
         np.testing.assert_array_equal(parts.stratum_of[:6], problem.stratum_of)
         np.testing.assert_array_equal(parts.sense_of[:6], problem.sense_of)

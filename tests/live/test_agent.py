@@ -13,7 +13,6 @@ from live_examples import mixed_problem, moment_problem
 import opportune as op
 from opportune.algorithm.rng import COIN, draw
 from opportune.checks import shown
-from opportune.engine.layout import Budget, Model
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.revealers import pace
 
@@ -45,7 +44,7 @@ def silent(problem: Any = None, **settings: Any) -> op.Agent:
 def knowledge(agent: op.Agent) -> dict[str, Any]:
     """All that an agent has learned, frozen and spent; decision points that pass are counted all the same."""
     known = {name: numbers.tolist() for name, numbers in agent._groups.items() if name != "budget"}
-    spent = agent._at.views(Budget, agent._groups["budget"])
+    spent = agent._at.views("budget", agent._groups["budget"])
     return {**known, "price": spent.price.tolist(), "spent": spent.spent.tolist(), "nudges": spent.nudges.tolist()}
 
 
@@ -313,10 +312,10 @@ def test_a_corrected_reward_supersedes_the_first() -> None:
         for k, reward in zip((0, 1, 0), rewards, strict=True):
             agent.decide(k)
             agent.learn(reward)
-    wrong = agents[0]._at.views(Model, agents[0]._groups["model"])
+    wrong = agents[0]._at.views("model", agents[0]._groups["model"])
     cov, width2 = wrong.cov.copy(), wrong.width2.copy()
     agents[0].correct(0.7, step=2)
-    right = agents[1]._at.views(Model, agents[1]._groups["model"])
+    right = agents[1]._at.views("model", agents[1]._groups["model"])
     np.testing.assert_allclose(wrong.theta, right.theta, atol=1e-12)
     np.testing.assert_allclose(wrong.mean, right.mean, atol=1e-12)
     np.testing.assert_array_equal(wrong.cov, cov)

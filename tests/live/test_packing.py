@@ -10,7 +10,6 @@ import pytest
 from live_examples import mixed_problem
 
 import opportune as op
-from opportune.engine.layout import Snapshot
 from opportune.errors import StateError
 from opportune.live import packing
 from opportune.live.packing import (
@@ -125,7 +124,7 @@ def test_changes_that_must_not_be_stored(value: float) -> None:
         with pytest.raises(Unsound):
             pack_changes(agent, stored)
         trail[0] = before
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    agent._at.views("snapshot", agent._groups["snapshot"]).cov[0] = value
     with pytest.raises(Unsound):
         pack_changes(agent, stored)
 
@@ -183,7 +182,7 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    agent._at.views("snapshot", agent._groups["snapshot"]).cov[0] = value
     with pytest.raises(StateError, match="cannot be resumed: it h"):
         unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent._steps.values())
     one._model[0] = np.nan  # type: ignore[index]
@@ -206,7 +205,6 @@ def test_variances_must_be_positive() -> None:
     """A covariance that has lost its meaning is found."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    from opportune.engine.layout import Model
 
-    agent._at.views(Model, agent._groups["model"]).cov[0] = -1e-3
+    agent._at.views("model", agent._groups["model"]).cov[0] = -1e-3
     assert not healthy(agent)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 import opportune as op
 from by_hand import Knowledge
 from opportune.algorithm.protocol import Draws
-from opportune.engine.layout import Snapshot
 from opportune.engine.views import participant_at
 from opportune.recommenders.thompson import sample
 
@@ -91,7 +90,7 @@ def test_the_root_is_a_root() -> None:
     """What is frozen has a lower triangular L with L L' = V^-1."""
     agent = taught(1.0)
     at, d = agent._at, WORLD.problem.d
-    snapshot = at.views(Snapshot, agent._groups["snapshot"])
+    snapshot = at.views("snapshot", agent._groups["snapshot"])
     root = snapshot.root[: d * at.sizes.stride].reshape(d, -1)[:, :d]
     np.testing.assert_array_equal(root, np.tril(root))
     known = Knowledge(WORLD.problem, X, REWARDS)

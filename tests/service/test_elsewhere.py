@@ -35,7 +35,7 @@ def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
     def other(at: Layout, group: Any, parts: Any) -> Any:
         array = filled(at, group, parts)
         if group is Constants:
-            known = at.views(Constants, array)
+            known = at.views("constants", array)
             for part in (known.noise, known.regularisation, known.prior, known.rows, known.columns, known.start):
                 part[:] = part * (1.0 + by)
         return array

@@ -186,7 +186,6 @@ def test_probabilities_before_and_after_randomising(sqlite: Database, share: flo
 
 def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     """The probability of the rule without its coin, in the participant's present state."""
-    from opportune.engine.layout import Rule
     from opportune.revealers.pace import RANDOMISE
 
     fold, persons = writer.memory.fold, writer.memory.persons
@@ -194,7 +193,7 @@ def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     agent = persons["P1"].agent
     copy = fold.agent(0, agent.stream)
     unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
-    settings = copy._at.views(Rule, copy._rule).settings
+    settings = copy._at.views("rule", copy._rule).settings
     settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
     return copy.propose(sensed, opened=opened).probability
 
