@@ -1,7 +1,6 @@
 """Backups and the files that databases lie in: whatever they are called, whoever made them, they stay as they are."""
 
 import contextlib
-import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -19,11 +18,9 @@ from opportune.service.reading import event_rows
 from opportune.service.running import Running
 from opportune.service.server import default_url
 from opportune.service.server import launch as begin
-from opportune.service.verify import verify
 from opportune.service.writer import Writer
 
 Run = Callable[..., tuple[int, str, str]]
-OLD = sorted((Path(__file__).parent / "data").glob("*.sql"))
 ODD = ["day%20one", "b?x", "50% of them", "a#b", "größer", "with space"]
 
 
@@ -67,25 +64,6 @@ def test_files_may_be_called_anything(run: Run, lived: Database, tmp_path: Path,
     assert event_rows(restored, limit=10_000) == event_rows(lived, limit=10_000)
     restored.close()
     assert Database(default_url(folder / "my.toml")).path == folder.resolve() / "my.db"
-
-
-@pytest.mark.parametrize("file", OLD, ids=[file.stem for file in OLD])
-def test_a_backup_of_an_earlier_version_is_restored(run: Run, file: Path, folder: Path) -> None:
-    """It is brought to this version's tables on the way; it stays as it is itself, and need not be writable."""
-    old = folder / "old.backup"
-    with contextlib.closing(sqlite3.connect(old)) as connection:
-        connection.executescript(file.read_text(encoding="utf-8"))
-    before = hashlib.sha256(old.read_bytes()).hexdigest()
-    old.chmod(0o400)
-    target = file_url(folder / "new.db")
-    code, out, err = run("restore", str(old), "--db", target)
-    assert code == 0, err
-    assert "verified" in out
-    assert hashlib.sha256(old.read_bytes()).hexdigest() == before
-    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(("old", "opportune"))) == [old.name]
-    restored = Database(target)
-    assert verify(restored).findings == []
-    restored.close()
 
 
 @pytest.mark.parametrize("what", ["a text", "an empty file", "a folder", "cut off", "another database", "nothing"])

@@ -5,15 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from course import answer_of, launch, run_course
+from course import answer_of
 from study_text import numeric, study_text
-from test_bulk import LATER, SENSED, live
+from test_verify import LATER, SENSED, live
 
 from opportune.core.layout import Constants, Layout
-from opportune.service import states
 from opportune.service.commands import Answer, Propose, Reward
 from opportune.service.database import Database
-from opportune.service.verify import in_bulk, rebuilt, verify
+from opportune.service.verify import rebuilt, verify
 from opportune.service.writer import Writer
 
 LAST_BITS = 2.0**-50
@@ -53,21 +52,17 @@ def states_of(database: Database) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
 def test_a_record_verifies_on_another_machine(database: Database, text: str) -> None:
-    """One by one and in bulk, though its states have other bits there; the study can go on there, and come back."""
-    writer = live(database, text)
-    here, together = states_of(database), writer.memory.fold.running.policy.together  # type: ignore[union-attr]
+    """Although its states have other bits there; the study can go on there, and come back."""
+    live(database, text)
+    here = states_of(database)
     with elsewhere():
         assert states_of(database) != here, "the control: it is another machine"
-        found = verify(database, bulk=False)
-        assert found.findings == []
-        assert in_bulk(database, together=together) == found
+        assert verify(database).findings == []
         run_on(Writer(database))
-        assert verify(database, bulk=False).findings == []
-    found = verify(database, bulk=False)
-    assert found.findings == []
-    assert in_bulk(database, together=together) == found
+        assert verify(database).findings == []
+    assert verify(database).findings == []
     run_on(Writer(database))
-    assert verify(database, bulk=False).findings == []
+    assert verify(database).findings == []
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
@@ -75,26 +70,9 @@ def test_what_differs_by_more_than_rounding_is_found(sqlite: Database, text: str
     """The control: a machine that computes something else does not verify what was decided here."""
     live(sqlite, text)
     with elsewhere(by=1e-6):
-        findings = verify(sqlite, bulk=False).findings
+        findings = verify(sqlite).findings
     assert any("state is not" in finding or "share is not" in finding for finding in findings)
     assert any("by the fold" in finding for finding in findings)
-
-
-def test_states_that_were_left_behind_are_made_on_another_machine(
-    sqlite: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process has ended before it stored states; they are made from the record elsewhere, and held to their rows."""
-    monkeypatch.setattr(states, "MANY", 1)
-    writer = Writer(sqlite)
-    launch(writer, study_text(policy="PD2", budget=7.5))
-    run_course(writer.write, people=4, steps=20)
-    assert len(writer.memory.behind) > 1, "the control: some are behind"
-    with elsewhere():
-        other = Writer(sqlite)
-        run_on(other)
-        assert other.memory.behind, "they were made from the record"
-        assert verify(sqlite).findings == []
-    assert verify(sqlite).findings == []
 
 
 def run_on(writer: Writer) -> None:

@@ -14,7 +14,7 @@ from opportune.service.points import day_of, step_at, time_of
 from opportune.service.problems import Refused
 from opportune.service.reading import alert_rows, decision_row, decision_rows
 from opportune.service.running import Running
-from opportune.service.verify import in_bulk, verify
+from opportune.service.verify import verify
 from opportune.service.writer import Writer, sweep
 
 TIMES = Running.from_text(study_text(times=True))  # at 09:00 and 18:00
@@ -213,7 +213,6 @@ def test_an_answer_after_the_window_is_late_also_before_the_sweep(sqlite: Databa
     assert (in_time["outcome"], in_time["late"], in_time["revealed"]) == ("answered", False, True)
     assert (refused["outcome"], refused["late"]) == ("unanswered", False)
     assert verify(sqlite).findings == []
-    assert verify(sqlite, bulk=True).findings == []
 
 
 def test_points_come_after_enrolment_and_one_after_the_other(sqlite: Database) -> None:
@@ -271,7 +270,6 @@ def test_nobody_is_nudged_at_a_moment_that_is_past(sqlite: Database, policy: str
             assert found["action"] == "walk"
     assert any(found["nudge"] for kind, found in made if kind in {0, 3}), "the control"
     assert verify(sqlite).findings == []
-    assert in_bulk(sqlite).findings == [], "offline phones are no reason to go through everything one by one"
 
 
 def at_times(*times: str) -> Running:
@@ -292,7 +290,6 @@ def test_a_point_that_is_asked_for_the_day_before_counts_to_its_own_day(sqlite: 
     assert [(row["step"], row["day"]) for row in rows] == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert rows[0]["happened"] == at("2026-03-28T16:00:00Z"), "what was due before enrolment is of that moment"
     assert verify(sqlite).findings == []
-    assert in_bulk(sqlite).findings == []
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,9 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     from opportune.progress import bar  # noqa: PLC0415
 
-    with bar(thread=False) as show:  # a thread would keep verify from forking
+    with bar() as show:
         task = show.add_task(what, total=None)
-        yield lambda done, total: show.update(task, completed=done, total=total, refresh=True)
+        yield lambda done, total: show.update(task, completed=done, total=total)
 
 
 def verify(db: Db = None) -> None:

@@ -2,8 +2,7 @@
 
 `saving` describes a whole agent as JSON and checks all of it; this is for the case that costs must be microseconds.
 The bytes hold what is a participant's own of the state, the open proposal and a checksum; steps are stored elsewhere,
-one by one, and handed back to `unpack`. A decision changes few of the numbers: `pack_changes` tells a state by what
-differs from one that is stored whole, and `merged` puts the two together again.
+one by one, and handed back to `unpack`.
 """
 
 import json
@@ -25,11 +24,8 @@ from opportune.live.cohort import Cohort
 from opportune.live.point import STATE, Step
 from opportune.live.saving import careful, describe_proposal, restore_proposal
 
-WHOLE, CHANGES = b"OPS1", b"OPC1"
-_HEAD = struct.Struct("<4sIII")  # which of them, checksum of the rest, length of the text, length of the numbers
-_SINCE = struct.Struct("<III")  # of changes: the whole state's checksum, numbers that wait, numbers that differ
-MOST_CHANGED = 0.25
-"""A state of which more than this share of the numbers differs is stored whole."""
+FORMAT = b"OPS1"
+_HEAD = struct.Struct("<4sIII")  # the format, checksum of the rest, length of the text, length of the numbers
 UNSOUND = "the state of a participant is no longer finite"
 
 
@@ -39,66 +35,10 @@ class Unsound(StateError):  # noqa: N818  (a state is)
 
 def pack(agent: Agent) -> bytes:
     """What is an agent's own, but for its steps."""
-    return _sealed(WHOLE, *_described(agent), agent._block)
-
-
-def _described(agent: Agent) -> tuple[bytes, bytes]:
-    """What a state has besides its numbers, and which rewards wait for a reveal."""
     proposal = "null" if agent._proposal is None else json.dumps(describe_proposal(agent._proposal))
     order = agent._pending.order_bytes()
     text = f"[{agent.step}, {_yes(agent._late_answer)}, {_yes(agent.withdrawn)}, {len(order) // 8}, {proposal}]"
-    return text.encode(), order
-
-
-class Stored(NamedTuple):
-    """A state that is stored whole, for telling later ones by what differs from it."""
-
-    check: int
-    bits: NDArray[np.int64]  # of its numbers, as -0.0 differs from 0.0
-
-    @classmethod
-    def of(cls, data: bytes, agent: Agent) -> "Stored":
-        """A state of an agent's that `pack` gave."""
-        return cls(_check_of(data), np.frombuffer(data[-agent._block.nbytes :], np.int64))
-
-
-def pack_changes(agent: Agent, stored: Stored) -> bytes | None:
-    """What is an agent's own, told by what differs from what is stored; None if it is better stored whole.
-
-    Numbers that do not differ are sound, as they were stored. Raises `Unsound` if another is not.
-    """
-    looked = _looked_at(agent)
-    most = int(MOST_CHANGED * stored.bits.size)
-    places, values = np.empty(most, np.uint32), np.empty(most)
-    count = steps.find_changes(looked.bits, stored.bits, agent._block, looked.is_variance, places, values)
-    if count == steps.UNSOUND:
-        raise Unsound(UNSOUND)
-    if count < 0:
-        return None
-    text, order = _described(agent)
-    since = _SINCE.pack(stored.check, len(order) // 8, count)
-    return _sealed(CHANGES, text, since, order, places[:count], values[:count])
-
-
-def merged(data: bytes, changes: bytes | None) -> bytes:
-    """The whole state that one which is stored whole and what differs from it give: what `pack` would give."""
-    if changes is None:
-        return data
-    text, told = content_of(changes, CHANGES)
-    check, waiting, count = _SINCE.unpack_from(told.ljust(_SINCE.size, b"\xff"))
-    at = _SINCE.size + 8 * waiting
-    if len(told) != at + 12 * count:
-        raise StateError(f"the state cannot be resumed: its changes are {len(told)} bytes; expected {at + 12 * count}")
-    order, where = told[_SINCE.size : at], np.frombuffer(told, np.uint32, count, at)
-    values = np.frombuffer(told[at + where.nbytes :], np.float64)
-    with careful():
-        before, numbers = content_of(data)
-        if _check_of(data) != check:
-            raise StateError("the state cannot be resumed: what changed belongs to another state")
-        held = 8 * checks.whole("rewards that wait", json.loads(before)[3], least=0)
-        block = np.frombuffer(numbers[held:], np.float64).copy()
-        block[where] = values
-    return _sealed(WHOLE, text, order, block)
+    return _sealed(text.encode(), order, agent._block)
 
 
 def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
@@ -125,7 +65,7 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
 
 def pack_shared(cohort: Cohort) -> bytes:
     """What the participants of a cohort share: the model, the budget, both or nothing."""
-    return _sealed(WHOLE, b"", *(cohort._common._groups[name] for name in shared_groups(cohort)))
+    return _sealed(b"", *(cohort._common._groups[name] for name in shared_groups(cohort)))
 
 
 def unpack_shared(cohort: Cohort, data: bytes) -> None:
@@ -144,7 +84,7 @@ def healthy(agent: Agent) -> bool:
 
 
 def healthy_shared(cohort: Cohort) -> bool:
-    """Likewise of what the participants of a cohort share."""
+    """Whether what the participants of a cohort share is finite, and its variances positive."""
     common = cohort._common
     shared = {name: common._groups[name] for name in shared_groups(cohort)}
     return all(map(_finite, shared.values())) and (
@@ -206,21 +146,17 @@ def _yes(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _sealed(kind: bytes, text: bytes, *numbers: Any) -> bytes:
+def _sealed(text: bytes, *numbers: Any) -> bytes:
     content = b"".join((text, *numbers))
-    return _HEAD.pack(kind, zlib.crc32(content), len(text), len(content) - len(text)) + content
+    return _HEAD.pack(FORMAT, zlib.crc32(content), len(text), len(content) - len(text)) + content
 
 
-def _check_of(data: bytes) -> int:
-    return int(_HEAD.unpack_from(data)[1])
-
-
-def content_of(data: bytes, kind: bytes = WHOLE) -> tuple[bytes, bytes]:
+def content_of(data: bytes) -> tuple[bytes, bytes]:
     """The text and the numbers of what was packed, if they are what they were."""
     if len(data) < _HEAD.size:
         raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")
     found, check, length, size = _HEAD.unpack_from(data)
-    if found != kind or len(data) != _HEAD.size + length + size:
+    if found != FORMAT or len(data) != _HEAD.size + length + size:
         raise StateError("the state cannot be resumed: it was cut, or written in another format")
     text, numbers = data[_HEAD.size : _HEAD.size + length], data[_HEAD.size + length :]
     if zlib.crc32(numbers, zlib.crc32(text)) != check:

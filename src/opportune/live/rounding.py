@@ -39,19 +39,6 @@ def near(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
 
 
-def all_near(some: NDArray[np.float64], others: NDArray[np.float64]) -> bool:
-    """The same of two arrays, number by number; where one is not a number the other must not be, either."""
-    if np.array_equal(some, others, equal_nan=True):
-        return True
-    if some.shape != others.shape:
-        return False
-    with np.errstate(invalid="ignore"):
-        apart = np.abs(some - others)
-        most = CLOSE * np.maximum(1.0, np.maximum(np.abs(some), np.abs(others)))
-    close = (apart <= most) & np.isfinite(most)
-    return bool((close | (some == others) | (np.isnan(some) & np.isnan(others))).all())
-
-
 def is_state_of(agent: Agent, data: bytes) -> bool:
     """Whether a state that `packing.pack` gave, here or on another machine, is this agent's."""
     packed = pack(agent)
@@ -66,7 +53,7 @@ def is_state_of(agent: Agent, data: bytes) -> bool:
 
 
 def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
-    """The same of what the participants of a cohort share."""
+    """Whether what `packing.pack_shared` gave, here or on another machine, is what a cohort's participants share."""
     packed = pack_shared(cohort)
     if data == packed:
         return True

@@ -4,7 +4,6 @@ import hashlib
 import secrets
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert, select, update
@@ -86,45 +85,30 @@ class Keys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[float, Caller | None]] = {}
+        self._known: dict[str, tuple[float, Caller]] = {}
         self._lock = threading.Lock()
         self._used: dict[str, int] = {}
-        self._renewing: set[str] = set()
-        self._renewals = ThreadPoolExecutor(1, "keys")
 
     def remembered(self, key: str) -> Caller | None:
-        """Who has this key, if that was looked up a moment ago."""
-        hashed = key_hash(key)
-        until, caller = self._known.get(hashed, (0.0, None))
-        left = until - time.monotonic()
-        if caller is None or left < 0.0:
+        """Who has this key, if it was looked up within the last seconds; asks no database."""
+        until, caller = self._known.get(key_hash(key), (0.0, None))
+        if caller is None or until < time.monotonic():
             return None
-        if left < FRESH_SECONDS / 2 and hashed not in self._renewing:  # ask again before many would have to
-            self._renewing.add(hashed)
-            self._renewals.submit(self._renew, hashed)
         self._used[caller.name] = clock.now()
         return caller
 
     def find(self, key: str) -> Caller | None:
-        """Who has this key; None if nobody has, or has no more."""
+        """Who has this key; None if nobody does, or if it was revoked."""
+        if (caller := self.remembered(key)) is not None:
+            return caller
         hashed = key_hash(key)
-        known = self._known.get(hashed)
-        now = time.monotonic()
-        if known is None or known[0] < now:
+        caller = self._read(hashed)
+        if caller is not None:
             if len(self._known) > _MOST_NAMES:
                 self._known.clear()
-            known = now + FRESH_SECONDS, self._read(hashed)
-            self._known[hashed] = known
-        if known[1] is not None:
-            self._used[known[1].name] = clock.now()
-        return known[1]
-
-    def _renew(self, hashed: str) -> None:
-        now = time.monotonic()
-        try:
-            self._known[hashed] = now + FRESH_SECONDS, self._read(hashed)
-        finally:
-            self._renewing.discard(hashed)
+            self._known[hashed] = time.monotonic() + FRESH_SECONDS, caller
+            self._used[caller.name] = clock.now()
+        return caller
 
     def _read(self, hashed: str) -> Caller | None:
         table = tables.keys

@@ -107,12 +107,11 @@ def _copy(source: Connection, into: Connection, progress: Progress | None) -> in
     sizes = {table: source.execute(select(func.count()).select_from(table)).scalar_one() for table in _TABLES}
     done, total = 0, sum(sizes.values())
     for table in _TABLES:
-        target = table if table is not tables.recent else tables.requests  # all answers are filed
-        columns = [column for column in table.c if column.name in target.c and column not in _NUMBERED]
+        columns = [column for column in table.c if column not in _NUMBERED]
         query = select(*columns)  # in the order in which rows lie there: verify reads them along with the record
         found = source.execute(query.order_by(table.c.id) if table is tables.alerts else query).mappings()
         while chunk := [dict(row) for row in found.fetchmany(CHUNK)]:
-            into.execute(insert(target), chunk)
+            into.execute(insert(table), chunk)
             done += len(chunk)
             if progress is not None:
                 progress(done, total)

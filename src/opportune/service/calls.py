@@ -11,11 +11,10 @@ from sqlalchemy import Connection, func, or_, select, update
 
 from opportune.service import clock, events, tables
 from opportune.service.commands import Answer, Answered, Command, settle_unanswered
-from opportune.service.database import Database
+from opportune.service.database import Database, insert_if_missing
 from opportune.service.ledger import Ledger
 from opportune.service.problems import Refused
 from opportune.service.replies import decision_answer
-from opportune.service.statements import insert_new
 
 TAKEN = 15 * clock.MINUTE
 """How long an entry stays with whoever took it, unless something is done about it."""
@@ -73,7 +72,7 @@ def version(database: Database) -> str:
 
 def _ensure(connection: Connection, decision: str, participant: str, now: int) -> None:
     row = {"decision": decision, "participant": participant, "tries": 0, "changed": now}
-    connection.execute(insert_new(connection, _CALLS), row)
+    connection.execute(insert_if_missing(connection, _CALLS), row)
 
 
 def _stamp(connection: Connection, now: int) -> int:
@@ -169,7 +168,7 @@ class Try(_Call, kw_only=True):
 
     def _before(self, ledger: Ledger) -> int | None:
         """When the last try but one was; refused unless the last was this person's, within the last minute."""
-        query = select(_EVENTS.c.body, _EVENTS.c.received).where(tables.following, _EVENTS.c.decision == self.decision)
+        query = select(_EVENTS.c.body, _EVENTS.c.received).where(_EVENTS.c.decision == self.decision)
         query = query.where(_EVENTS.c.kind == events.TRIED)
         made: list[tuple[str, int]] = []
         for body, received in ledger.connection.execute(query.order_by(_EVENTS.c.seq)):

@@ -12,12 +12,12 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from opportune.errors import DataError, InputError
-from opportune.service.statements import find
 
 BUSY_MILLISECONDS = 10_000
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536", "wal_autocheckpoint=64000")
@@ -88,7 +88,7 @@ class Database:
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
-            find(connection, begin)
+            connection.exec_driver_sql(begin)
 
         return engine
 
@@ -229,6 +229,12 @@ class _Still(NamedTuple):
     def connect(self) -> contextlib.AbstractContextManager[Connection]:
         """The connection, which stays open."""
         return contextlib.nullcontext(self.connection)
+
+
+def insert_if_missing(connection: Connection, table: Table) -> Any:
+    """A statement that inserts rows, but for those whose key is there already."""
+    maker = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return maker(table).on_conflict_do_nothing()
 
 
 def reachable(database: Database) -> bool:

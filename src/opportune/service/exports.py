@@ -260,19 +260,19 @@ def columns_of(name: str, running: Running) -> tuple[Column, ...]:
 def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
     """The rows that an export is made of, in order, a page at a time."""
     if name == "participants":
-        yield from _pages(database, tables.participants, tables.participants.c.number, -1)
+        yield from _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1)
     elif name in {"events", "rewards"}:
         wanted = {events.REWARDED, events.CORRECTED, events.SKIPPED} if name == "rewards" else None
         label = labels(database)
-        for row in _pages(database, tables.events, tables.events.c.seq, 0):
+        for row in _pages(database, tables.events.c, tables.events.c.seq, 0):
             if wanted is None or row["kind"] in wanted:
                 event = msgspec.json.decode(row["body"])
                 yield {"hash": row["hash"], **event, "who": label(event["who"])}
     else:
         policy, imputed, past = running_of(database).policy, _imputed(database), _past(database)
-        for person in _pages(database, tables.participants, tables.participants.c.number, -1):
-            only = tables.made_for(person["name"])
-            for row in _pages(database, tables.decisions, tables.decisions.c.step, 0, only):
+        for person in _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1):
+            only = tables.decisions.c.participant == person["name"]
+            for row in _pages(database, tables.decisions.c, tables.decisions.c.step, 0, only):
                 if name == "decisions" or row["nudge"]:
                     row["imputed"] = row["id"] in imputed and not row["reward_changes"]
                     row["past"] = row["id"] in past
@@ -285,7 +285,7 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
 def _imputed(database: Database) -> set[str]:
     """Decisions whose reward never came, and was replaced by the study's default."""
     table = tables.events.c
-    query = select(table.decision).where(tables.following, table.kind == events.REWARDED, table.who == SYSTEM)
+    query = select(table.decision).where(table.kind == events.REWARDED, table.who == SYSTEM)
     with database.reading.connect() as connection:
         return {decision for decision in connection.execute(query).scalars() if decision is not None}
 
@@ -309,10 +309,10 @@ def _answer(database: Database, decision: str) -> dict[str, Any]:
     return found
 
 
-def _pages(database: Database, table: Any, order: Any, after: int, *only: Any) -> Iterator[dict[str, Any]]:
+def _pages(database: Database, columns: Any, order: Any, after: int, *only: Any) -> Iterator[dict[str, Any]]:
     while True:
         with database.reading.connect() as connection:
-            query = select(table).where(order > after, *only).order_by(order).limit(PAGE)
+            query = select(*columns).where(order > after, *only).order_by(order).limit(PAGE)
             found = [dict(row) for row in connection.execute(query).mappings()]
         yield from found
         if len(found) < PAGE:

@@ -65,6 +65,11 @@ class Fold:
             raise DataError(f"an event about a participant is {kind!r}; expected one of {', '.join(self._kinds)}")
         return handler(person, given, step)
 
+    def spending(self) -> tuple[float, int]:
+        """What of a shared budget is spent: probabilities, and nudges."""
+        budget = self.cohort._common._spent
+        return float(budget.spent[0]), int(budget.nudges[0])
+
     def amend(self, running: Running) -> None:
         """Go on by an amended study file, which decides as before."""
         self.running = running

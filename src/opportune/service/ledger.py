@@ -4,47 +4,50 @@ Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) firs
 was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
 """
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from opportune._version import __version__
 from opportune.errors import StateError
 from opportune.live.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
-from opportune.service import clock, events, projection, states, tables
-from opportune.service.answers import Answers
+from opportune.service import clock, events, projection, tables
 from opportune.service.events import Event
 from opportune.service.fold import Fold
-from opportune.service.person import Person, person_of
+from opportune.service.idempotency import Answers, Key
+from opportune.service.person import CHANGING, Person
 from opportune.service.problems import Refused
 from opportune.service.running import Running
-from opportune.service.statements import find, find_all, find_one, insert_values, update_all
-from opportune.service.states import Memory, fold_again, write_people
 
-_STUDY = tuple(c.name for c in tables.study.c if c.name not in {"file", "shared"})
-_FILE = select(tables.study.c.file)
-_SHARED = select(tables.study.c.shared)
-_STATE = select(tables.states.c.seq, tables.states.c.data).where(tables.states.c.participant == bindparam("name"))
-_STEPS = (
-    select(tables.decisions)
-    .where(tables.made_for(bindparam("name")), tables.decisions.c.seq > bindparam("since"))
-    .order_by(tables.decisions.c.step)  # agents uncover steps in the order in which they have them
-)
-_SAID = "SELECT decision, outcome, done_by FROM calls WHERE due IS NOT NULL"
-_DECISIONS = select(tables.decisions).where(tables.decisions.c.id.in_(bindparam("ids", expanding=True)))
+_STUDY = [column for column in tables.study.c if column.name not in {"file", "shared"}]
+
+
+class Memory:
+    """What a writer keeps between transactions: agents, as of the events that it has seen."""
+
+    def __init__(self) -> None:
+        self.fold: Fold | None = None
+        self.persons: dict[str, Person] = {}
+        self.seq = 0
+        """The event that what participants share is as of."""
+
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Drop what may not be what is stored: of all participants, or of some."""
+        self.seq = 0
+        for name in list(self.persons) if names is None else names:
+            self.persons.pop(name, None)
 
 
 class Ledger:
     """A transaction: read under the lock, append events, and write all of it at once in `flush`."""
 
-    def __init__(self, connection: Connection, memory: Memory, *, lock: bool) -> None:
+    def __init__(self, connection: Connection, memory: Memory) -> None:
         self.connection = connection
         self.memory = memory
-        row = find_one(connection, tables.study, _STUDY, lock=lock)
-        self.study: dict[str, Any] | None = row
+        row = connection.execute(select(*_STUDY).with_for_update()).mappings().one_or_none()
+        self.study: dict[str, Any] | None = None if row is None else dict(row)
         self.seq: int = 0 if row is None else row["seq"]
         self.head: str = events.START if row is None else row["head"]
         self.persons: dict[str, Person | None] = {}
@@ -52,17 +55,14 @@ class Ledger:
         self.rebuilt = False
         self.wrote = False
         """Whether there is something to make durable."""
-        self._events: list[tuple[Any, ...]] = []  # rows
+        self.answers = Answers(connection)
+        self._events: list[dict[str, Any]] = []  # rows
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
         self._updates: dict[str, dict[str, Any]] = {}
-        self._dirty: dict[str, Person] = {}
-        self._stored: dict[str, Person] = {}
-        self._waits = not lock  # whether states may be stored later: in SQLite, where one process writes
-        self._few = False  # whether most are: then the others whole, so that rows of participants stay small
+        self._changed: dict[str, Person] = {}
         self._enrolled: set[str] = set()
         self._said: dict[str, tuple[str, str]] | None = None
-        self.answers = Answers(connection, None if lock else memory.recent)
         if row is not None:
             self._attach(row)
         else:
@@ -72,7 +72,9 @@ class Ledger:
     def said(self) -> dict[str, tuple[str, str]]:
         """What staff have said of calls and can still undo: {decision: (outcome, who)}; read once, if at all."""
         if self._said is None:
-            self._said = {decision: (outcome, who) for decision, outcome, who in find(self.connection, _SAID)}
+            calls = tables.calls.c
+            query = select(calls.decision, calls.outcome, calls.done_by).where(calls.due.is_not(None))
+            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(query)}
         return self._said
 
     def calls_changed(self) -> None:
@@ -100,16 +102,15 @@ class Ledger:
         """Bring what is kept between transactions to what this one has read."""
         memory = self.memory
         if memory.fold is None or memory.fold.running.hash != row["hash"]:
-            running = Running.from_text(self.connection.execute(_FILE).scalar_one())
+            running = Running.from_text(self.connection.execute(select(tables.study.c.file)).scalar_one())
             memory.forget()
             memory.fold = Fold(running)
         if self.together and memory.seq != self.seq:
             try:
-                unpack_shared(memory.fold.cohort, self.connection.execute(_SHARED).scalar_one())
+                shared = self.connection.execute(select(tables.study.c.shared)).scalar_one()
+                unpack_shared(memory.fold.cohort, shared)
             except StateError:
                 self._rebuild()
-        if memory.seq != self.seq:
-            memory.current.clear()
         memory.seq = self.seq
 
     def _rebuild(self) -> None:
@@ -119,67 +120,52 @@ class Ledger:
         made = rebuilt(self.connection)
         self.memory.fold, self.memory.persons = made.fold, made.persons
         self.persons = {name: made.persons.get(name) for name in self.persons}
-        self._dirty = dict(made.persons)
+        self._changed = dict(made.persons)
         self.rebuilt = True
 
-    def read(self, *, keys: Iterable[str], names: Iterable[str], ids: Iterable[str]) -> None:
-        """Read what a batch of commands is about, in three questions."""
-        self.answers.read(list(keys))
-        decisions = list(ids)
-        people = dict.fromkeys(names)
-        if decisions:
-            for found in self._find_decisions(decisions):
-                people[found["participant"]] = None
-        missing = [name for name in people if name not in self.persons]
+    def read(self, *, keys: Iterable[Key] = (), names: Iterable[str] = (), ids: Iterable[str] = ()) -> None:
+        """Read what a batch of commands is about: requests, participants and decisions, a query each."""
+        self.answers.read(keys)
+        people = [*names, *(row["participant"] for row in self._read_decisions(list(ids)))]
+        missing = [name for name in dict.fromkeys(people) if name not in self.persons]
         if missing:
             self._read_people(missing)
-            self._read_open()  # the next decision point settles them
+            waiting = [person.open_decision for name in missing if (person := self.persons[name]) is not None]
+            self._read_decisions([decision for decision in waiting if decision is not None])  # settled by the next
 
-    def _read_open(self) -> None:
-        """The decisions that wait for an answer, of those who are here."""
-        missing = []
-        for person in self.persons.values():
-            if person is not None and person.open_decision is not None and person.open_decision not in self._decisions:
-                if person.open_row is not None:
-                    self._decisions[person.open_decision] = person.open_row
-                else:
-                    missing.append(person.open_decision)
-        if missing:
-            self._find_decisions(missing)
-
-    def _find_decisions(self, ids: list[str]) -> list[dict[str, Any]]:
+    def _read_decisions(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         """Rows of decisions, as of the events of this transaction."""
-        found = [dict(row) for row in self.connection.execute(_DECISIONS, {"ids": ids}).mappings()]
-        for row in found:
-            row.update(self._updates.get(row["id"], {}))
-            self._decisions[row["id"]] = row
-        return found
+        missing = [decision for decision in ids if decision not in self._decisions]
+        if missing:
+            query = select(tables.decisions).where(tables.decisions.c.id.in_(missing))
+            for row in self.connection.execute(query).mappings():
+                self._decisions[row["id"]] = {**row, **self._updates.get(row["id"], {})}
+        return [self._decisions[decision] for decision in ids if decision in self._decisions]
 
     def _read_people(self, names: Sequence[str]) -> None:
-        """Participants by name; those at hand need not be read where nobody else has written since."""
-        memory = self.memory
-        self.persons |= {name: memory.persons[name] if name in memory.current else None for name in names}
-        others = [name for name in names if name not in memory.current]
-        for row in find_all(self.connection, tables.participants, "name", others):
-            self.persons[row["name"]] = self._person(row)
-            memory.current.add(row["name"])
+        """Participants by name; the state of those that are in memory as they are stored is not read."""
+        table, known = tables.participants.c, self.memory.persons
+        self.persons |= dict.fromkeys(names)
+        stored = self.connection.execute(select(table.name, table.seq).where(table.name.in_(names))).all()
+        stale = [name for name, seq in stored if name not in known or known[name].seq != seq]
+        rows = {}
+        if stale:
+            query = select(tables.participants).where(table.name.in_(stale))
+            rows = {row["name"]: row for row in self.connection.execute(query).mappings()}
+        for name, _seq in stored:
+            unpacked = name in rows and not self.rebuilt  # else all are made from the record by now
+            self.persons[name] = self._unpacked(rows[name]) if unpacked else self.memory.persons[name]
 
-    def _person(self, row: Mapping[Any, Any]) -> Person:
-        known = self.memory.persons.get(row["name"])
-        if known is not None and known.seq == row["seq"] and known.changes == row["changes"]:
-            return known  # else something has happened, or somebody has stored the state anew
-        self.memory.persons.pop(row["name"], None)  # until it is whole
-        seq, data = self.connection.execute(_STATE, {"name": row["name"]}).one()
-        if row["changes"] is None and seq != row["seq"] and not self.together:
-            self.memory.persons[row["name"]] = person = fold_again(self.connection, self.fold, row)
-            self.memory.behind[row["name"]] = None
-            return person
-        since = 0 if known is None else known.seq
+    def _unpacked(self, row: Mapping[Any, Any]) -> Person:
+        """The participant that a row describes; what is in memory of it need not be read again."""
+        known = self.memory.persons.pop(row["name"], None)  # until it is whole
         agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
-        person = person_of(row, agent, {} if known is None else known.unseen)
-        rows = self.connection.execute(_STEPS, {"name": row["name"], "since": since}).mappings()
+        since = 0 if known is None else known.seq
+        table = tables.decisions
+        query = select(table).where(table.c.participant == row["name"], table.c.seq > since)
+        decisions = self.connection.execute(query.order_by(table.c.step)).mappings()
         try:
-            person.unpack(data, row["changes"], rows)
+            person = Person.from_row(row, decisions, agent=agent, known=[] if known is None else known.decisions)
         except StateError:
             if self._events:  # the record in the database does not have them yet
                 raise
@@ -191,7 +177,7 @@ class Ledger:
     def person(self, name: str) -> Person:
         """A participant by name."""
         if name not in self.persons:
-            self.read(keys=(), names=[name], ids=())
+            self.read(names=[name])
         found = self.persons[name]
         if found is None:
             raise Refused("not_found", f"no participant is called {name!r}")
@@ -200,7 +186,7 @@ class Ledger:
     def decision(self, decision: str) -> dict[str, Any]:
         """A decision's row by its id, as of the events of this transaction."""
         if decision not in self._decisions:
-            self.read(keys=(), names=(), ids=[decision])
+            self.read(ids=[decision])
         found = self._decisions.get(decision)
         if found is None:
             raise Refused("not_found", f"no decision is called {decision!r}")
@@ -237,7 +223,7 @@ class Ledger:
         self.persons[name] = person
         self.memory.persons[name] = person
         self._enrolled.add(name)
-        self._dirty[name] = person
+        self._changed[name] = person
         return person
 
     def happen(
@@ -246,7 +232,7 @@ class Ledger:
     ) -> Event:  # fmt: skip
         """Let something happen to a participant, and append it to the record."""
         at = received if happened is None else happened
-        self._dirty[person.name] = person
+        self._changed[person.name] = person
         sealed = person.sealed(given.get("earlier")) if kind in {events.SETTLED, events.PROPOSED} else []
         self.applying = True  # until it has happened; what fails on the way may have changed the agent
         answer = self.fold.apply(kind, person, given, step)
@@ -260,8 +246,8 @@ class Ledger:
         person.seq = event.seq
         self._follow(event, person, received, at)
         if sealed:
-            for number, values in projection.told(person, sealed, given, event.seq):
-                self._change(person, number, values, at)
+            for values in projection.told(person, sealed, given, event.seq):
+                self._change(person, values, at)
         return event
 
     def _follow(self, event: Event, person: Person, received: int, happened: int) -> None:
@@ -270,19 +256,18 @@ class Ledger:
             if new:
                 self._decisions[values["id"]] = values
                 self._new[values["id"]] = None
-                person.follow(True, values, values["step"], happened)
+                person.follow(True, values, happened)
             else:
-                assert event.step is not None
-                self._change(person, event.step, values, happened)
+                self._change(person, values, happened)
 
-    def _change(self, person: Person, step: int, values: dict[str, Any], happened: int) -> None:
+    def _change(self, person: Person, values: dict[str, Any], happened: int) -> None:
         """What is new in the row of a decision."""
         decision = values["id"]
         if decision in self._decisions:
             self._decisions[decision].update(values)
         if decision not in self._new:
             self._updates.setdefault(decision, {}).update(values)
-        person.follow(False, values, step, happened)
+        person.follow(False, values, happened)
 
     def _append(
         self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
@@ -298,7 +283,10 @@ class Ledger:
         )  # fmt: skip
         body = events.encode(event)
         self.seq, self.head = event.seq, events.hash_of(body)
-        self._events.append((event.seq, kind, event.participant, decision, who, received, self.head, body.decode()))
+        self._events.append({
+            "seq": event.seq, "kind": kind, "participant": event.participant, "decision": decision, "who": who,
+            "received": received, "hash": self.head, "body": body.decode(),
+        })  # fmt: skip
         return event
 
     def amend(self, running: Running, given: dict[str, Any], *, who: str, received: int) -> Event:
@@ -320,17 +308,15 @@ class Ledger:
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
         self.answers.write()
-        self.wrote = self.wrote or self.rebuilt or bool(self._events or self._stored)
+        self.wrote = self.wrote or self.rebuilt or bool(self._events)
         if not self.wrote:
             return
         if self._events:
-            insert_values(self.connection, tables.events, self._events)
+            self.connection.execute(insert(tables.events), self._events)
         if self._new:
-            insert_values(self.connection, tables.decisions, [tuple(self._decisions[i].values()) for i in self._new])
+            self.connection.execute(insert(tables.decisions), [self._decisions[decision] for decision in self._new])
         self._update_decisions()
-        self._choose()
-        if self._dirty or self._stored:
-            self._write_people()
+        self._write_people()
         self._write_study()
 
     def touch(self) -> None:
@@ -338,42 +324,25 @@ class Ledger:
         self.wrote = self.study is not None
 
     def _update_decisions(self) -> None:
-        """Rows that were there, those with the same columns together."""
+        """Write what has changed in rows that were there; those in which the same columns have changed together."""
         alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for values in self._updates.values():
-            alike.setdefault(tuple(name for name in values if name != "id"), []).append(values)
+            alike.setdefault(tuple(values), []).append(values)
         for columns, rows in alike.items():
-            update_all(self.connection, tables.decisions, ("id",), columns, rows)
-
-    def store_late(self, most: int) -> int:
-        """Store states that were to be stored later; how many."""
-        late = list(itertools.islice(self.memory.behind, most))
-        self._read_people([name for name in late if name not in self.persons])  # others may have written since
-        found = {name: person for name in late if (person := self.persons[name]) is not None}
-        self._stored |= found
-        return len(found)
-
-    def _choose(self) -> None:
-        """Which states are stored now: all that have changed, and some that were left before; of many, only some.
-
-        The record has everything, and a state that is stored only saves time. Participants share nothing, so that one
-        whose state is behind can be folded again from what has happened to it alone.
-        """
-        later = self._waits and not self.together
-        self._few = later and len(self._dirty) >= states.MANY
-        if later:
-            self.store_late(len(self._dirty) // states.SHARE if self._few else states.MANY)
-        if not self._few or self.rebuilt:
-            self._stored |= self._dirty
-        self._stored |= {name: self._dirty[name] for name in self._enrolled}
+            _update(self.connection, tables.decisions, "id", columns, rows)
 
     def _write_people(self) -> None:
+        """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
         if self.together and not healthy_shared(self.fold.cohort):
             raise Unsound(UNSOUND)
-        write_people(
-            self.connection, self._dirty | self._stored, self._stored, self._enrolled,
-            shared=self.running.policy.shared, whole=self._few,
-        )  # fmt: skip
+        shared = self.running.policy.shared
+        rows = [{**person.row(shared=shared), "state": person.pack()} for person in self._changed.values()]
+        new = [row for row in rows if row["name"] in self._enrolled]
+        if new:
+            self.connection.execute(insert(tables.participants), new)
+        if len(new) < len(rows):
+            known = [row for row in rows if row["name"] not in self._enrolled]
+            _update(self.connection, tables.participants, "name", CHANGING, known)
 
     def _write_study(self) -> None:
         assert self.study is not None
@@ -382,12 +351,20 @@ class Ledger:
         if self.together:
             values["shared"] = pack_shared(self.fold.cohort)
         if self.running.policy.shared:
-            budget = self.fold.cohort._common._spent
-            values |= {"spent": float(budget.spent[0]), "nudges": int(budget.nudges[0])}
-        update_all(self.connection, tables.study, ("id",), tuple(values), [{"id": 1, **values}])
+            values["spent"], values["nudges"] = self.fold.spending()
+        self.connection.execute(update(tables.study).values(values))
 
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""
-        self.answers.committed()
         self.memory.seq = self.seq
-        self.memory.note_stored(self._dirty, self._stored)
+
+
+def _update(
+    connection: Connection, table: Table, key: str, columns: Iterable[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Set some columns of rows that are found by their key."""
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns if name != key}
+    change = update(table).where(table.c[key] == bindparam("found_by")).values(values)
+    connection.execute(
+        change, [{"found_by": row[key], **{f"new_{name}": row[name] for name in values}} for row in rows]
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from opportune.live.agent import Agent
-from opportune.live.packing import UNSOUND, Stored, Unsound, healthy, merged, pack, pack_changes, unpack
+from opportune.live.packing import UNSOUND, Unsound, healthy, pack, unpack
 from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
 
@@ -16,9 +16,9 @@ STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 """By what a decision was made."""
 CHANGING = (
-    "status", "reason", "seq", "step", "latest", "open_decision", "last_decided", "last_reveal", "spent", "nudges",
+    "status", "reason", "seq", "step", "open_decision", "last_decided", "last_reveal", "spent", "nudges", "state",
 )  # fmt: skip
-"""Columns of `participants` that are not as they were at enrolment."""
+"""Columns of `participants` that change after enrolment."""
 
 
 @dataclass(slots=True)
@@ -34,37 +34,55 @@ class Person:
     enrolled: int
     seq: int
     agent: Agent
-    latest: str | None = None
-    """The latest decision."""
+    decisions: list[str] = field(default_factory=list)
+    """Their ids; that of decision point t stands at t - 1."""
     open_decision: str | None = None
-    open_row: dict[str, Any] | None = None
-    """Its row, if it was made by this process, which need not be read then."""
     last_decided: int | None = None
     last_reveal: int | None = None
-    stored: Stored | None = None
-    """The state that is stored whole, which may be an earlier one."""
-    changes: bytes | None = None
-    """What is stored of how the state differs from it."""
-    unseen: dict[int, str] = field(default_factory=dict)
-    """Decisions whose context is not known to the revealer, by their steps."""
+
+    @classmethod
+    def from_row(
+        cls, row: Mapping[Any, Any], decisions: Iterable[Mapping[Any, Any]], *, agent: Agent, known: "list[str]"
+    ) -> "Person":
+        """The participant that a row of `participants` describes.
+
+        Args:
+            row: of `participants`.
+            decisions: rows of the participant's decisions that the agent does not have yet, or has as they were.
+            agent: as it was once, or at its beginning; it is brought to what is stored.
+            known: ids of the decisions that the agent has.
+
+        """
+        names = (
+            "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "open_decision",
+            "last_decided", "last_reveal",
+        )  # fmt: skip
+        person = cls(agent=agent, decisions=known, **{name: row[name] for name in names})
+        changed = []
+        for decision in decisions:
+            changed.append(step_of(agent, decision))
+            if decision["step"] > len(known):
+                known.append(decision["id"])
+        unpack(agent, row["state"], changed)
+        return person
 
     def row(self, *, shared: bool) -> dict[str, Any]:
-        """The row of `participants`, but for `changes`; what is spent of a shared budget stands in `study`."""
+        """The row of `participants`, without the state; what is spent of a shared budget stands in `study`."""
+        spent, nudges = self.spending() if not shared else (0.0, 0)
         budget = self.agent.policy.budget
         return {
             "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
-            "enrolled": self.enrolled, "amount": None if shared or budget is None else budget.amount,
-            "hard": int(budget is not None and budget.hard),
-            **dict(zip(CHANGING, self.changing(shared=shared), strict=True)),
+            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
+            "step": self.agent.step, "open_decision": self.open_decision, "last_decided": self.last_decided,
+            "last_reveal": self.last_reveal, "amount": None if shared or budget is None else budget.amount,
+            "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
         }  # fmt: skip
 
-    def changing(self, *, shared: bool) -> tuple[Any, ...]:
-        """What of it may change after enrolment: `CHANGING`."""
-        spent, nudges = self.spending() if not shared else (0.0, 0)
-        return (
-            self.status, self.reason, self.seq, self.agent.step, self.latest, self.open_decision, self.last_decided,
-            self.last_reveal, spent, nudges,
-        )  # fmt: skip
+    def pack(self) -> bytes:
+        """The agent's state as it is stored; raises `Unsound` if it must not be."""
+        if not healthy(self.agent):
+            raise Unsound(UNSOUND)
+        return pack(self.agent)
 
     def spending(self) -> tuple[float, int]:
         """What the budget that the agent draws on has spent: probabilities, and nudges."""
@@ -76,65 +94,15 @@ class Person:
         sealed = self.agent._pending.sealed
         return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
 
-    def pack(self) -> bytes:
-        """The state as bytes."""
-        return pack(self.agent)
-
-    def pack_what_is_new(self, *, whole: bool = False) -> tuple[bytes | None, bytes | None]:
-        """What is to be stored: what has changed since a state was stored whole, or else the state; or that anyway.
-
-        Raises `Unsound` where it must not be stored. What is stored whole counts as stored from now on.
-        """
-        self.changes = None if self.stored is None or whole else pack_changes(self.agent, self.stored)
-        if self.changes is not None:
-            return self.changes, None
-        if not healthy(self.agent):
-            raise Unsound(UNSOUND)
-        data = pack(self.agent)
-        self.stored = Stored.of(data, self.agent)
-        return None, data
-
-    def leave(self) -> None:
-        """The state is stored later; raises `Unsound` where it could not be."""
-        if not healthy(self.agent):
-            raise Unsound(UNSOUND)
-        self.changes = None
-
-    def unpack(self, data: bytes, changes: bytes | None, rows: Iterable[Mapping[Any, Any]]) -> None:
-        """Bring the agent to where it was stored; `rows` are its decisions that changed since."""
-        entries = []
-        for row in rows:
-            entries.append(step_of(self.agent, row))
-            self._note_seen(row["id"], row["step"], seen=row["seen"])
-        unpack(self.agent, merged(data, changes), entries)
-        self.stored, self.changes = Stored.of(data, self.agent), changes
-
-    def follow(self, new: bool, values: dict[str, Any], step: int, happened: int) -> None:
-        """What a change to the row of a decision says of the participant."""
+    def follow(self, new: bool, values: dict[str, Any], happened: int) -> None:
+        """Take over what a change to the row of a decision says of the participant."""
         if new:
-            self.latest, self.last_decided = values["id"], happened
+            self.decisions.append(values["id"])
+            self.last_decided = happened
         if "status" in values:
-            waits = values["status"] == "nudge"
-            self.open_decision, self.open_row = (values["id"], values) if waits else (None, None)
+            self.open_decision = values["id"] if values["status"] == "nudge" else None
         if values.get("revealed"):
             self.last_reveal = happened
-        if "seen" in values:
-            self._note_seen(values["id"], step, seen=values["seen"])
-
-    def _note_seen(self, decision: str, step: int, *, seen: bool) -> None:
-        if seen:
-            self.unseen.pop(step, None)
-        else:
-            self.unseen[step] = decision
-
-
-def person_of(row: Mapping[Any, Any], agent: Agent, unseen: dict[int, str]) -> Person:
-    """The participant that a row of `participants` describes, with an agent that is yet to be brought there."""
-    names = (
-        "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "latest", "open_decision",
-        "last_decided", "last_reveal",
-    )  # fmt: skip
-    return Person(agent=agent, unseen=unseen, **{name: row[name] for name in names})
 
 
 def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:

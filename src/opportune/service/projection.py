@@ -28,14 +28,14 @@ def changes(event: Event, person: Person, running: Running, received: int, happe
     return [] if maker is None else [Change(False, maker(event, person, running, received, happened))]
 
 
-def told(person: Person, sealed: Iterable[int], given: Mapping[str, Any], seq: int) -> list[tuple[int, dict[str, Any]]]:
+def told(person: Person, sealed: Iterable[int], given: Mapping[str, Any], seq: int) -> list[dict[str, Any]]:
     """What a reveal changes in earlier steps: those that it uncovers, and those that it tells a part of."""
     changed, named = [], given.get("earlier") or ()
     for number in sealed:
         entry = person.agent._steps[number]
-        if number in person.unseen and (entry.seen or str(number) in named):
-            row = {"id": person.unseen[number], "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
-            changed.append((number, row))
+        if entry.seen or str(number) in named:
+            decision = person.decisions[number - 1]
+            changed.append({"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)})
     return changed
 
 
@@ -52,8 +52,8 @@ def _proposed(event: Event, person: Person, running: Running, received: int, hap
     told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
     day = day_of(happened, person.enrolled, person.timezone)
     return {
-        "id": event.decision, "participant": person.name, "step": event.step, "previous": person.latest,
-        "seq": event.seq, "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,
+        "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
+        "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,
         "timezone": person.timezone, "sensed": _text(given["sensed"]),
         "reported": None if told is None else _text(told),
         "available": answer["available"], "reason": answer["reason"], "nudge": nudged,

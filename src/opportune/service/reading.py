@@ -51,12 +51,12 @@ def spent(database: Database, study: dict[str, Any]) -> tuple[float, int]:
 def participant_rows(database: Database, *, after: str = "", limit: int) -> list[dict[str, Any]]:
     """Participants in the order of their names."""
     table = tables.participants
-    return rows(database, select(table).where(table.c.name > after).order_by(table.c.name).limit(limit))
+    return rows(database, select(*tables.PARTICIPANT).where(table.c.name > after).order_by(table.c.name).limit(limit))
 
 
 def participant_row(database: Database, name: str) -> dict[str, Any] | None:
     """One participant."""
-    found = rows(database, select(tables.participants).where(tables.participants.c.name == name))
+    found = rows(database, select(*tables.PARTICIPANT).where(tables.participants.c.name == name))
     return found[0] if found else None
 
 
@@ -69,7 +69,7 @@ def decision_row(database: Database, decision: str) -> dict[str, Any] | None:
 def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) -> list[dict[str, Any]]:
     """A participant's decisions in their order."""
     table = tables.decisions
-    query = select(table).where(tables.made_for(name), table.c.step > after)
+    query = select(table).where(table.c.participant == name, table.c.step > after)
     return rows(database, query.order_by(table.c.step).limit(limit))
 
 
@@ -89,7 +89,7 @@ def event_rows(
     table = tables.events
     query = select(table).where(table.c.seq > after)
     if participant is not None:
-        query = query.where(tables.events_about(participant))
+        query = query.where(table.c.participant == participant)
     return rows(database, query.order_by(table.c.seq).limit(limit))
 
 

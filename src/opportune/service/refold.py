@@ -29,17 +29,14 @@ class Verdict:
     decisions: int = 0
     head: str = events.START
     findings: list[str] = field(default_factory=list)
-    only_numbers: bool = True
-    """Whether whatever is wrong is a number that another machine may have found otherwise."""
 
     @property
     def holds(self) -> bool:
         """Whether the record is whole and everything follows from it."""
         return not self.findings
 
-    def add(self, text: str, *, number: bool = False) -> None:
+    def add(self, text: str) -> None:
         """One more thing that is wrong; after many, only that there are more."""
-        self.only_numbers = self.only_numbers and number
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(text)
         elif len(self.findings) == MOST_FINDINGS:
@@ -49,9 +46,9 @@ class Verdict:
 class Refold:
     """Folds events in order, and keeps the rows that follow."""
 
-    def __init__(self, verdict: Verdict, *, words: bool = False, fold: Fold | None = None) -> None:
+    def __init__(self, verdict: Verdict, *, words: bool = False) -> None:
         self.verdict = verdict
-        self.fold = fold
+        self.fold: Fold | None = None
         self.persons: dict[str, Person] = {}
         self.decisions: dict[str, list[Any]] = {}
         """The rows that follow, in the order of `columns`; as lists, which take a quarter of the room."""
@@ -61,15 +58,15 @@ class Refold:
         self.enrolled = 0
         self._words = words
 
-    def take(self, event: Event, received: int, *, mine: bool = True) -> None:
-        """One event: let it happen again, and compare what is answered; of others' participants only the number."""
+    def take(self, event: Event, received: int) -> None:
+        """Let an event happen again, and compare what is answered."""
         kind, fold = event.kind, self.fold
         if event.participant is None and event.timezone is not None:
             self.verdict.add(f"event {event.seq} is about nobody; its timezone is {event.timezone!r} on record")
         if fold is not None and kind not in _COMMON:
             if event.study != fold.running.hash:
                 self.verdict.add(f"event {event.seq} names another study file than the one in force")
-            self.happen(event, fold, received)
+            self._happen(event, fold, received)
             return
         if kind == events.LAUNCHED:
             running = Running.from_text(event.given["file"], event.given["source"])
@@ -78,12 +75,10 @@ class Refold:
         if fold is None:
             self.verdict.add(f"event {event.seq} is {kind!r}; expected the study to be launched first")
             return
-        if mine and event.study != fold.running.hash:
+        if event.study != fold.running.hash:
             self.verdict.add(f"event {event.seq} names another study file than the one in force")
         if kind == events.ENROLLED:
-            self.enrolled += 1
-            if mine:
-                self._enrol(event, fold, received)
+            self._enrol(event, fold, received)
         elif kind == events.AMENDED:
             fold.amend(Running.from_text(event.given["file"], event.given["source"]))
         else:
@@ -91,7 +86,8 @@ class Refold:
 
     def _enrol(self, event: Event, fold: Fold, received: int) -> None:
         assert event.participant is not None
-        number = self.enrolled - 1
+        number = self.enrolled
+        self.enrolled += 1
         self._check_zone(event, event.given["timezone"])
         answer = {"number": number, "stream": number << 32}
         self._compare(event, answer)
@@ -101,7 +97,7 @@ class Refold:
             agent=fold.agent(number, answer["stream"]),
         )  # fmt: skip
 
-    def happen(self, event: Event, fold: Fold, received: int) -> None:
+    def _happen(self, event: Event, fold: Fold, received: int) -> None:
         """An event about a participant."""
         person = self.persons.get(event.participant or "")
         if person is None:
@@ -109,6 +105,10 @@ class Refold:
             return
         kind = event.kind
         self._check_zone(event, person.timezone)
+        if kind != events.PROPOSED and event.decision is not None:
+            step = event.step or 0
+            if event.decision != (person.decisions[step - 1] if 0 < step <= len(person.decisions) else None):
+                self.verdict.add(f"event {event.seq} is about {event.decision!r}, which is not decision point {step}")
         sealed = person.sealed(event.given.get("earlier")) if kind in _REVEALING else ()
         answer = fold.apply(kind, person, event.given, event.step)
         person.seq = event.seq
@@ -118,8 +118,8 @@ class Refold:
             self._check_coin(event, person, answer["coin"])
         self._follow(event, person, fold.running, received)
         if sealed:
-            for number, values in projection.told(person, sealed, event.given, event.seq):
-                self._change(person, number, values, received)
+            for values in projection.told(person, sealed, event.given, event.seq):
+                self._change(person, values, received)
 
     def _check_zone(self, event: Event, timezone: str) -> None:
         """An event's time zone is the participant's."""
@@ -148,7 +148,7 @@ class Refold:
             for name in (*_NEAR, "notes"):
                 if not near(now.get(name), then.get(name)):
                     text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
-                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}", number=True)
+                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
     def _follow(self, event: Event, person: Person, running: Running, received: int) -> None:
         """The rows that follow, as the writer makes them."""
@@ -159,16 +159,15 @@ class Refold:
                     self.columns = tuple(values)
                     self._place = {column: place for place, column in enumerate(values)}
                 self.decisions[values["id"]] = list(values.values())
-                person.follow(True, values, values["step"], happened)
+                person.follow(True, values, happened)
             else:
-                assert event.step is not None
-                self._change(person, event.step, values, happened)
+                self._change(person, values, happened)
 
-    def _change(self, person: Person, step: int, values: dict[str, Any], happened: int) -> None:
+    def _change(self, person: Person, values: dict[str, Any], happened: int) -> None:
         row, place = self.decisions[values["id"]], self._place
         for column, value in values.items():
             row[place[column]] = value
-        person.follow(False, values, step, happened)
+        person.follow(False, values, happened)
 
 
 _COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})

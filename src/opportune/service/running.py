@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from opportune.live.cohort import Cohort
-from opportune.live.packing import Stored, healthy, pack, pack_changes
+from opportune.live.packing import healthy, pack
 from opportune.policy import Policy
 from opportune.problems.finite import Problem
 from opportune.service import clock
@@ -93,13 +93,12 @@ class Running:
     def try_out(self) -> None:
         """Make a decision that does not count, so that the first one that does need not wait for what is loaded."""
         agent = self.cohort().seat(0, stream=0)
-        stored = Stored.of(pack(agent), agent)
         problem = agent.problem
         values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
         agent.decide({name: value for name, value in values.items() if name not in problem.schedule.variables})
         agent.learn(self.reward_default or 0.0)
-        pack_changes(agent, stored)
-        healthy(agent)
+        if healthy(agent):
+            pack(agent)
 
     @property
     def amount(self) -> float | None:

@@ -11,7 +11,6 @@ from opportune.errors import InputError
 from opportune.service import clock
 from opportune.service.administration import Launch
 from opportune.service.api.app import create_app
-from opportune.service.api.protocol import Protocol
 from opportune.service.database import Database, file_url
 from opportune.service.expected import work_out_beside
 from opportune.service.exports import running_of
@@ -47,7 +46,7 @@ def serve(url: str, *, host: str, port: int, workers: int = 1, rehearsal: bool =
     os.environ[REHEARSAL] = "1" if rehearsal else ""
     settings: dict[str, Any] = {
         "host": host, "port": port, "log_level": "warning", "access_log": False, "server_header": False,
-        "timeout_graceful_shutdown": 10, "http": Protocol, "loop": "auto", "date_header": True,
+        "timeout_graceful_shutdown": 10,
     }  # fmt: skip
     with database.held():
         running = running_of(database)

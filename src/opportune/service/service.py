@@ -11,7 +11,6 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-import msgspec
 import structlog
 
 from opportune.errors import InputError
@@ -24,12 +23,10 @@ from opportune.service.exports import running_of
 from opportune.service.limits import Limits
 from opportune.service.logs import described
 from opportune.service.problems import Refused
-from opportune.service.upkeep import PutInOrder, Touch
+from opportune.service.upkeep import Touch
 from opportune.service.writer import Reply, Writer, sweep
 
 SWEEP_SECONDS = 5
-MANY_WRITTEN = 2000
-"""Commands after which SQLite's log is copied, even if more come all the time."""
 _LAST_REHEARSED = clock.from_iso("9000-01-01T00:00:00Z")
 log = structlog.get_logger()
 
@@ -56,8 +53,7 @@ class Service:
         self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
-        self._written = self._in_order = 0  # commands, when last looked at; and when all was in order
-        self._copied = 0  # commands, when the log was last copied under load
+        self._copied = 0  # commands that were written when SQLite's log was last copied
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
@@ -99,7 +95,6 @@ class Service:
         self._stop.set()
         if self._sweeper is not None:
             self._sweeper.join()
-            self._store_states()
         self.writer.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
@@ -144,7 +139,6 @@ class Service:
             self.keys.note_use,
             self.alerts.shown.write,
             partial(self.alerts.look, self.now()),
-            self._put_in_order,
         ):
             try:
                 job()
@@ -157,36 +151,13 @@ class Service:
             with contextlib.suppress(Refused):
                 self.writer.submit(Touch(who=SYSTEM, received=self.now())).result()
 
-    def _put_in_order(self) -> None:
-        """While nobody writes, do what was left, and bring SQLite's log into the file: no decision waits for that."""
-        before, self._written = self._written, self.writer.written
-        if not self.database.sqlite or before != self._written or self._written == self._in_order:
-            return
-        while self.writer.written == self._written and not self._stop.is_set():
-            done = self._do_what_was_left()
-            self._written += 1  # its own; if there are more by now, somebody else writes
-            if not any(done.values()):
-                self._in_order = self._written if self.database.checkpoint() else 0
-                return
-
-    def _do_what_was_left(self) -> dict[str, int]:
-        """Some of it; how much."""
-        reply = self.writer.submit(PutInOrder(who=SYSTEM, received=self.now())).result()
-        done: dict[str, int] = msgspec.json.decode(reply.body)
-        return done
-
-    def _store_states(self) -> None:
-        """Store all that were left; whoever comes next makes the others from the record."""
-        with contextlib.suppress(Exception):
-            while self.database.sqlite and self._do_what_was_left()["stored"]:
-                pass
-
     def copy_log(self) -> None:
-        """Under load, bring SQLite's log into the file beside the writer, which stops to do so once it is long."""
-        if self.database.sqlite and self.writer.written - self._copied >= MANY_WRITTEN:
-            self._copied = self.writer.written
+        """Bring SQLite's log into the file, beside the writer, which would have to do so once it is long."""
+        written = self.writer.written
+        if self.database.sqlite and written != self._copied:
             try:
-                self.database.checkpoint()
+                if self.database.checkpoint():
+                    self._copied = written
             except Exception as error:
                 log.error("the log could not be copied", **described(error))
 

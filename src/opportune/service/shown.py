@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from opportune.service import clock, tables
-from opportune.service.database import Database
-from opportune.service.statements import insert_new
+from opportune.service.database import Database, insert_if_missing
 
 _MOST_KNOWN = 100_000
 
@@ -46,6 +45,6 @@ class Shown:
             there = set(connection.execute(select(table.c.decision).where(table.c.decision.in_(waiting))).scalars())
             rows = [{"decision": name, "shown": at} for name, at in waiting.items() if name not in there]
             if rows:
-                connection.execute(insert_new(connection, table), rows)
+                connection.execute(insert_if_missing(connection, table), rows)
         with self._lock:
             self._known.update(waiting)

@@ -1,19 +1,15 @@
 """The tables: the record of events, and what follows from it, kept because asking the record would take long.
 
-`events` is the truth. `study`, `participants`, `states` and `decisions` are what folding it gives, written in the same
-transaction; `verify` folds it again and compares. `requests` and `recent` hold what was answered to whom, so that a
-retry gets the same bytes. Times are microseconds since 1970, UTC.
+`events` is the truth. `study`, `participants` and `decisions` are what folding it gives, written in the same
+transaction; `verify` folds it again and compares. `requests` holds what was answered to whom, so that a retry gets the
+same bytes. Times are microseconds since 1970, UTC.
 """
-
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
     Boolean,
     CheckConstraint,
     Column,
-    ColumnElement,
     Float,
     Index,
     Integer,
@@ -22,15 +18,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    cast,
-    func,
     literal_column,
-    select,
     text,
 )
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import NullType
 
 metadata = MetaData()
 SPARE = 1e-6
@@ -65,10 +55,6 @@ study = Table(
     _within("study"),
 )
 
-# Each index by participant costs a decision a page: events are found by their decisions (`made_for`), but for those
-# that are about none. A decision's first event needs no index: the decision is called after it.
-_FOLLOWING, _ABOUT_NONE = text("kind <> 'proposed'"), text("decision IS NULL")
-
 events = Table(
     "events",
     metadata,
@@ -80,8 +66,8 @@ events = Table(
     Column("received", BigInteger, nullable=False),
     Column("hash", Text, nullable=False),
     Column("body", Text, nullable=False),
-    Index("events_participant", "participant", "seq", sqlite_where=_ABOUT_NONE, postgresql_where=_ABOUT_NONE),
-    Index("events_decision", "decision", sqlite_where=_FOLLOWING, postgresql_where=_FOLLOWING),
+    Index("events_participant", "participant", "seq"),
+    Index("events_decision", "decision"),
     Index("events_skipped", "seq", sqlite_where=text("kind = 'skipped'"), postgresql_where=text("kind = 'skipped'")),
 )
 
@@ -97,7 +83,6 @@ participants = Table(
     Column("enrolled", BigInteger, nullable=False),
     Column("seq", BigInteger, nullable=False),  # the last event about the participant
     Column("step", Integer, nullable=False),
-    Column("latest", Text),  # decision
     Column("open_decision", Text),
     Column("last_decided", BigInteger),
     Column("last_reveal", BigInteger),
@@ -105,17 +90,11 @@ participants = Table(
     Column("hard", Integer, nullable=False),
     Column("spent", Float, nullable=False),
     Column("nudges", Integer, nullable=False),
-    Column("changes", LargeBinary),  # what of the state differs from what `states` has; NULL: nothing does
+    Column("state", LargeBinary, nullable=False),  # the agent's, as of that event
     _within("participants"),
 )
-
-states = Table(
-    "states",
-    metadata,
-    Column("participant", Text, primary_key=True),
-    Column("seq", BigInteger, nullable=False),  # when it was written: not with every event, as most change little of it
-    Column("data", LargeBinary, nullable=False),
-)
+PARTICIPANT = tuple(column for column in participants.c if column.name != "state")
+"""What pages and programs read of participants: all but the state, which is long."""
 
 # Indexes of what is still to come hold little, and grow at their end: a decision that is over costs them nothing.
 _OPEN = text("status = 'nudge'")
@@ -128,7 +107,6 @@ decisions = Table(
     Column("id", Text, primary_key=True),
     Column("participant", Text, nullable=False),
     Column("step", Integer, nullable=False),
-    Column("previous", Text),  # the participant's decision before this one; NULL: this is the first
     Column("seq", BigInteger, nullable=False),  # the last event that changed it
     Column("day", Integer, nullable=False),
     Column("happened", BigInteger, nullable=False),
@@ -169,9 +147,7 @@ decisions = Table(
     Column("reward_due", BigInteger),  # when it is no longer waited for; NULL once it is there or given up
     Column("features", Text, nullable=False),  # the study file in force, by the beginning of its hash
     Column("version", Text, nullable=False),
-    # SQLite has no index by participant, which would cost a decision a page: see `made_for`.
-    UniqueConstraint("participant", "step", name="decisions_step").ddl_if(dialect="postgresql"),
-    Index("decisions_seq", "participant", "seq").ddl_if(dialect="postgresql"),  # what other processes have changed
+    UniqueConstraint("participant", "step", name="decisions_step"),
     Index("decisions_due", *_DUE, sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
     Index("decisions_open", "expires", "id", sqlite_where=_OPEN, postgresql_where=_OPEN),
     Index("decisions_nudged", "settled", sqlite_where=text("nudge = 1"), postgresql_where=text("nudge")),
@@ -180,61 +156,11 @@ decisions = Table(
 open_nudge = decisions.c.status == literal_column("'nudge'")
 """A nudge waits for an answer; written out, so that databases see that their index of open nudges has it."""
 
-following = events.c.kind != literal_column("'proposed'")
-"""An event about a decision after the one that it is called after; likewise written out."""
-
-
-class made_for(FunctionElement[Any]):  # noqa: N801  (as SQLAlchemy calls functions)
-    """Decisions made for the participant of this name, found in the way that is best for each database.
-
-    PostgreSQL has an index. SQLite writes whole pages, and in an index each participant is on another: there, each
-    decision knows the one before it.
-    """
-
-    type = NullType()  # not Boolean, which SQLite would be asked to compare with 1
-    inherit_cache = True
-
-
-@compiles(made_for)
-def _by_index(element: Any, compiler: Any, **how: Any) -> str:
-    return f"decisions.participant = {compiler.process(element.clauses, **how)}"
-
-
-@compiles(made_for, "sqlite")
-def _one_by_one(element: Any, compiler: Any, **how: Any) -> str:
-    """From the latest to the one before; UNION, so that rows which somebody has bent into a ring come to an end."""
-    name = compiler.process(element.clauses, **how)
-    return f"""decisions.rowid IN (
-        WITH RECURSIVE made(place, previous) AS (
-            SELECT one.rowid, one.previous FROM decisions AS one
-            WHERE one.id = (SELECT latest FROM participants WHERE name = {name})
-            UNION SELECT one.rowid, one.previous FROM made JOIN decisions AS one ON one.id = made.previous
-        ) SELECT place FROM made)"""
-
-
-def events_about(participant: "str | BindParameter[str]") -> ColumnElement[bool]:
-    """Events about a participant, each found by an index."""
-    made = decisions.c.id
-    of = select(made).where(made_for(participant))
-    first = select(cast(func.substr(made, 2), BigInteger)).where(made_for(participant))
-    none = (events.c.participant == participant) & events.c.decision.is_(None)
-    return events.c.seq.in_(first) | (following & events.c.decision.in_(of)) | none
-
-
 requests = Table(
     "requests",
     metadata,
-    Column("key", Text, primary_key=True),  # who, and the key of the caller's choosing
-    Column("fingerprint", Text, nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("answer", LargeBinary, nullable=False),
-)
-
-recent = Table(  # likewise, before they are filed by key: see `answers`
-    "recent",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("key", Text, nullable=False),
+    Column("caller", Text, primary_key=True),
+    Column("key", Text, primary_key=True),  # of the caller's choosing
     Column("fingerprint", Text, nullable=False),
     Column("status", Integer, nullable=False),
     Column("answer", LargeBinary, nullable=False),

@@ -4,19 +4,9 @@ from typing import ClassVar
 
 from opportune.live.point import WAITING
 from opportune.service import events
-from opportune.service.answers import AT_ONCE
 from opportune.service.commands import Answered, Command, Reward, settle_unanswered
 from opportune.service.ledger import Ledger
 from opportune.service.replies import decision_answer, reward_answer
-
-
-class PutInOrder(Command, kw_only=True):
-    """What was left for when nobody writes: answers are filed by their keys, states stored; nothing happens."""
-
-    records: ClassVar[bool] = False
-
-    def run(self, ledger: Ledger) -> Answered:
-        return 200, {"filed": ledger.answers.file(AT_ONCE), "stored": ledger.store_late(AT_ONCE)}
 
 
 class Touch(Command, kw_only=True):

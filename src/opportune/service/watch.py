@@ -35,7 +35,8 @@ def fallback(connection: Connection, running: Running, now: int) -> Wanted:
         return {}
     people, made = tables.participants.c, tables.decisions.c
     in_use = (made.mode == FALLBACK_MODE) & people.status.in_((ACTIVE, PAUSED))
-    query = select(people.name).where(made.id == people.latest, in_use)
+    latest = (made.participant == people.name) & (made.step == people.step)
+    query = select(people.name).where(latest, in_use)
     text = "The latest decision was made by the fallback: the log says why the learned policy could not be used."
     return dict.fromkeys(connection.execute(query).scalars(), text)
 
@@ -46,7 +47,8 @@ def undecided(connection: Connection, running: Running, now: int) -> Wanted:
         return {}
     people, made, alerts = tables.participants.c, tables.decisions.c, tables.alerts.c
     standing = (alerts.code == "undecided") & alerts.cleared.is_(None) & (alerts.participant == people.name)
-    decided_since = select(made.id).where(made.id == people.latest, made.received > alerts.raised).exists()
+    latest = (made.participant == people.name) & (made.step == people.step)
+    decided_since = select(made.id).where(latest, made.received > alerts.raised).exists()
     query = select(people.name, alerts.text).where(standing, ~decided_since, people.status.in_((ACTIVE, PAUSED)))
     return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -101,7 +103,7 @@ def unshown(connection: Connection, running: Running, now: int) -> Wanted:
     taken = select(calls.decision).where(calls.decision == made.id).exists()
     late = tables.open_nudge & (made.expires <= now + running.answer_window // 2)
     event = tables.events.c
-    overtaken = select(event.seq).where(event.decision == made.id, tables.following, event.kind == events.SETTLED)
+    overtaken = select(event.seq).where(event.decision == made.id, event.kind == events.SETTLED)
     in_time = overtaken.where(event.body.contains('"cause":"next"', autoescape=True)).exists()
     over = (made.outcome == "unanswered") & (made.settled > now - DAY) & ((made.settled >= made.expires) | in_time)
     found: Wanted = {}
@@ -135,7 +137,7 @@ def pacing(connection: Connection, running: Running, now: int) -> Wanted:
     if running.amount is None:
         return {}
     shared, known = running.policy.shared, expected.stored(connection, running)
-    rows = connection.execute(select(tables.participants)).mappings().all()
+    rows = connection.execute(select(*tables.PARTICIPANT)).mappings().all()
     if shared:
         points = sum(row["step"] for row in rows)
         gone = sum(running.horizon - row["step"] for row in rows if row["status"] in {"withdrawn", "completed"})

@@ -6,16 +6,13 @@ cannot be carried out does not take others with it.
 """
 
 import asyncio
-import collections
 import contextlib
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -24,19 +21,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from opportune.errors import InputError, OpportuneError
 from opportune.live.packing import Unsound
 from opportune.service import calls, clock
-from opportune.service.answers import Answer
 from opportune.service.commands import SYSTEM, Command, Propose
 from opportune.service.database import Database
-from opportune.service.ledger import Ledger
+from opportune.service.idempotency import Answer
+from opportune.service.ledger import Ledger, Memory
 from opportune.service.logs import described
 from opportune.service.problems import Refused, as_json
-from opportune.service.states import Memory
 from opportune.service.upkeep import Expire, GiveUp
 
 MOST_AT_ONCE = 256
-MANY, LONGEST = 16, 0.03
-"""After a batch of so many the next waits for company, and goes ahead after so many seconds at the latest: whoever was
-answered after a disk had stood still may have gone."""
 UNKNOWN_END = "the request came to an end that nobody foresaw; try again with the same key"
 log = structlog.get_logger()
 
@@ -49,14 +42,11 @@ class Reply(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A command that waits to be written, and what is done with its answer: in an event loop, if there is one."""
+    """A command that waits to be written, and the future of its reply; in an event loop, if there is one."""
 
     command: Command
-    done: "Callable[[Reply | Exception], None]"
-    loop: asyncio.AbstractEventLoop | None
-
-
-_Answered = tuple[Callable[["Reply | Exception"], None], "Reply | Exception"]
+    future: "Future[Reply] | asyncio.Future[Reply]"
+    loop: asyncio.AbstractEventLoop | None = None
 
 
 class TooLate(Exception):  # noqa: N818  (a command was refused)
@@ -80,11 +70,8 @@ class Writer:
         self.batches = 0
         self.written = 0
         self._alert = on_alert
-        self._waiting: collections.deque[Waiting] = collections.deque()
-        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()  # True: something waits; False: come to an end
-        self._called_by: asyncio.AbstractEventLoop | None = None
+        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()  # None: come to an end
         self._thread: threading.Thread | None = None
-        self._wanted = 1  # commands that are worth a call
 
     def start(self) -> None:
         """Start the writer's thread."""
@@ -94,37 +81,22 @@ class Writer:
     def stop(self) -> None:
         """Write what still waits, and end."""
         if self._thread is not None:
-            self._calls.put(False)
+            self._waiting.put(None)
             self._thread.join()
             self._thread = None
 
     def submit(self, command: Command) -> "Future[Reply]":
         """Have a command carried out with whatever else waits."""
         future: Future[Reply] = Future()
-        self._waiting.append(Waiting(command, partial(_settle, future), None))
-        self._calls.put(True)
+        self._waiting.put(Waiting(command, future))
         return future
 
     def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
-        """Likewise, from an event loop: its future is done there."""
+        """Have a command of an event loop carried out with whatever else waits; the future is done in that loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
-        self.submit_then(command, partial(_settle, future), loop)
+        self._waiting.put(Waiting(command, future, loop))
         return future
-
-    def submit_then(
-        self, command: Command, done: "Callable[[Reply | Exception], None]", loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """Likewise: `done` is called there with the answer. What came in together is handed over together."""
-        self._waiting.append(Waiting(command, done, loop))
-        if self._called_by is not loop:
-            self._called_by = loop
-            loop.call_soon(self._call)
-
-    def _call(self) -> None:
-        self._called_by = None  # before the call: whoever comes from now on calls again
-        if len(self._waiting) >= self._wanted:  # else others are about to come, and call
-            self._calls.put(True)
 
     def do(self, command: Command) -> Reply:
         """Carry out one command, here and now; for programs without a writer's thread."""
@@ -134,52 +106,35 @@ class Writer:
         return found
 
     def _run(self) -> None:
-        company, until = 0, 0.0
-        while batch := self._next(company, until):
-            began = time.perf_counter()
-            found = self._write_anyway([item.command for item in batch])
-            # Those who are answered now are about to ask again, and all in one batch wait less than in two. But for
-            # no longer than this one took.
-            ended = time.perf_counter()
-            company = len(batch) + len(self._waiting) if len(batch) >= MANY else 0
-            until = ended + min(ended - began, LONGEST)
-            self.deliver(batch, found)
+        while batch := self._next():
+            self.deliver(batch, self._write_anyway([item.command for item in batch]))
 
-    def _next(self, company: int = 0, until: float = 0.0, *, most: int = MOST_AT_ONCE) -> list[Waiting]:
-        """What waits, as soon as something does, and it has company or `until` is past.
-
-        Nothing once the writer is to end and nothing waits any more.
-        """
-        self._wanted = min(company, most)
-        while len(self._waiting) < self._wanted and (left := until - time.perf_counter()) > 0.0:
-            if not self._called(left):
+    def _next(self, most: int = MOST_AT_ONCE) -> list[Waiting]:
+        """What waits, as soon as something does; nothing once the writer is to end and nothing waits any more."""
+        first = self._waiting.get()
+        batch = [] if first is None else [first]
+        while batch and len(batch) < most:
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
                 break
-        self._wanted = 1
-        while not self._waiting and self._called():
-            pass
-        return [self._waiting.popleft() for _ in range(min(len(self._waiting), most))]
-
-    def _called(self, seconds: float | None = None) -> bool:
-        """Wait for a call, at most so long; False once the writer is to end, after what has come meanwhile."""
-        try:
-            going_on = self._calls.get(timeout=seconds)
-        except queue.Empty:
-            return True
-        if not going_on:
-            self._calls.put(False)  # for whoever looks next
-        return going_on
+            if item is None:
+                self._waiting.put(None)  # for the next time
+                break
+            batch.append(item)
+        return batch
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
         """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
-        loops: dict[asyncio.AbstractEventLoop, list[_Answered]] = {}
-        for (_, done, loop), reply in zip(waiting, found, strict=True):
-            if loop is None:
-                done(reply)
-            else:
-                loops.setdefault(loop, []).append((done, reply))
+        loops: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Reply | Exception]]] = {}
+        for item, reply in zip(waiting, found, strict=True):
+            loops.setdefault(item.loop, []).append((item.future, reply))
         for loop, answered in loops.items():
-            with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
-                loop.call_soon_threadsafe(_answer_all, answered)
+            if loop is None:
+                _answer_all(answered)
+            else:
+                with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
+                    loop.call_soon_threadsafe(_answer_all, answered)
 
     @property
     def alive(self) -> bool:
@@ -275,11 +230,11 @@ class Writer:
         ledger: Ledger | None = None
         try:
             with self.database.writing.connect() as connection, connection.begin():
-                ledger = Ledger(connection, self.memory, lock=not self.database.sqlite)
+                ledger = Ledger(connection, self.memory)
                 abouts = [command.about() for command in commands]
                 if ledger.study is not None:
                     ledger.read(
-                        keys=[command.key for command in commands if command.key],
+                        keys=[(command.who, command.key) for command in commands if command.key],
                         names=[name for name, _ in abouts if name is not None],
                         ids=[decision for _, decision in abouts if decision is not None],
                     )
@@ -299,7 +254,8 @@ class Writer:
 
     def _carry_out(self, ledger: Ledger, command: Command) -> "Reply | Exception":
         """One command of a transaction. What is refused has changed nothing: all checks come before all events."""
-        before = ledger.answers.before(command.key) if command.key else None
+        key = (command.who, command.key)
+        before = ledger.answers.find(key) if command.key else None
         if before is not None:
             if before.fingerprint == command.fingerprint:
                 return Reply(before.status, before.body)
@@ -314,7 +270,7 @@ class Writer:
             return refused
         body = as_json(answer)
         if command.key:
-            ledger.answers.keep(command.key, Answer(command.fingerprint, status, body))
+            ledger.answers.add(key, Answer(command.fingerprint, status, body))
         return Reply(status, body)
 
 
@@ -327,21 +283,14 @@ def _reason(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _settle(future: "Future[Reply] | asyncio.Future[Reply]", reply: "Reply | Exception") -> None:
-    if future.done():  # whoever asked has gone
-        return
-    if isinstance(reply, Exception):
-        future.set_exception(reply)
-    else:
-        future.set_result(reply)
-
-
-def _answer_all(answered: "list[_Answered]") -> None:
-    for done, reply in answered:
-        try:
-            done(reply)
-        except Exception as error:  # the others are answered all the same
-            log.error("an answer could not be handed out", **described(error))
+def _answer_all(answered: "Sequence[tuple[Future[Reply] | asyncio.Future[Reply], Reply | Exception]]") -> None:
+    for future, reply in answered:
+        if future.done():  # the client has gone
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
 
 
 def sweep(writer: Writer, received: int | None = None) -> int:

@@ -25,16 +25,6 @@ from opportune.service.service import Service
 MOST_BYTES = 2 * 1024 * 1024
 
 
-class Application(Litestar):
-    """The web application; a server that takes the short way (`api.protocol`) finds the service in their state."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or begin and end with the server."""
-        if scope["type"] == "lifespan" and "state" in scope:
-            scope["state"][shared.SERVICE] = self.state.service
-        await super().__call__(scope, receive, send)
-
-
 def create_app(service: Service) -> Litestar:
     """The application over a service; the service starts and stops with it."""
 
@@ -44,7 +34,7 @@ def create_app(service: Service) -> Litestar:
     def stop(_app: Litestar) -> None:
         service.stop()
 
-    app = Application(
+    app = Litestar(
         route_handlers=[
             Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS], request_class=StrictRequest),
             *WATCHING,

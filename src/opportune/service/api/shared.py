@@ -28,8 +28,6 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 CALLER = "opportune.caller"
 SESSION = "opportune.session"
-SERVICE = "opportune.service"
-"""Under this name the application leaves the service in the state that servers share with it (ASGI lifespan)."""
 COOKIE = "opportune_session"
 PAGE = {"page": True}
 """The option of an address that people open in a browser: they are known by their session, not by a key."""
@@ -39,8 +37,6 @@ DECISION = r"^d[1-9][0-9]{0,17}$"
 _DECISION = re.compile(DECISION)
 _NAME = re.compile(NAME)
 _ENCODE = msgspec.json.Encoder().encode
-KEY = r"^[\x21-\x7e]+$"
-LONGEST_KEY = 200
 log = structlog.get_logger()
 
 IdempotencyKey = Annotated[
@@ -48,8 +44,8 @@ IdempotencyKey = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         min_length=1,
-        max_length=LONGEST_KEY,
-        pattern=KEY,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
         description="An id of your choosing, new for each request: a retry with it gets the original answer.",
     ),
 ]
@@ -157,13 +153,9 @@ def received(request: "Request[Any, Any, State]") -> int:
 
 def write_of(request: "Request[Any, Any, State]", key: str, data: Any, path: str | None = None) -> dict[str, Any]:
     """Who writes, when, under which key and with what content."""
-    return written(caller_of(request).name, received(request), key, request.method, path or request.scope["path"], data)
-
-
-def written(who: str, moment: int, key: str, method: str, path: str, data: Any) -> dict[str, Any]:
-    """What every command holds: who writes, when, under which key and with what content."""
-    content = f"{method}\n{path}\n".encode() + _ENCODE(data)
-    return {"who": who, "received": moment, "key": f"{who}:{key}", "fingerprint": hashlib.sha256(content).hexdigest()}
+    content = f"{request.method}\n{path or request.scope['path']}\n".encode() + _ENCODE(data)
+    fingerprint = hashlib.sha256(content).hexdigest()
+    return {"who": caller_of(request).name, "received": received(request), "key": key, "fingerprint": fingerprint}
 
 
 def answer(reply: Reply) -> "Response[bytes]":

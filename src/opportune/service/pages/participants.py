@@ -58,7 +58,7 @@ def _missing_results(view: View, name: str | None = None) -> dict[str, int]:
         .group_by(table.c.participant)
     )
     if name is not None:
-        query = query.where(tables.made_for(name))
+        query = query.where(table.c.participant == name)
     with view.service.database.reading.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -68,7 +68,7 @@ def _nudges(view: View, name: str | None = None) -> dict[str, int]:
     table = tables.decisions
     query = select(table.c.participant, func.count()).where(table.c.nudge).group_by(table.c.participant)
     if name is not None:
-        query = query.where(tables.made_for(name))
+        query = query.where(table.c.participant == name)
     if view.study["amount"] is None:
         return {}
     with view.service.database.reading.connect() as connection:
@@ -126,7 +126,7 @@ def _listed(view: View, *, sort: str, page: int, search: str = "", status: str =
             done: str = "") -> Page:  # fmt: skip
     sort = sort if sort in SORTS else SORTS[0]
     missing, nudges = _missing_results(view), _nudges(view)
-    rows = reading.rows(view.service.database, select(tables.participants))
+    rows = reading.rows(view.service.database, select(*tables.PARTICIPANT))
     found = [_judged(view, row, missing, nudges) for row in rows]
     counts = {name: sum(row["status"] == name for row in found) for name in STATUSES}
     chosen = [
@@ -184,7 +184,7 @@ async def enrol(request: Asked) -> Response[Any]:
 
 def _row(view: View, number: int) -> dict[str, Any]:
     found = reading.rows(
-        view.service.database, select(tables.participants).where(tables.participants.c.number == number)
+        view.service.database, select(*tables.PARTICIPANT).where(tables.participants.c.number == number)
     )
     if not found:
         raise Refused("not_found", "no participant has this number")
@@ -238,9 +238,9 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     view = view_of(request)
     row = _row(view, number)
     database, table = view.service.database, tables.decisions
-    decisions = reading.rows(database, select(table).where(tables.made_for(row["name"])).order_by(table.c.step))
+    decisions = reading.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
     record = tables.events
-    query = select(record).where(tables.events_about(row["name"]))
+    query = select(record).where(record.c.participant == row["name"])
     noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
     people = query if everything else query.where(record.c.kind.not_in([events.PROPOSED, events.REWARDED]))
     latest = reading.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))

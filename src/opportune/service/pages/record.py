@@ -35,7 +35,7 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
     if asked["kind"] in events.KINDS:
         query = query.where(table.c.kind == asked["kind"])
     if asked["participant"]:
-        query = query.where(tables.events_about(asked["participant"]))
+        query = query.where(table.c.participant == asked["participant"])
     if asked["who"]:
         names = [asked["who"]]
         if view.role == ANALYST:  # who knows people by role and number

@@ -288,7 +288,7 @@ async def form_of(request: Asked) -> Form:
 def command_fields(view: View, form: Form) -> dict[str, Any]:
     """Who writes, when, and under which key: a form that is sent twice is carried out once."""
     key = form.required("once", most=64)
-    return {"who": view.who, "received": view.now, "key": f"{view.who}:page:{key}", "fingerprint": form.fingerprint}
+    return {"who": view.who, "received": view.now, "key": f"page:{key}", "fingerprint": form.fingerprint}
 
 
 async def carry_out(view: View, command: Command) -> Reply:

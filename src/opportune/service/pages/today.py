@@ -46,15 +46,11 @@ _D, _P, _C = tables.decisions, tables.participants, tables.calls
 
 def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     """What was sensed of those who wait to be called, the latest first."""
-    waits = select(_P.c.name, _P.c.open_decision.label("id"), _P.c.step).where(_P.c.open_decision.is_not(None))
-    those = waits.cte("those", recursive=True)  # from the few who wait, one decision back at a time
-    before = select(those.c.name, _D.c.previous, those.c.step).join(_D, _D.c.id == those.c.id)
-    those = those.union(before.where(_D.c.step > those.c.step - HISTORY))
     query = (
-        select(those.c.name, _D.c.happened, _D.c.sensed)
-        .join(_D, _D.c.id == those.c.id)
-        .where(_D.c.step < those.c.step)
-        .order_by(those.c.name, _D.c.step.desc())
+        select(_P.c.name, _D.c.happened, _D.c.sensed)
+        .join(_D, _D.c.participant == _P.c.name)
+        .where(_P.c.open_decision.is_not(None), _D.c.step < _P.c.step, _D.c.step >= _P.c.step - HISTORY)
+        .order_by(_P.c.name, _D.c.step.desc())
     )
     found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     with view.service.database.reading.connect() as connection:

@@ -1,4 +1,4 @@
-"""The first tables."""
+"""The tables of the first version."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,6 +22,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("alerts_open", "alerts", ["cleared", "code", "participant"], unique=False)
+    op.create_table(
+        "calls",
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("participant", sa.Text(), nullable=False),
+        sa.Column("taken_by", sa.Text(), nullable=True),
+        sa.Column("taken_until", sa.BigInteger(), nullable=True),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("tried", sa.BigInteger(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("done_by", sa.Text(), nullable=True),
+        sa.Column("done", sa.BigInteger(), nullable=True),
+        sa.Column("due", sa.BigInteger(), nullable=True),
+        sa.Column("changed", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("decision"),
+    )
+    op.create_index("calls_changed", "calls", ["changed"], unique=False)
+    op.create_index("calls_due", "calls", ["due"], unique=False)
     op.create_table(
         "decisions",
         sa.Column("id", sa.Text(), nullable=False),
@@ -70,9 +87,30 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("participant", "step", name="decisions_step"),
     )
-    op.create_index("decisions_due", "decisions", ["reward_due"], unique=False)
-    op.create_index("decisions_open", "decisions", ["status", "expires"], unique=False)
-    op.create_index("decisions_seq", "decisions", ["participant", "seq"], unique=False)
+    op.create_index(
+        "decisions_due",
+        "decisions",
+        ["reward_due", "happened", "participant"],
+        unique=False,
+        sqlite_where=sa.text("reward_due IS NOT NULL"),
+        postgresql_where=sa.text("reward_due IS NOT NULL"),
+    )
+    op.create_index(
+        "decisions_nudged",
+        "decisions",
+        ["settled"],
+        unique=False,
+        sqlite_where=sa.text("nudge = 1"),
+        postgresql_where=sa.text("nudge"),
+    )
+    op.create_index(
+        "decisions_open",
+        "decisions",
+        ["expires", "id"],
+        unique=False,
+        sqlite_where=sa.text("status = 'nudge'"),
+        postgresql_where=sa.text("status = 'nudge'"),
+    )
     op.create_table(
         "events",
         sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -85,7 +123,22 @@ def upgrade() -> None:
         sa.Column("body", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("seq"),
     )
+    op.create_index("events_decision", "events", ["decision"], unique=False)
     op.create_index("events_participant", "events", ["participant", "seq"], unique=False)
+    op.create_index(
+        "events_skipped",
+        "events",
+        ["seq"],
+        unique=False,
+        sqlite_where=sa.text("kind = 'skipped'"),
+        postgresql_where=sa.text("kind = 'skipped'"),
+    )
+    op.create_table(
+        "expected",
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("hash"),
+    )
     op.create_table(
         "keys",
         sa.Column("name", sa.Text(), nullable=False),
@@ -115,6 +168,7 @@ def upgrade() -> None:
         sa.Column("hard", sa.Integer(), nullable=False),
         sa.Column("spent", sa.Float(), nullable=False),
         sa.Column("nudges", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
         sa.CheckConstraint(
             "(amount IS NULL OR (spent <= amount + 1e-06 AND (hard = 0 OR nudges <= amount))) AND spent >= 0 AND nudges >= 0",
             name="participants_budget",
@@ -132,22 +186,38 @@ def upgrade() -> None:
         sa.Column("revoked", sa.BigInteger(), nullable=True),
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("locked_until", sa.BigInteger(), nullable=True),
+        sa.Column("language", sa.Text(), nullable=True),
+        sa.Column("timezone", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
         "requests",
+        sa.Column("caller", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=False),
         sa.Column("answer", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("key"),
+        sa.PrimaryKeyConstraint("caller", "key"),
     )
     op.create_table(
-        "states",
-        sa.Column("participant", sa.Text(), nullable=False),
-        sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("data", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("participant"),
+        "sessions",
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("link", sa.Boolean(), nullable=False),
+        sa.Column("form", sa.Text(), nullable=False),
+        sa.Column("language", sa.Text(), nullable=False),
+        sa.Column("timezone", sa.Text(), nullable=True),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("used", sa.BigInteger(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("hash"),
+    )
+    op.create_index("sessions_person", "sessions", ["person"], unique=False)
+    op.create_table(
+        "shown",
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("shown", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("decision"),
     )
     op.create_table(
         "study",
