@@ -41,16 +41,16 @@ def study_text() -> str:
 
 def prepare(url: str) -> str:
     """Launch a study with its participants; hands back the key of an app."""
-    from opportune.service import clock
-    from opportune.service.auth import add_key
-    from opportune.service.commands import Enrol
-    from opportune.service.database import Database
-    from opportune.service.running import Running
+    from opportune.service.accounts.keys import add_key
+    from opportune.service.commands.participants import Enrol
+    from opportune.service.record.database import Database
+    from opportune.service.record.writer import Writer
     from opportune.service.server import launch
-    from opportune.service.writer import Writer
+    from opportune.service.state import clock
+    from opportune.service.state.study import StudyInForce
 
     database = Database(url)
-    launch(database, Running.from_text(study_text()))
+    launch(database, StudyInForce.from_text(study_text()))
     names = [f"P{i:04d}" for i in range(PEOPLE)]
     found = Writer(database).write([Enrol(who="bench", received=clock.now(), participant=name) for name in names])
     assert not any(isinstance(reply, Exception) for reply in found)
@@ -64,8 +64,8 @@ def run_server(url: str, port: int) -> None:
     import uvicorn
 
     from opportune.service.api.app import create_app
-    from opportune.service.database import Database
-    from opportune.service.logs import log_as_json
+    from opportune.service.monitoring.logs import log_as_json
+    from opportune.service.record.database import Database
     from opportune.service.service import Service
 
     log_as_json()
@@ -153,10 +153,12 @@ def load(url: str, folder: Path, seconds: float, *, workers: int = 1) -> dict[st
 
 def record(url: str) -> None:
     """A record to verify: everyone decides once per round, staff answer nudges, rewards come."""
-    from opportune.service import clock
-    from opportune.service.commands import Answer, Command, Propose, Reward
-    from opportune.service.database import Database
-    from opportune.service.writer import Reply, Writer
+    from opportune.service.commands.base import Command
+    from opportune.service.commands.decisions import Answer, Propose
+    from opportune.service.commands.rewards import Reward
+    from opportune.service.record.database import Database
+    from opportune.service.record.writer import Reply, Writer
+    from opportune.service.state import clock
 
     prepare(url)
     database = Database(url)
@@ -180,8 +182,8 @@ def record(url: str) -> None:
 
 def replay(url: str) -> dict[str, float]:
     """How fast verify goes through a record."""
-    from opportune.service.database import Database
-    from opportune.service.verify import verify
+    from opportune.service.record.database import Database
+    from opportune.service.verify.check import verify
 
     record(url)
     database = Database(url)

@@ -12,8 +12,8 @@ from live_examples import mixed_problem
 import opportune as op
 from opportune.core.layout import Snapshot
 from opportune.errors import StateError
-from opportune.live import packing
-from opportune.live.packing import healthy, pack, pack_shared, unpack, unpack_shared
+from opportune.service.state import packing
+from opportune.service.state.packing import healthy, pack, pack_shared, unpack, unpack_shared
 
 
 def cohort(**sharing: bool) -> op.Cohort:

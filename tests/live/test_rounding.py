@@ -9,10 +9,10 @@ from live_examples import mixed_problem
 
 import opportune as op
 from opportune.errors import StateError
-from opportune.live.packing import _sealed as sealed
-from opportune.live.packing import content_of, pack, pack_shared, shared_groups
 from opportune.live.point import STATE
-from opportune.live.rounding import CLOSE, is_shared_state_of, is_state_of
+from opportune.service.state.packing import _sealed as sealed
+from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
 
 
 def agent_at_work() -> op.Agent:

@@ -12,10 +12,10 @@ from servers import Parent, free_port
 from site_over_http import SENSED
 from sqlalchemy import select
 
-from opportune.service import tables
-from opportune.service.auth import add_key
-from opportune.service.database import Database
-from opportune.service.verify import verify
+from opportune.service.accounts.keys import add_key
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.verify.check import verify
 
 
 @dataclass

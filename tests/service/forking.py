@@ -16,37 +16,37 @@ from study_text import study_text
 
 from opportune.live.agent import Agent
 from opportune.service.api.app import create_app
-from opportune.service.database import Database
-from opportune.service.fold import Fold
-from opportune.service.ledger import Ledger
-from opportune.service.logs import log_as_json
-from opportune.service.running import Running
+from opportune.service.monitoring.logs import log_as_json
+from opportune.service.record.database import Database
+from opportune.service.record.transaction import Transaction
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.writer import Writer
+from opportune.service.state.fold import Fold
+from opportune.service.state.study import StudyInForce
 
 
 def answer_early() -> None:
     """Have writers hand out answers before they commit, as careless programs do."""
-    flush = Ledger.flush
+    flush = Transaction.flush
 
-    def late(ledger: Ledger) -> None:
+    def late(transaction: Transaction) -> None:
         time.sleep(0.01)
-        flush(ledger)
+        flush(transaction)
 
     def run(writer: Writer) -> None:
         while batch := writer._next(1):
             item = batch[0]
             with writer.database.writing.connect() as connection, connection.begin():
-                ledger = Ledger(connection, writer.memory)
+                transaction = Transaction(connection, writer.memory)
                 name, decision = item.command.about()
-                ledger.read(
+                transaction.read(
                     keys=[(item.command.who, item.command.key)],
                     names=[] if name is None else [name],
                     ids=[] if decision is None else [decision],
                 )
-                writer.deliver([item], [writer._carry_out(ledger, item.command)])
-                late(ledger)
-            ledger.committed()
+                writer.deliver([item], [writer._carry_out(transaction, item.command)])
+                late(transaction)
+            transaction.committed()
 
     Writer._run = run  # type: ignore[method-assign, assignment]
 
@@ -58,7 +58,7 @@ def fail(*_arguments: Any, **_named: Any) -> Any:
 
 def warm() -> None:
     """Compile what a decision needs."""
-    fold = Fold(Running.from_text(study_text()))
+    fold = Fold(StudyInForce.from_text(study_text()))
     agent = fold.agent(0, 0)
     made = agent.propose(
         {"time_of_day": "morning", "stress": 1, "sleep": "good"}, opened=True, reported={"mood": "low"}

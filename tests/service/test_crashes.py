@@ -11,9 +11,9 @@ from crashing import torture
 from servers import Parent, parent
 from study_text import study_text
 
-from opportune.service.commands import Enrol
-from opportune.service.database import Database
-from opportune.service.writer import Writer
+from opportune.service.commands.participants import Enrol
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 
 ROUNDS = int(os.environ.get("OPPORTUNE_TORTURE", "20"))
 

@@ -16,11 +16,11 @@ from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
 from opportune.errors import DataError, InputError
-from opportune.service import tables
-from opportune.service.commands import Enrol
-from opportune.service.database import Database
+from opportune.service.commands.participants import Enrol
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.writer import Writer
 
 
 def test_migrations_make_the_tables_that_the_code_knows(database: Database) -> None:
@@ -68,7 +68,7 @@ def test_a_database_that_forgets_is_refused(new_postgres: str) -> None:
 def test_one_service_holds_a_file(sqlite: Database) -> None:
     """A second process is told who has it; afterwards it is free."""
     program = f"""
-from opportune.service.database import Database
+from opportune.service.record.database import Database
 with Database({sqlite.url!r}).held():
     print("held")
 """

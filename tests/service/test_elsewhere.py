@@ -10,10 +10,11 @@ from study_text import numeric, study_text
 from test_verify import LATER, SENSED, live
 
 from opportune.core.layout import Constants, Layout
-from opportune.service.commands import Answer, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.verify import rebuilt, verify
-from opportune.service.writer import Writer
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.rewards import Reward
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.verify.check import rebuilt, verify
 
 LAST_BITS = 2.0**-50
 STUDIES = {
@@ -47,7 +48,7 @@ def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
 def states_of(database: Database) -> dict[str, bytes]:
     """Everyone's state, folded from the record here."""
     with database.reading.connect() as connection:
-        return {name: person.pack() for name, person in rebuilt(connection).persons.items()}
+        return {name: person.pack() for name, person in rebuilt(connection).participants.items()}
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)

@@ -11,18 +11,21 @@ from sqlalchemy import update
 from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
-from opportune.service import clock, tables
-from opportune.service.administration import Close
-from opportune.service.alerts import Alerts
-from opportune.service.bundles import FetchBundle
-from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward, SetStatus
-from opportune.service.database import Database
-from opportune.service.projection import known_of
-from opportune.service.reading import alert_rows, decision_rows
+from opportune.service.commands.administration import Close
+from opportune.service.commands.base import NOT_ASKED
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import Expire
+from opportune.service.commands.participants import Enrol, FetchBundle, SetStatus
+from opportune.service.commands.rewards import Reward
+from opportune.service.monitoring.alerts import Alerts
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows, decision_rows
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.upkeep import Expire
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.state import clock
+from opportune.service.state.projection import known_of
+from opportune.service.verify.check import verify
 
 SHARING: dict[str, dict[str, Any]] = {"own": {}, "shared": {"shared": True}, "pooled": {"pooled": True}}
 

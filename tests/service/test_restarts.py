@@ -14,16 +14,19 @@ from sqlalchemy import func, select, update
 from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
-from opportune.service import clock, tables
-from opportune.service.administration import Amend
-from opportune.service.auth import add_key
-from opportune.service.commands import Answered, Command, Enrol, Propose
-from opportune.service.database import Database
-from opportune.service.ledger import Ledger
+from opportune.service.accounts.keys import add_key
+from opportune.service.commands.administration import Amend
+from opportune.service.commands.base import Answered, Command
+from opportune.service.commands.decisions import Propose
+from opportune.service.commands.participants import Enrol
 from opportune.service.problems import Refused
-from opportune.service.reading import alert_rows
-from opportune.service.verify import rebuilt, verify
-from opportune.service.writer import Reply, Writer
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows
+from opportune.service.record.transaction import Transaction
+from opportune.service.record.writer import Reply, Writer
+from opportune.service.state import clock
+from opportune.service.verify.check import rebuilt, verify
 
 PEOPLE = 40
 STUDIES = {
@@ -112,7 +115,7 @@ def test_a_state_can_be_rebuilt_across_an_amendment(sqlite: Database, monkeypatc
     ask_all(writer, BEGIN + 3 * clock.HOUR)
     with sqlite.reading.connect() as connection:
         stored = {row.name: row.state for row in connection.execute(select(tables.participants))}
-        made = {name: person.pack() for name, person in rebuilt(connection).persons.items()}
+        made = {name: person.pack() for name, person in rebuilt(connection).participants.items()}
     assert made == stored
     with sqlite.writing.begin() as connection:
         connection.execute(update(tables.participants).values(state=b"damaged"))
@@ -123,7 +126,7 @@ def test_a_state_can_be_rebuilt_across_an_amendment(sqlite: Database, monkeypatc
 class Broken(Command, kw_only=True):
     """A command that fails after others of its transaction have happened."""
 
-    def run(self, ledger: Ledger) -> Answered:
+    def run(self, transaction: Transaction) -> Answered:
         """Not carried out."""
         raise RuntimeError("on purpose")
 

@@ -12,14 +12,17 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
-from opportune.service import events, tables
-from opportune.service.commands import Answer, Command, Enrol, Propose, Reward
-from opportune.service.database import Database
+from opportune.service.commands.base import Command
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
-from opportune.service.reading import event_rows
-from opportune.service.refold import Refold, Verdict
-from opportune.service.verify import rebuilt, verify
-from opportune.service.writer import Reply, Writer
+from opportune.service.record import events, tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import event_rows
+from opportune.service.record.writer import Reply, Writer
+from opportune.service.verify.check import rebuilt, verify
+from opportune.service.verify.replay import Replay, Verdict
 
 SHARING: dict[str, dict[str, Any]] = {
     "own": {},
@@ -212,10 +215,10 @@ def test_what_is_told_of_earlier_steps_outlives_a_restart(sqlite: Database) -> N
     later = {**sensed, "reported": {"mood": "low"}}
     for one in (writer, again, writer, again):
         assert answer_of(one.do(Propose(who="app", received=BEGIN, participant="P1", given=later)))["mode"] == "learned"
-        last = one.memory.persons["P1"]
+        last = one.memory.participants["P1"]
         nudge = Answer(who="staff", received=BEGIN, decision=str(last.open_decision), answered=True)
         assert answer_of(one.do(nudge))["revealed"]
-    assert [s.seen for s in again.memory.persons["P1"].agent._steps.values()] == [True, True, False, *[True] * 5]
+    assert [s.seen for s in again.memory.participants["P1"].agent._steps.values()] == [True, True, False, *[True] * 5]
     assert verify(sqlite).findings == []
 
 
@@ -247,7 +250,7 @@ def test_a_state_that_is_ruined_in_memory_is_read_again(sqlite: Database) -> Non
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
     writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL))
-    writer.memory.persons["P1"].agent._groups["model"][:] = float("nan")
+    writer.memory.participants["P1"].agent._groups["model"][:] = float("nan")
     made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL)))
     assert made["mode"] == "learned"
     assert verify(sqlite).findings == []
@@ -307,12 +310,14 @@ def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str)
     run_course(writer.write, people=3, steps=12)
     with sqlite.reading.begin() as connection:
         spoken = rebuilt(connection)
-        silent = Refold(Verdict())
+        silent = Replay(Verdict())
         for row in event_rows(sqlite, limit=10_000):
             silent.take(events.decode(row["body"]), row["received"])
     assert silent.verdict.findings == []
     assert silent.decisions == spoken.decisions
-    assert {n: p.pack() for n, p in silent.persons.items()} == {n: p.pack() for n, p in spoken.persons.items()}
+    assert {n: p.pack() for n, p in silent.participants.items()} == {
+        n: p.pack() for n, p in spoken.participants.items()
+    }
 
 
 def test_an_event_whose_time_is_none_is_found(sqlite: Database) -> None:

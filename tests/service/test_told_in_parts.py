@@ -9,12 +9,14 @@ from study_text import numeric, study_text
 
 from opportune.errors import InputError
 from opportune.live.agent import Agent
-from opportune.service import clock
-from opportune.service.commands import Answer, Enrol, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.reading import decision_row
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
+from opportune.service.record.database import Database
+from opportune.service.record.queries import decision_row
+from opportune.service.record.writer import Writer
+from opportune.service.state import clock
+from opportune.service.verify.check import verify
 
 PAIN = """
 [variables.pain]

@@ -10,17 +10,20 @@ from course import BEGIN, answer_of, launch, run_course
 from sqlalchemy import select, update
 from study_text import numeric, study_text
 
-from opportune.live.rounding import CLOSE
 from opportune.problems.continuous import ContinuousProblem
-from opportune.service import clock, events, tables
-from opportune.service.administration import Amend, Close
-from opportune.service.calls import Try
-from opportune.service.commands import Answer, Enrol, Note, Propose, Reward, SetStatus
-from opportune.service.database import Database
-from opportune.service.refold import Refold, Verdict
-from opportune.service.upkeep import GiveUp
-from opportune.service.verify import _events, verify
-from opportune.service.writer import Writer
+from opportune.service.commands.administration import Amend, Close
+from opportune.service.commands.calls import Try
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import GiveUp
+from opportune.service.commands.participants import Enrol, Note, SetStatus
+from opportune.service.commands.rewards import Reward
+from opportune.service.record import events, tables
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.state import clock
+from opportune.service.verify.check import _events, verify
+from opportune.service.verify.replay import Replay, Verdict
+from opportune.service.verify.rounding import CLOSE
 
 SHARING: dict[str, dict[str, Any]] = {
     "own": {},
@@ -303,7 +306,7 @@ def test_a_row_that_missed_its_last_change_is_found(lived: Database, kind: str) 
         row = connection.execute(select(table).where(table.c.id == about[0])).mappings().one()
         changes = select(tables.events.c.seq).where(tables.events.c.decision == row["id"])
         seqs = connection.execute(changes.order_by(tables.events.c.seq)).scalars().all()
-    earlier = Refold(Verdict())
+    earlier = Replay(Verdict())
     with lived.reading.connect() as connection:
         for event, received in _events(connection, earlier.verdict):
             if event.seq == seqs[-1]:

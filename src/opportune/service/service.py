@@ -14,17 +14,17 @@ from typing import Any
 import structlog
 
 from opportune.errors import InputError
-from opportune.service import clock
-from opportune.service.alerts import Alerts
-from opportune.service.auth import Keys
-from opportune.service.commands import SYSTEM, Command
-from opportune.service.database import Database, reachable
-from opportune.service.exports import running_of
-from opportune.service.limits import Limits
-from opportune.service.logs import described
+from opportune.service.accounts.keys import Keys
+from opportune.service.accounts.limits import Limits
+from opportune.service.commands.base import SYSTEM, Command
+from opportune.service.commands.expiry import Touch
+from opportune.service.export.exports import study_in_force
+from opportune.service.monitoring.alerts import Alerts
+from opportune.service.monitoring.logs import described
 from opportune.service.problems import Refused
-from opportune.service.upkeep import Touch
-from opportune.service.writer import Reply, Writer, sweep
+from opportune.service.record.database import Database, reachable
+from opportune.service.record.writer import Reply, Writer, sweep
+from opportune.service.state import clock
 
 SWEEP_SECONDS = 5
 _LAST_REHEARSED = clock.from_iso("9000-01-01T00:00:00Z")
@@ -72,7 +72,7 @@ class Service:
     def _try_out(self) -> None:
         """Load what decisions need, before the first one waits for it."""
         try:
-            running_of(self.database).try_out()
+            study_in_force(self.database).try_out()
         except Exception as error:  # whatever it is, decisions say so, or are made by the fallback
             log.error("no decision could be tried out", **described(error))
 
@@ -98,7 +98,7 @@ class Service:
         self.writer.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
-            self.alerts.shown.write()
+            self.alerts.viewed.write()
 
     def now(self) -> int:
         """The time: what a rehearsal has told, or the clock's."""
@@ -137,7 +137,7 @@ class Service:
             partial(sweep, self.writer, self.now()),
             self._try_again,
             self.keys.note_use,
-            self.alerts.shown.write,
+            self.alerts.viewed.write,
             partial(self.alerts.look, self.now()),
         ):
             try:

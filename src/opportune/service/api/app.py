@@ -10,11 +10,11 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from opportune._version import __version__
 from opportune.errors import OpportuneError
-from opportune.service.api import shared
+from opportune.service.api import requests
 from opportune.service.api.exported import EXPORTS
+from opportune.service.api.health import WATCHING, Measured
 from opportune.service.api.reads import READS
 from opportune.service.api.strict import StrictRequest
-from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
@@ -40,7 +40,7 @@ def create_app(service: Service) -> Litestar:
             *WATCHING,
             PAGES,
         ],
-        guards=[shared.guard],
+        guards=[requests.guard],
         middleware=[Measured(), Sealed()],
         on_startup=[start],
         on_shutdown=[stop],
@@ -65,7 +65,7 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
     """An address that is not there: programs get a problem, people a page."""
     for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
     if not for_people:
-        return shared.on_http(request, error)
+        return requests.on_http(request, error)
     page = errors.on_http(request, error)  # no middleware sees it, as there is no such address
     page.headers |= {name.decode(): value.decode() for name, value in (*HEADERS, NO_STORE)}
     return page
@@ -73,8 +73,8 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
 
 def _handlers() -> dict[Any, Any]:
     return {
-        Refused: shared.on_refused,
-        OpportuneError: shared.on_bad_input,
+        Refused: requests.on_refused,
+        OpportuneError: requests.on_bad_input,
         HTTPException: _on_http,
-        Exception: shared.on_fault,
+        Exception: requests.on_fault,
     }
