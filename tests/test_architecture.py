@@ -31,7 +31,7 @@ LAYERS = (
     ("simulation.record", "analysis.results", "analysis.heaps"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),
-    ("rehearsal.met",),  # what simulated participants meet
+    ("rehearsal.conditions",),  # what simulated participants meet
     ("testing",),
     ("analysis",),
     ("study",),

@@ -9,10 +9,10 @@ from live_examples import mixed_problem
 
 import opportune as op
 from opportune.errors import StateError
-from opportune.live.packing import WHOLE, content_of, pack, pack_shared, shared_groups
-from opportune.live.packing import _sealed as sealed
 from opportune.live.point import STATE
-from opportune.live.rounding import CLOSE, all_near, is_shared_state_of, is_state_of, near
+from opportune.service.state.packing import _sealed as sealed
+from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
 
 
 def agent_at_work() -> op.Agent:
@@ -34,7 +34,7 @@ def with_number(agent: op.Agent, place: int, number: float) -> bytes:
     held = len(numbers) - agent._block.nbytes
     block = np.frombuffer(numbers[held:]).copy()
     block[place] = number
-    return sealed(WHOLE, text, numbers[:held], block)
+    return sealed(text, numbers[:held], block)
 
 
 def test_a_state_is_an_agents_but_for_rounding() -> None:
@@ -118,17 +118,3 @@ def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
     assert is_shared_state_of(cohort, packed)
     group[0] = was + 1e-6
     assert not is_shared_state_of(cohort, packed)
-
-
-def test_arrays_are_near_as_numbers_are() -> None:
-    """Number by number; what is missing must be missing in both."""
-    rng = np.random.default_rng(3)
-    odd = [0.0, -0.0, 1e-10, 2e-9, 1.0, 1.0 + 9e-10, 1.0 + 2e-9, 1e6, 1e6 + 9e-4, 1e6 + 2e-3, math.inf, -math.inf]
-    values = np.array([*odd, *rng.normal(size=8)])
-    for one in values:
-        for other in values:
-            assert all_near(np.array([one]), np.array([other])) == near(float(one), float(other)), (one, other)
-    missing = np.array([math.nan, 1.0])
-    assert all_near(missing, np.array([math.nan, 1.0 + 1e-12]))
-    assert not all_near(missing, np.array([0.0, 1.0]))
-    assert not all_near(missing, missing[:1])
