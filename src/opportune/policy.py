@@ -152,11 +152,23 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
-    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
+def pd2_ucb(
+    budget: float | Budget,
+    *,
+    scale: str = "adaptive",
+    unknown: str = "plugin",
+    rotate: bool = False,
+    kappa: float = 1.0,
+    tolerance: float | None = None,
+    name: str = "",
+) -> Policy:
+    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning.
+
+    `unknown`, `rotate` and `kappa` are those of `LinUCB`, `scale` and `tolerance` those of `LearningPrimalDual`.
+    """
     return Policy(
-        recommender=LinUCB(unknown=unknown),
-        revealer=LearningPrimalDual(scale=scale),
+        recommender=LinUCB(unknown=unknown, rotate=rotate, kappa=kappa),
+        revealer=LearningPrimalDual(scale=scale, tolerance=tolerance),
         budget=_budget(budget),
         name=name,
     )

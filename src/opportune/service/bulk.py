@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -205,8 +206,8 @@ class Bulk:
             agent._pending.set_order(state.arrivals)
             if state.proposal is not None:
                 notes = tuple(agent._notes.tolist()) if agent._at.sizes.ranked else None  # of the last one: this
-                agent._proposal = state.proposal._replace(
-                    priced=agent.policy.revealer.priced, rule=agent._rule_name, notes=notes
+                agent._proposal = replace(
+                    state.proposal, priced=agent.policy.revealer.priced, rule=agent._rule_name, notes=notes
                 )
 
     def links(self) -> Links:

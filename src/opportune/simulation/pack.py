@@ -220,7 +220,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
             counts = _count_traced(output.marks[:finished, 0, :, MARKS.index("context")], linear[0].problem.contexts)
         if counts is None:
             counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
-        variables["context_count"] = (("world", "replicate", "k"), counts)
+        variables["context_count"] = (("world", "replicate", "contexts"), counts)
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
 
 
@@ -237,10 +237,10 @@ def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
     first = problems[0]
     found = {}
     if all(p.action_names == first.action_names for p in problems):
-        found["action_name"] = ("a", list(first.action_names))
+        found["action_name"] = ("actions", list(first.action_names))
     if isinstance(first, Problem) and all(p.variables == first.variables for p in problems):
         levels = (first.levels(k).items() for k in range(first.contexts))
-        found["context_name"] = ("k", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
+        found["context_name"] = ("contexts", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
     return found
 
 
