@@ -25,7 +25,7 @@ adversarial orders is lost.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune import checks
@@ -344,13 +344,14 @@ class Pace(Revealer):
     `randomise` = eps mixes in a coin of probability eps times the budget's share, so that effects of nudges can be
     estimated afterwards. `value`: "paper" compares with the average context, "realised" with what the advice would be
     for this patient now. `guard` = c runs a primal-dual rule beside and follows it when it has got ahead by c times
-    the budget: 1/2 is cheap, 1/3 stronger.
+    the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what following old advice has cost, to show what
+    that is good for.
     """
 
     randomise: float | None = None
     value: str = "paper"
     guard: float | None = None
-    _debt: bool = field(default=True, repr=False)  # off only to show what the debt is good for (experiment `pace`)
+    debt: bool = True
     label: ClassVar[str] = "PACE"
     kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
@@ -363,12 +364,12 @@ class Pace(Revealer):
             checks.keep(self, randomise=checks.real("randomise", self.randomise, above=0.0, most=1.0))
         if self.guard is not None:
             checks.keep(self, guard=checks.real("guard", self.guard, above=0.0, most=1.0))
-        checks.keep(self, _debt=checks.yes_no("_debt", self._debt))
+        checks.keep(self, debt=checks.yes_no("debt", self.debt))
 
     def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
         """Eps or 0, whether the value is the realised one, the guard or 0, T, whether there is a debt."""
         realised = float(self.value == "realised")
-        return (self.randomise or 0.0, realised, self.guard or 0.0, float(horizon), float(self._debt))
+        return (self.randomise or 0.0, realised, self.guard or 0.0, float(horizon), float(self.debt))
 
     @staticmethod
     def words(notes: Sequence[float]) -> str:
