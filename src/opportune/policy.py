@@ -70,11 +70,8 @@ class Policy:
         if not isinstance(self.revealer, Revealer):
             given = checks.shown(self.revealer)
             raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
-        for part in (self.recommender, self.revealer):
-            if not hasattr(part, "number"):
-                raise InputError(
-                    f"{type(part).__name__} is not registered; expected one that is, or register above its class"
-                )
+        checks.registered(self.recommender, RECOMMENDERS)
+        checks.registered(self.revealer, REVEALERS)
         if self.budget is not None:
             checks.keep(self, budget=_budget(self.budget))
         checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))

@@ -14,6 +14,7 @@ import opportune as op
 # What both processes run: the same cases, on the CPU here and in the simulator there.
 CASES = """
 import opportune as op
+from opportune.worlds.distributions import Choice, LogNormal, Normal
 from opportune.worlds.brushing.world import brushing_world
 
 baselines = [

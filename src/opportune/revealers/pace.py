@@ -344,8 +344,7 @@ class Pace(Revealer):
     `randomise` = eps mixes in a coin of probability eps times the budget's share, so that effects of nudges can be
     estimated afterwards. `value`: "paper" compares with the average context, "realised" with what the advice would be
     for this patient now. `guard` = c runs a primal-dual rule beside and follows it when it has got ahead by c times
-    the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what following old advice has cost, to show what
-    that is good for.
+    the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what old advice has cost.
     """
 
     randomise: float | None = None

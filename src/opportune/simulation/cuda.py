@@ -22,10 +22,11 @@ from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.core.scores import choose_search, score_optimistic
 from opportune.core.views import of_arrays
 from opportune.errors import InputError
+from opportune.simulation.counting import count_type
 from opportune.simulation.loop import Batch, mail_size, run_step, start_run, stream_of
 from opportune.simulation.pack import Output
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
-from opportune.worlds.arrivals import arrivals_of, count_run, count_type
+from opportune.worlds.arrivals import arrivals_of, count_run
 from opportune.worlds.linear import LinearWorld
 
 THREADS = 256

@@ -20,8 +20,7 @@ from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
-from opportune.worlds import LinearWorld, SimulatedWorld
-from opportune.worlds.arrivals import count_contexts, count_type
+from opportune.worlds import WORLDS, SimulatedWorld
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -99,6 +98,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
     for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
             raise InputError(f"worlds holds {checks.shown(world)}; expected worlds such as LinearWorld")
+        checks.registered(world, WORLDS)
 
 
 def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
 
 
 def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+             finished: int, horizon: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
     """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
@@ -213,23 +213,9 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
-    linear = [w for w in worlds if isinstance(w, LinearWorld)]
-    if linear:
-        counts = output.counts
-        if counts is None and output.marks.shape[-1]:
-            counts = _count_traced(output.marks[:finished, 0, :, MARKS.index("context")], linear[0].problem.contexts)
-        if counts is None:
-            counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
-        variables["context_count"] = (("world", "replicate", "contexts"), counts)
+    if output.counts is not None:
+        variables["context_count"] = (("world", "replicate", "contexts"), output.counts)
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
-
-
-def _count_traced(context: NDArray[np.int16], contexts: int) -> NDArray[Any]:
-    """How often each context arrived, from the trace of any policy: [R, W, T] -> [W, R, K]."""
-    replicates, worlds, steps = context.shape
-    run = np.arange(worlds * replicates).reshape(worlds, replicates, 1)
-    found = np.bincount((contexts * run + context.transpose(1, 0, 2)).ravel(), minlength=run.size * contexts)
-    return found.reshape(worlds, replicates, contexts).astype(count_type(steps))
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
 from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
+from opportune.simulation.counting import count_contexts, count_traced
 from opportune.simulation.cpu import run_batch
 from opportune.simulation.loop import Batch
 from opportune.simulation.pack import (
@@ -33,8 +35,10 @@ from opportune.simulation.pack import (
     policy_labels,
     streams_of,
 )
+from opportune.simulation.record import MARKS
 from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_output, check_policies, check_worlds
 from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds.arrivals import by_table
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
@@ -94,11 +98,12 @@ def simulate(
     batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()
     traced = horizon if trace else 0
+    groups = _groups(policy_list, world_list, horizon, device)
     output = Output(replicates, len(policy_list), len(world_list), traced, by_total=device == "cuda")
     with _compilation_told(progress and sys.stderr.isatty()):
         finished = _run(
             batch,
-            _groups(policy_list, world_list, horizon, device),
+            groups,
             output,
             world_list,
             horizon=horizon,
@@ -118,7 +123,21 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+    if "true_gap" in world_list[0].truth_table():
+        output.counts = _counted(batch, groups[0].at, output, finished, horizon, seed)
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, attrs)
+
+
+def _counted(
+    batch: Batch, at: Layout, output: Output, finished: int, horizon: int, seed: int
+) -> NDArray[np.integer[Any]]:
+    """How often each context arrived in the runs that are finished."""
+    if output.counts is not None:
+        return output.counts
+    if output.marks.shape[-1]:
+        return count_traced(output.marks[:finished, 0, :, MARKS.index("context")], at.sizes.contexts)
+    streams = streams_of(0, finished, output.shape[2])
+    return count_contexts(batch, at, seed, streams, horizon, numba.get_num_threads())
 
 
 @contextmanager
@@ -203,7 +222,7 @@ def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[Simulat
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
     if device == "cuda":
-        run = partial(_run_on_gpu, linear=[world for world in worlds if isinstance(world, LinearWorld)])
+        run = partial(_run_on_gpu, tables=[w for w in worlds if isinstance(w, LinearWorld) and by_table(w)])
     spans = _spans(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
@@ -264,12 +283,12 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
 
 
 def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
-                workers: Workers, seed: int, horizon: int, *, linear: list[LinearWorld]) -> Generator[int]:  # fmt: skip
+                workers: Workers, seed: int, horizon: int, *, tables: list[LinearWorld]) -> Generator[int]:  # fmt: skip
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
     replicates = output.shape[0]
-    counting = cuda.Counting(linear, replicates, horizon, seed) if linear else None
+    counting = cuda.Counting(tables, replicates, horizon, seed) if tables else None
     output.counts = counting.counts if counting else None
     for i, group in enumerate(groups):
         cuda.run_batch(
