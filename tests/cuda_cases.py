@@ -2,6 +2,7 @@
 
 CASES = """
 import opportune as op
+from opportune.worlds.distributions import Choice, LogNormal, Normal
 from opportune.worlds.brushing.world import brushing_world
 
 baselines = [
@@ -30,7 +31,7 @@ continuous = op.Problem.from_formula(
     "1 + tod + x + log1p(y):action + action * mood",
     {"tod": op.TimeOfDay(["am", "pm"]), "x": op.Number(-1, 1), "y": op.Number(0, 9), "mood": ("low", "high")}, 2,
 )
-draws = {"x": op.Normal(0, 1), "y": op.LogNormal(2, 0.5), "mood": op.Choice({"low": 0.4, "high": 0.6})}
+draws = {"x": Normal(0, 1), "y": LogNormal(2, 0.5), "mood": Choice({"low": 0.4, "high": 0.6})}
 continuous_world = op.ContinuousWorld(continuous, theta=[0.2] * continuous.d, distributions=draws, open_rate=0.2)
 reported = continuous_world.replace(problem=continuous.replace(visibility={"x": "reported"}), reward_delay=2)
 

@@ -171,6 +171,13 @@ def mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
     return dict(value)
 
 
+def registered(thing: Any, classes: Iterable[Any]) -> None:
+    """Refuse something of a class that compiled code does not know: it would run the functions of its parent."""
+    if type(thing) not in classes:
+        name = type(thing).__name__
+        raise InputError(f"{name} is not registered; expected one that is: write @opportune.register above its class")
+
+
 def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *, without: Iterable[str] = ()) -> None:
     """Refuse keyword arguments that a function does not have."""
     known = [name for name in inspect.signature(function).parameters if name not in {"self", *without}]

@@ -72,11 +72,8 @@ class Policy:
         if not isinstance(self.revealer, Revealer):
             given = checks.shown(self.revealer)
             raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
-        for part in (self.recommender, self.revealer):
-            if not hasattr(part, "number"):
-                raise InputError(
-                    f"{type(part).__name__} is not registered; expected one that is, or register above its class"
-                )
+        checks.registered(self.recommender, RECOMMENDERS)
+        checks.registered(self.revealer, REVEALERS)
         if self.budget is not None:
             checks.keep(self, budget=_budget(self.budget))
         checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
@@ -154,11 +151,23 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
-    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
+def pd2_ucb(
+    budget: float | Budget,
+    *,
+    scale: str = "adaptive",
+    unknown: str = "plugin",
+    rotate: bool = False,
+    kappa: float = 1.0,
+    tolerance: float | None = None,
+    name: str = "",
+) -> Policy:
+    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning.
+
+    `unknown`, `rotate` and `kappa` are those of `LinUCB`, `scale` and `tolerance` those of `LearningPrimalDual`.
+    """
     return Policy(
-        recommender=LinUCB(unknown=unknown),
-        revealer=LearningPrimalDual(scale=scale),
+        recommender=LinUCB(unknown=unknown, rotate=rotate, kappa=kappa),
+        revealer=LearningPrimalDual(scale=scale, tolerance=tolerance),
         budget=_budget(budget),
         name=name,
     )

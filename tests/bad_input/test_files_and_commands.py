@@ -373,7 +373,7 @@ def test_results_that_are_none() -> None:
         "needs contexts from 0 to 2": data.assign(context=data["context"] + 100),
         "is not one the Dataset was made with": data.assign_coords(policy=["a", "b"]),
         "needs 'value' with the axes policy, world, replicate, step; got none": data.assign(value=1.0),
-        "needs 'true_gap' with the axes world, k; got none": data.assign(true_gap=1.0),
+        "needs 'true_gap' with the axes world, contexts; got none": data.assign(true_gap=1.0),
         "needs 'total_value' with the axes policy, world, replicate; got z,": data.assign(
             total_value=data["total_value"].expand_dims("z")
         ),

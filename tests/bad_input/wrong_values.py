@@ -13,6 +13,7 @@ import xarray as xr
 
 import opportune as op
 from opportune.errors import OpportuneError
+from opportune.worlds.distributions import Uniform
 
 Values = dict[str, Callable[[], Any]]
 
@@ -96,7 +97,7 @@ def linear(**settings: Any) -> op.LinearWorld:
 
 def drawn(**settings: Any) -> op.ContinuousWorld:
     problem = settings.pop("problem", continuous())
-    return op.ContinuousWorld(problem, **{"theta": [0.1] * 4, "distributions": {"x": op.Uniform(0, 1)}, **settings})
+    return op.ContinuousWorld(problem, **{"theta": [0.1] * 4, "distributions": {"x": Uniform(0, 1)}, **settings})
 
 
 def refusal(call: Callable[[], Any]) -> str:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -438,7 +439,7 @@ def test_context_by_number_or_by_name() -> None:
             for _ in contexts
         ]
         decisions = [agent.decide(context) for agent, context in zip(agents, contexts, strict=True)]
-        assert {decision._replace(context=None) for decision in decisions} == {decisions[0]._replace(context=None)}
+        assert {replace(decision, context=None) for decision in decisions} == {replace(decisions[0], context=None)}
         for agent in agents:
             agent.to_dict()  # numbers of NumPy are saved too
 
@@ -556,32 +557,32 @@ def test_why_staleness_made_the_difference() -> None:
     """Under PD2 stale advice raises the probability; where the coin fell in between, that made the difference."""
     made = small_agent(op.pd2_ucb(5)).propose(1, coin=0.0)
     fresh, stale = ("walk", "rest") if made.action == "rest" else ("rest", "walk")
-    raised = made._replace(gap=0.4, price=0.1, probability=0.9, fresh_action=fresh, action=stale, nudged=True)
+    raised = replace(made, gap=0.4, price=0.1, probability=0.9, fresh_action=fresh, action=stale, nudged=True)
     change = f"what was learned since the last contact would change the advice from {stale} to {fresh}"
     for coin, tail in ((0.5, " and made the difference"), (0.3, "")):
-        assert raised._replace(coin=coin).why == (
+        assert replace(raised, coin=coin).why == (
             f"Nudge: knowing the context is worth 0.40, where a nudge costs 0.10; {change}, which raised the "
             f"probability from 0.40 to 0.90{tail} (probability 0.90, coin {coin:.2f})."
         )
-    same = raised._replace(probability=0.4, coin=0.3)  # beyond what the tolerance allows, or PD1
+    same = replace(raised, probability=0.4, coin=0.3)  # beyond what the tolerance allows, or PD1
     assert change in same.why
     assert "raised" not in same.why
-    assert "would change" not in raised._replace(fresh_action=stale, coin=0.5).why
+    assert "would change" not in replace(raised, fresh_action=stale, coin=0.5).why
 
 
 def test_why_under_pace_names_stale_advice() -> None:
     """PACE's own words are followed by what fresh advice would be; a debt without which nothing is gained is named."""
     made = small_agent(op.pace_ucb(5)).propose(1, coin=0.0)
     other = "walk" if made.action == "rest" else "rest"
-    assert f"would change the advice from {made.action} to {other}" in made._replace(fresh_action=other).why
-    assert "would change" not in made._replace(fresh_action=made.action).why
+    assert f"would change the advice from {made.action} to {other}" in replace(made, fresh_action=other).why
+    assert "would change" not in replace(made, fresh_action=made.action).why
     notes = list(made.notes or ())
     notes[pace.DEBT], notes[pace.WORTH], notes[pace.CAUSE] = 0.5, 0.4, pace.BY_RANK
     owed = "following old advice has cost about 0.50 since the last contact"
-    assert owed in made._replace(notes=tuple(notes)).why
-    assert "without that cost nothing would be gained by it now" in made._replace(notes=tuple(notes)).why
+    assert owed in replace(made, notes=tuple(notes)).why
+    assert "without that cost nothing would be gained by it now" in replace(made, notes=tuple(notes)).why
     notes[pace.WORTH] = 0.9
-    assert "without that cost" not in made._replace(notes=tuple(notes)).why
+    assert "without that cost" not in replace(made, notes=tuple(notes)).why
 
 
 # What is refused, and that a refused call changes nothing.

@@ -1,6 +1,7 @@
 """Numbers and states that are the same but for rounding, and those that are not."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_an_open_proposal_is_compared_too() -> None:
         "step": (proposal.step + 1, False),
     }  # fmt: skip
     for name, (value, alike) in changes.items():
-        agent._proposal = proposal._replace(**{name: value})
+        agent._proposal = replace(proposal, **{name: value})
         assert pack(agent) != packed
         assert is_state_of(agent, packed) is alike, name
     agent._proposal = None

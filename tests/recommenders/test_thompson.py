@@ -14,6 +14,7 @@ from by_hand import Knowledge
 from opportune.algorithm.protocol import Draws
 from opportune.engine.views import participant_at
 from opportune.recommenders.thompson import sample
+from opportune.worlds.distributions import Uniform
 
 Floats = NDArray[np.float64]
 
@@ -163,7 +164,7 @@ def test_it_learns(kind: str) -> None:
         problem = op.Problem.from_formula("x + action * x", {"x": op.Number(-1, 1)}, 3, noise_sd=0.1, theta_bound=3.0)
         assert isinstance(problem, op.ContinuousProblem)
         theta = np.array([1.0, -1.0, 0.5, -2.0, 2.0])
-        world = op.ContinuousWorld(problem, theta=theta[: problem.d], distributions={"x": op.Uniform(-1, 1)})
+        world = op.ContinuousWorld(problem, theta=theta[: problem.d], distributions={"x": Uniform(-1, 1)})
     chance = op.Policy(recommender=op.RandomAction(), revealer=op.Always(), name="chance")
     data = run(world, [thompson(op.Always(), None), chance], horizon=200)
     late = (data["best"] - data["outcome"]).isel(step=slice(100, None)).mean(("world", "replicate", "step"))

@@ -226,7 +226,7 @@ def _at_contexts(table: NDArray[np.float64], context: NDArray[Any]) -> NDArray[n
 
 def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     """CLV's value of whole runs, from how often each context arrived: the budget goes to the largest gaps first."""
-    counts = data["context_count"].transpose("world", "replicate", "k").values
+    counts = data["context_count"].transpose("world", "replicate", "contexts").values
     gaps, blind = data["true_gap"].values, data["true_blind"].values
     order = np.argsort(-gaps, axis=1, kind="stable")
     sorted_gaps = np.maximum(np.take_along_axis(gaps, order, axis=1), 0.0)[:, None, :]
@@ -265,7 +265,7 @@ def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
         bounds = data["value_range"].values
         scale = bounds[:, 1] - bounds[:, 0]
     else:
-        scale = data["true_gap"].where(data["context_probs"] > 0).max("k").values
+        scale = data["true_gap"].where(data["context_probs"] > 0).max("contexts").values
     return np.asarray(np.maximum(scale, 1e-12).reshape(-1, 1, 1), dtype=np.float64)
 
 

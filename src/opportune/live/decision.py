@@ -1,13 +1,15 @@
 """What a live agent answers: `Proposal` (nudge now?) and `Decision` (what was done, and everything behind it)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from opportune._version import __version__
 from opportune.engine.hooks import REVEALERS
 
 
-class Proposal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Proposal:
     """Whether to nudge now, and the action that stands meanwhile.
 
     `coin` fell below `probability` if and only if `nudged`; the budget is charged here. `price` is what the gap was
@@ -40,7 +42,8 @@ class Proposal(NamedTuple):
         return explain(self)
 
 
-class Decision(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
     """Everything an auditor needs to know of one decision.
 
     `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's

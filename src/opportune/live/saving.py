@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -325,9 +326,8 @@ def describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """A proposal without the decision before it, which has been handed out."""
     left = None if math.isinf(proposal.budget_left) else proposal.budget_left
     notes = None if proposal.notes is None else list(proposal.notes)
-    saved = proposal._replace(budget_left=left, notes=notes)._asdict()  # type: ignore[arg-type]
-    del saved["previous"]
-    return saved
+    saved = {field.name: getattr(proposal, field.name) for field in fields(proposal) if field.name != "previous"}
+    return {**saved, "budget_left": left, "notes": notes}
 
 
 def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
@@ -340,7 +340,7 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     left = math.inf if endless else checks.real("budget_left", saved["budget_left"])
     notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], agent._notes.size).tolist())
     checks.settings("the open proposal", saved, Proposal, without=("previous",))
-    known = {name: saved[name] for name in Proposal._fields if name != "previous"}
+    known = {name: saved[name] for field in fields(Proposal) if (name := field.name) != "previous"}
     proposal = Proposal(**{**known, "budget_left": left, "notes": notes})
     _must(proposal.rule == type(agent.policy.revealer).__name__, "the open proposal is of another revealer")
     for name in ("nudged", "opened", "available", "priced"):

@@ -25,7 +25,7 @@ adversarial orders is lost.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
@@ -186,13 +186,13 @@ class Pace(Revealer):
     `randomise` = eps mixes in a coin of probability eps times the budget's share, so that effects of nudges can be
     estimated afterwards. `value`: "paper" compares with the average context, "realised" with what the advice would be
     for this patient now. `guard` = c runs a primal-dual rule beside and follows it when it has got ahead by c times
-    the budget: 1/2 is cheap, 1/3 stronger.
+    the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what old advice has cost.
     """
 
     randomise: float | None = None
     value: str = "paper"
     guard: float | None = None
-    debt: bool = field(default=True, repr=False)
+    debt: bool = True
     label: ClassVar[str] = "PACE"
     kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True

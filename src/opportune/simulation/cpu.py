@@ -44,6 +44,7 @@ class Results(NamedTuple):
     totals: NDArray[np.float64]
     numbers: NDArray[np.float64]
     marks: NDArray[np.int16]
+    counts: NDArray[np.int32]  # [R, W, K]: contexts, counted while the first policy runs
     traced: int  # T, or 0
 
 
@@ -77,6 +78,7 @@ def run_alone(batch, at, task, streams, first, last, room, results, stop):  # ty
         p = seat(batch, at, room, task.policies[q], w, 0, 0, 0)
         draws, sums = Draws(task.seed, streams[r, w]), flat(results.totals[r, row, w])
         trace, ticks = flat(results.numbers[r, row, w]), flat(results.marks[r, row, w])
+        counted = task.policies[q] == 0 and p.sizes.contexts > 0
         start_run(p, True, True)
         for t in range(task.horizon):
             if stop[0] != 0:
@@ -84,6 +86,8 @@ def run_alone(batch, at, task, streams, first, last, room, results, stop):  # ty
             record = run_step(p, draws, t + 1)
             add_up(record, sums)
             write_down(record, t, results.traced, trace, ticks)
+            if counted:
+                results.counts[r, w, record.context] += 1
         sums[FINAL_PRICE] = p.budget.price[0]
 
 
@@ -111,11 +115,14 @@ def run_together(batch, at, task, streams, first, last, room, results, stop):  #
                     write_down(
                         record, t, results.traced, flat(results.numbers[r, row, w]), flat(results.marks[r, row, w])
                     )
+                    if task.policies[q] == 0 and p.sizes.contexts > 0:
+                        results.counts[r, w, record.context] += 1
                 results.totals[r, row, w, FINAL_PRICE] = p.budget.price[0]
 
 
 def run_batch(batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64], totals: NDArray[np.float64],
-              numbers: NDArray[np.float64], marks: NDArray[np.int16], threads: int) -> None:  # fmt: skip
+              numbers: NDArray[np.float64], marks: NDArray[np.int16], counts: NDArray[np.int32],
+              threads: int) -> None:  # fmt: skip
     """All runs, by `threads` threads; Ctrl-C is heard while they work.
 
     Outputs are contiguous: totals[R, P, W, ...], numbers[R, P, W, ..., T] and marks[R, P, W, ..., T], T = 0 without
@@ -127,7 +134,7 @@ def run_batch(batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64],
     traced = numbers.shape[-1]
     lead = totals.shape[:3]
     results = Results(
-        totals, numbers.reshape(*lead, len(NUMBERS) * traced), marks.reshape(*lead, len(MARKS) * traced), traced
+        totals, numbers.reshape(*lead, len(NUMBERS) * traced), marks.reshape(*lead, len(MARKS) * traced), counts, traced
     )
     places = at.numbers()
     run = run_together if together else run_alone

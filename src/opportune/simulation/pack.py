@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.analysis.results import label_dataset
+from opportune.engine.hooks import WORLDS
 from opportune.engine.layout import Layout, Owners
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError
@@ -19,8 +20,7 @@ from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
-from opportune.worlds import LinearWorld, SimulatedWorld, in_numbers, owner_of
-from opportune.worlds.arrivals import count_contexts, count_type
+from opportune.worlds import SimulatedWorld, in_numbers, owner_of
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -41,7 +41,9 @@ class Output:
     the other, each total is one of the `columns`.
     """
 
-    def __init__(self, replicates: int, policies: int, worlds: int, traced: int, *, by_total: bool = False) -> None:
+    def __init__(
+        self, replicates: int, policies: int, worlds: int, traced: int, *, contexts: int, by_total: bool = False
+    ) -> None:
         lead = (replicates, policies, worlds)
         self.totals: NDArray[np.float64] = np.zeros((0 if by_total else replicates, policies, worlds, len(TOTALS)))
         self.columns: list[NDArray[Any]] = [
@@ -50,7 +52,8 @@ class Output:
         ]
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
-        self.counts: NDArray[Any] | None = None  # how often each context arrived, [W, R, K], if counted on the way
+        self.counts: NDArray[np.int32] = np.zeros((replicates, worlds, contexts), dtype=np.int32)
+        """How often each context arrived, counted while the first policy runs: [R, W, K]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,6 +65,8 @@ class Output:
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
+        if 0 in chosen:
+            self.counts[first:last] = part.counts
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
@@ -84,6 +89,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
     for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
             raise InputError(f"worlds holds {checks.shown(world)}; expected worlds such as LinearWorld")
+        checks.registered(world, WORLDS)
 
 
 def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
@@ -178,7 +184,7 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
 
 
 def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+             finished: int, horizon: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
     """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
@@ -202,23 +208,9 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
-    linear = [w for w in worlds if isinstance(w, LinearWorld)]
-    if linear:
-        counts = output.counts
-        if counts is None and output.marks.shape[-1]:
-            counts = _count_traced(output.marks[:finished, 0, :, MARKS.index("context")], linear[0].problem.contexts)
-        if counts is None:
-            counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
-        variables["context_count"] = (("world", "replicate", "k"), counts)
+    if "true_gap" in tables[0]:
+        variables["context_count"] = (("world", "replicate", "contexts"), output.counts[:finished].transpose(1, 0, 2))
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
-
-
-def _count_traced(context: NDArray[np.int16], contexts: int) -> NDArray[Any]:
-    """How often each context arrived, from the trace of any policy: [R, W, T] -> [W, R, K]."""
-    replicates, worlds, steps = context.shape
-    run = np.arange(worlds * replicates).reshape(worlds, replicates, 1)
-    found = np.bincount((contexts * run + context.transpose(1, 0, 2)).ravel(), minlength=run.size * contexts)
-    return found.reshape(worlds, replicates, contexts).astype(count_type(steps))
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
@@ -226,10 +218,10 @@ def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
     first = problems[0]
     found = {}
     if all(p.action_names == first.action_names for p in problems):
-        found["action_name"] = ("a", list(first.action_names))
+        found["action_name"] = ("actions", list(first.action_names))
     if isinstance(first, Problem) and all(p.variables == first.variables for p in problems):
         levels = (first.levels(k).items() for k in range(first.contexts))
-        found["context_name"] = ("k", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
+        found["context_name"] = ("contexts", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
     return found
 
 

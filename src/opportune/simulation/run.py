@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from opportune.simulation.pack import (
     streams_of,
 )
 from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_output, check_policies, check_worlds
-from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds import SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
@@ -94,11 +93,13 @@ def simulate(
     batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()
     traced = horizon if trace else 0
-    output = Output(replicates, len(policy_list), len(world_list), traced, by_total=device == "cuda")
+    groups = _groups(policy_list, world_list, horizon, device)
+    contexts = groups[0].at.sizes.contexts
+    output = Output(replicates, len(policy_list), len(world_list), traced, contexts=contexts, by_total=device == "cuda")
     with _compilation_told(progress and sys.stderr.isatty()):
         finished = _run(
             batch,
-            _groups(policy_list, world_list, horizon, device),
+            groups,
             output,
             world_list,
             horizon=horizon,
@@ -118,7 +119,7 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, attrs)
 
 
 @contextmanager
@@ -169,9 +170,10 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
-    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced)
+    contexts = group.at.sizes.contexts
+    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced, contexts=contexts)
     task = _task(group, np.arange(group.chosen.size), job.seed, job.horizon)
-    run_batch(batch, group.at, task, streams, part.totals, part.numbers, part.marks, job.threads)
+    run_batch(batch, group.at, task, streams, part.totals, part.numbers, part.marks, part.counts, job.threads)
     return part
 
 
@@ -206,7 +208,7 @@ def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[Simulat
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
     if device == "cuda":
-        run = partial(_run_on_gpu, linear=[world for world in worlds if isinstance(world, LinearWorld)])
+        run = _run_on_gpu
     spans = _spans(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
@@ -234,7 +236,8 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
             task = _task(group, group.chosen, seed, horizon)
-            here = (output.totals[first:last], output.numbers[first:last], output.marks[first:last])
+            arrays = (output.totals, output.numbers, output.marks, output.counts)
+            here = [array[first:last] for array in arrays]
             run_batch(batch, group.at, task, streams, *here, workers.threads)
         yield last
 
@@ -269,19 +272,13 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
 
 
 def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
-                workers: Workers, seed: int, horizon: int, *, linear: list[LinearWorld]) -> Generator[int]:  # fmt: skip
+                workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
-    replicates = output.shape[0]
-    counting = cuda.Counting(linear, replicates, horizon, seed) if linear else None
-    output.counts = counting.counts if counting else None
-    for i, group in enumerate(groups):
-        cuda.run_batch(
-            batch, group.at, group.chosen, group.shared, group.pooled, seed, horizon, output,
-            counting if i == 0 else None,
-        )  # fmt: skip
-    yield replicates
+    for group in groups:
+        cuda.run_batch(batch, group.at, group.chosen, group.shared, group.pooled, seed, horizon, output)
+    yield output.shape[0]
 
 
 def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str) -> list[Group]:

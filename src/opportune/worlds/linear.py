@@ -193,10 +193,10 @@ class LinearWorld:
         bounds = self.problem.value_range or (np.nan, np.nan)
         return {
             "value_range": (("bound",), np.array(bounds)),
-            "true_gap": (("k",), self.gaps),
-            "true_best": (("k",), best),
-            "true_blind": (("k",), blind),
-            "context_probs": (("k",), self.context_probs),
+            "true_gap": (("contexts",), self.gaps),
+            "true_best": (("contexts",), best),
+            "true_blind": (("contexts",), blind),
+            "context_probs": (("contexts",), self.context_probs),
             "theta": (("feature",), self.theta),
         }
 
