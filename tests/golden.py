@@ -90,7 +90,7 @@ def sum_of_state(agent: op.Agent) -> float:
     """A sum over every part of an agent's state; padding adds nothing."""
     total = 0.0
     for group in (group for name in STATE for group in ARRAYS[name]):
-        parts = agent._at.views(group, agent._groups[ARRAY_OF[group]])
+        parts = agent.numbers.at.views(group, agent.numbers.arrays[ARRAY_OF[group]])
         for field, part in parts._asdict().items():
             if field in STATE_FIELDS:
                 total += (1.0 + STATE_FIELDS.index(field)) * float((part / (1.0 + np.abs(part))).sum())
@@ -150,7 +150,7 @@ def kinds() -> dict[str, Callable[[], xr.Dataset]]:
     )  # fmt: skip
     rows: dict[str, list[Any]] = {"x": [-0.5, 0.1, 0.9], "y": [0.0, 2.5, 8.0], "mood": ["low", "high", "low"]}
     data = op.ContinuousWorld(
-        resampled, theta=np.linspace(-0.5, 0.5, resampled.d), table=op.Resampled(rows), open_rate=0.1
+        resampled, theta=np.linspace(-0.5, 0.5, resampled.d), table=op.distributions.Resampled(rows), open_rate=0.1
     )
     together = [op.pd2_ucb(op.Budget(9, shared=True), name="PD2"), op.pace_ucb(op.Budget(9, shared=True), name="PACE")]
     return {

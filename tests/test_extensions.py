@@ -69,7 +69,7 @@ import rule
 policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=op.Budget(2))
 agent = op.Agent.__new__(op.Agent)
 agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
-answer = rule.ask(agent._handle, rule.NowAndThen.number, 1)
+answer = rule.ask(agent.numbers.handle, rule.NowAndThen.number, 1)
 print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
 """
 

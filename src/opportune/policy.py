@@ -184,8 +184,10 @@ def layout_for(
     """
     base: Layout = problem.layout(optimistic=policy.optimistic, horizon=horizon if held is None else held, **form)
     use = _use(policy, problem, base, horizon=horizon, participants=participants)
-    owners = [Owner(part.declares, tuple(part.extents(use).items())) for part in (policy.revealer, policy.recommender)]
-    return base.with_owners(Owners(*owners, world))
+    revealer, recommender = (
+        Owner(part.declares, tuple(part.extents(use).items())) for part in (policy.revealer, policy.recommender)
+    )
+    return base.with_owners(Owners(revealer, recommender, world))
 
 
 def _use(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int) -> Use:

@@ -23,11 +23,11 @@ def write(handle, i):
 
 
 agent = op.Agent(op.synthetic_worlds(1, seed=1)[0].problem, op.pace_ucb(3), horizon=9, seed=1, stream=1)
-inside, beyond = 0, agent._at.sizes.stride
+inside, beyond = 0, agent.numbers.at.sizes.stride
 for access, place in ((read, beyond), (read, -1), (write, beyond)):
-    access(agent._handle, inside)
+    access(agent.numbers.handle, inside)
     try:
-        access(agent._handle, place)
+        access(agent.numbers.handle, place)
         print("silence")
     except IndexError as error:
         print(error)

@@ -51,7 +51,7 @@ def decide(agent: op.Agent, moment: tuple[dict[str, Any], dict[str, Any]], *, op
 
 
 def model(agent: op.Agent) -> Any:
-    return agent._at.views("model", agent._groups["model"])
+    return agent.numbers.at.views("model", agent.numbers.arrays["model"])
 
 
 def assert_same_knowledge(one: op.Agent, other: op.Agent) -> None:

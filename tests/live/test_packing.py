@@ -42,7 +42,7 @@ def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, b
     agent.propose({"hour": "pm", "place": 1}, opened=True, reported={"mood": "a"})
     copy = other.seat(1, stream=7)
     unpack_shared(other, pack_shared(one))
-    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
+    unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
     assert copy.settle() == agent.settle()
     copy.learn(0.5)
     agent.learn(0.5)
@@ -60,7 +60,7 @@ def test_bytes_that_were_damaged_are_refused(damage: str) -> None:
     changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     bad = {"cut": data[:-8], "changed": changed, "empty": b"", "other": b"JSON" + data[4:]}[damage]
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
     with pytest.raises(StateError, match="3 steps, and 0 are stored"):
         unpack(cohort().seat(0, stream=1), data, ())
 
@@ -94,7 +94,7 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
     text, numbers = packing.content_of(pack(agent))
     bad = packing._sealed(change(text.decode()).encode(), numbers)
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -103,9 +103,9 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    agent.numbers.at.views(Snapshot, agent.numbers.arrays["snapshot"]).cov[0] = value
     with pytest.raises(StateError, match="cannot be resumed: it h"):
-        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent._steps.values())
+        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
     one._model[0] = np.nan  # type: ignore[index]
     with pytest.raises(StateError, match="NaN or infinity"):
         unpack_shared(cohort(pooled=True), pack_shared(one))
@@ -118,7 +118,7 @@ def test_health(group: str, value: float) -> None:
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
     assert healthy(agent)
-    agent._groups[group][-1] = value
+    agent.numbers.arrays[group][-1] = value
     assert not healthy(agent)
 
 
@@ -128,5 +128,5 @@ def test_variances_must_be_positive() -> None:
     steps(agent, 3)
     from opportune.engine.layout import Model
 
-    agent._at.views(Model, agent._groups["model"]).cov[0] = -1e-3
+    agent.numbers.at.views(Model, agent.numbers.arrays["model"]).cov[0] = -1e-3
     assert not healthy(agent)

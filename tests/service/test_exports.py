@@ -195,8 +195,8 @@ def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     assert fold is not None
     agent = participants["P1"].agent
     copy = fold.agent(0, agent.stream)
-    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
-    settings = copy._at.views("rule", copy._rule).settings
+    unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
+    settings = copy.numbers.at.views("rule", copy.numbers.rule).settings
     settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
     return copy.propose(sensed, opened=opened).probability
 

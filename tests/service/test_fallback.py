@@ -84,7 +84,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         found = meet(agent, *arguments, **named)
         if agent.stream in streams:
-            agent._groups["model"][:] = float("nan")
+            agent.numbers.arrays["model"][:] = float("nan")
         return found
 
     monkeypatch.setattr(Agent, "_meet", broken)

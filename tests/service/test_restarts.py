@@ -197,7 +197,7 @@ def test_a_state_that_is_not_finite_is_found_at_once(sqlite: Database, monkeypat
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         made = meet(agent, *arguments, **named)
         if agent.stream == 5 << 32:
-            agent._groups["snapshot"][0] = float("inf")
+            agent.numbers.arrays["snapshot"][0] = float("inf")
         return made
 
     monkeypatch.setattr(Agent, "_meet", broken)

@@ -32,7 +32,7 @@ def of_arrays(layout: Layout, *arrays: Any) -> Any:
 
 if SIMULATED:
 
-    def participant(layout: Layout, *arrays: Any) -> Any:
+    def participant(layout: Any, *arrays: Any) -> Any:
         """A participant from its layout and arrays."""
         return of_arrays(layout, *arrays)
 

@@ -11,8 +11,8 @@ from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned, flat
 from opportune.engine.threads import parts_of, share
 from opportune.engine.views import participant
-from opportune.simulation.loop import Batch, run_step, start_run
-from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, add_up, write_down
+from opportune.simulation.loop import Batch, Results, run_step, start_run
+from opportune.simulation.record import FINAL_PRICE, add_up, write_down
 
 
 class Room(NamedTuple):
@@ -38,20 +38,10 @@ class Task(NamedTuple):
     horizon: int
 
 
-class Results(NamedTuple):
-    """Where results go: totals[R, P, W, ...], numbers[R, P, W, ..., T] and marks[R, P, W, ..., T], all contiguous."""
-
-    totals: NDArray[np.float64]
-    numbers: NDArray[np.float64]
-    marks: NDArray[np.int16]
-    counts: NDArray[np.int32]  # [R, W, K]: contexts, counted while the first policy runs
-    traced: int  # T, or 0
-
-
 def make_room(at: Layout, participants: int) -> Room:
     """Room for a run of so many participants."""
-    names = ("model", "counts", "snapshot", "memory", "budget", "history")
-    return Room(*(aligned(participants, at.length(name)) for name in names), aligned(1, at.length("scratch")))
+    rows = {name: 1 if name == "scratch" else participants for name in Room._fields}
+    return Room(**{name: aligned(number, at.length(name)) for name, number in rows.items()})
 
 
 @inner_function
@@ -120,22 +110,13 @@ def run_together(batch, at, task, streams, first, last, room, results, stop):  #
                 results.totals[r, row, w, FINAL_PRICE] = p.budget.price[0]
 
 
-def run_batch(batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64], totals: NDArray[np.float64],
-              numbers: NDArray[np.float64], marks: NDArray[np.int16], counts: NDArray[np.int32],
-              threads: int) -> None:  # fmt: skip
-    """All runs, by `threads` threads; Ctrl-C is heard while they work.
-
-    Outputs are contiguous: totals[R, P, W, ...], numbers[R, P, W, ..., T] and marks[R, P, W, ..., T], T = 0 without
-    trace.
-    """
+def run_batch(
+    batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64], results: Results, threads: int
+) -> None:
+    """All runs, by `threads` threads; Ctrl-C is heard while they work."""
     together = task.shared or task.pooled
     participants = streams.shape[1] if together else 1
     runs = streams.shape[0] * task.policies.size * (1 if together else streams.shape[1])
-    traced = numbers.shape[-1]
-    lead = totals.shape[:3]
-    results = Results(
-        totals, numbers.reshape(*lead, len(NUMBERS) * traced), marks.reshape(*lead, len(MARKS) * traced), counts, traced
-    )
     places = at.numbers()
     run = run_together if together else run_alone
 

@@ -40,6 +40,16 @@ class Batch(NamedTuple):
     rules: NDArray[np.float64]  # [P, W, ...]; shorter ones are padded
 
 
+class Results(NamedTuple):
+    """Where runs leave their results, all contiguous: axes replicate, policy and world first."""
+
+    totals: NDArray[np.float64]  # [R, P, W, ...]
+    numbers: NDArray[np.float64]  # [R, P, W, numbers of a step x T]
+    marks: NDArray[np.int16]  # [R, P, W, marks of a step x T]
+    counts: NDArray[np.int32]  # [R, W, K]: contexts, counted while the first policy runs
+    traced: int  # T, or 0
+
+
 def stream_of(replicate: Any, world: Any) -> Any:
     """The stream of a run, of unsigned numbers: the world's in the high 32 bits, the replicate's in the low ones."""
     return replicate | world << np.uint64(32)

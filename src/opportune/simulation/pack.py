@@ -17,7 +17,7 @@ from opportune.errors import InputError
 from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
-from opportune.simulation.loop import Batch, stream_of
+from opportune.simulation.loop import Batch, Results, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
 from opportune.worlds import SimulatedWorld, in_numbers, owner_of
@@ -45,6 +45,7 @@ class Output:
         self, replicates: int, policies: int, worlds: int, traced: int, *, contexts: int, by_total: bool = False
     ) -> None:
         lead = (replicates, policies, worlds)
+        self.traced = traced
         self.totals: NDArray[np.float64] = np.zeros((0 if by_total else replicates, policies, worlds, len(TOTALS)))
         self.columns: list[NDArray[Any]] = [
             np.empty(lead, dtype=kind) if by_total else self.totals[..., i]
@@ -59,6 +60,17 @@ class Output:
     def shape(self) -> tuple[int, ...]:
         """Replicates, policies and worlds."""
         return self.numbers.shape[:3]
+
+    def rows(self, first: int, last: int) -> Results:
+        """The replicates first..last, as the compiled loop fills them."""
+        lead = (last - first, *self.shape[1:])
+        return Results(
+            self.totals[first:last],
+            self.numbers[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0)),
+            self.marks[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0), dtype=np.int16),
+            self.counts[first:last],
+            self.traced,
+        )
 
     def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
         """Take in the results of some policies for the replicates first..last."""

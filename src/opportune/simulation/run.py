@@ -173,7 +173,7 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     contexts = group.at.sizes.contexts
     part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced, contexts=contexts)
     task = _task(group, np.arange(group.chosen.size), job.seed, job.horizon)
-    run_batch(batch, group.at, task, streams, part.totals, part.numbers, part.marks, part.counts, job.threads)
+    run_batch(batch, group.at, task, streams, part.rows(0, len(streams)), job.threads)
     return part
 
 
@@ -236,9 +236,7 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
             task = _task(group, group.chosen, seed, horizon)
-            arrays = (output.totals, output.numbers, output.marks, output.counts)
-            here = [array[first:last] for array in arrays]
-            run_batch(batch, group.at, task, streams, *here, workers.threads)
+            run_batch(batch, group.at, task, streams, output.rows(first, last), workers.threads)
         yield last
 
 
