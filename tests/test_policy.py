@@ -12,7 +12,7 @@ import pytest
 
 from opportune.engine.layout import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
-from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb, rule_for
+from opportune.policy import Budget, Policy, layout_for, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
 from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
@@ -28,7 +28,7 @@ def problem(**settings: Any) -> Problem:
 def rule(policy: Policy, known: Problem | None = None, *, horizon: int = 10, participants: int = 1) -> Any:
     """A policy's numbers for the core, under their names."""
     known = problem() if known is None else known
-    at = known.layout(optimistic=policy.optimistic, sampled=policy.recommender.sampled)
+    at = layout_for(policy, known, horizon=horizon, participants=participants)
     return at.views("rule", rule_for(policy, known, at, horizon=horizon, participants=participants))
 
 

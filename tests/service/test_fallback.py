@@ -79,7 +79,7 @@ def test_others_notice_that_states_were_made_again(database: Database, sharing: 
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Streams whose learned policy gives numbers that are none."""
     streams: set[int] = set()
-    meet = Agent._meet
+    meet = Agent.propose_at
 
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         found = meet(agent, *arguments, **named)
@@ -87,7 +87,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
             agent.numbers.arrays["model"][:] = float("nan")
         return found
 
-    monkeypatch.setattr(Agent, "_meet", broken)
+    monkeypatch.setattr(Agent, "propose_at", broken)
     yield streams
     monkeypatch.undo()
 
@@ -173,7 +173,7 @@ def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def meet(*_arguments: Any, **_named: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(Agent, "_meet", meet)
+    monkeypatch.setattr(Agent, "propose_at", meet)
 
 
 @pytest.mark.parametrize("error", [ValueError("a number"), IndexError(), TypeError(), np.linalg.LinAlgError()])

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.errors import StateError
 from opportune.live.point import STATE
 from opportune.service.state.packing import _sealed as sealed

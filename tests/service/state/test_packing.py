@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from live_examples import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.engine.layout import Snapshot
 from opportune.errors import StateError
 from opportune.service.state import packing
