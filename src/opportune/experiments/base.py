@@ -50,8 +50,6 @@ class Experiment:
         tasks: the names of the tasks of a configuration, in order.
         run_task: (config, task, seed) -> the task's results, as small as the findings allow.
         findings: (config, {task: results}) -> what was found.
-        seconds: about what it takes of one core; what takes longest is run first.
-        after: the experiment whose runs it takes over where that has just run in the same process, if there is one.
 
     """
 
@@ -62,9 +60,3 @@ class Experiment:
     tasks: Callable[[Config], list[str]]
     run_task: Callable[[Config, str, int], xr.Dataset]
     findings: Callable[[Config, Mapping[str, xr.Dataset]], Findings]
-    seconds: float
-    after: str = ""
-
-
-Planned = tuple[Experiment, Config]
-"""An experiment and the configuration that it is to be run with."""

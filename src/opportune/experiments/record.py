@@ -1,4 +1,4 @@
-"""What an experiment leaves in its JSON file: written by the runner, read by the report."""
+"""What an experiment leaves in its JSON file: written by the runner, read by the report and by the next run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from opportune._version import __version__
+from opportune.analysis.parts import source_hash
 from opportune.errors import DataError, InputError
 from opportune.experiments import NAMES
-from opportune.experiments.claims import Claim
-from opportune.files import digest, write_whole
+from opportune.experiments.claims import Claim, Verdict
+from opportune.files import digest, digest_of, write_whole
 
 Cell = bool | int | float | str | None
 Text = Annotated[str, Field(min_length=1)]
@@ -75,6 +77,11 @@ class Record(_Part):
         """The seed of every random draw, if it is recorded."""
         return self.config.get("seed")
 
+    @property
+    def score(self) -> str:
+        """How many claims held, in words."""
+        return f"{sum(claim.verdict is Verdict.HELD for claim in self.claims)} of {len(self.claims)} claims held"
+
 
 def write_record(record: Record, path: Path) -> None:
     """Write an experiment's JSON file, with a checksum of its own."""
@@ -100,6 +107,37 @@ def read_record(path: Path) -> Record:
         return Record.model_validate_json(text)
     except ValidationError as error:
         raise DataError(f"{path} is of another version: {error.errors()[0]['msg']}") from None
+
+
+def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record | None, str]:
+    """What an earlier run with this configuration and this code left of an experiment, if all of it is undamaged.
+
+    Else None and the reason, which is empty if nothing was left.
+    """
+    path = out / f"{name}.json"
+    if not path.is_file():
+        return None, ""
+    try:
+        record = read_record(path)
+    except DataError as error:
+        return None, str(error)
+    if record.config != json.loads(json.dumps(config)):
+        return None, "there with another configuration"
+    if (record.versions.get("opportune"), record.code) != (__version__, source_hash()):
+        return None, "there from another version of the code"
+    damage = _damage(record, out)
+    return (None, damage) if damage else (record, "")
+
+
+def _damage(record: Record, out: Path) -> str:
+    """The first of an experiment's files that is missing or damaged, in words."""
+    expected = {f"{record.experiment}.nc", *(name for figure in record.figures for name in (figure.png, figure.svg))}
+    for path in (out / name for name in sorted(expected | set(record.files))):
+        if not path.is_file():
+            return f"{path} is missing"
+        if digest_of(path) != record.files.get(path.name):
+            return f"{path} is damaged: it does not fit its checksum"
+    return ""
 
 
 def check_record(path: Path, content: Mapping[str, Any]) -> None:
