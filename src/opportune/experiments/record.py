@@ -1,7 +1,9 @@
 """What an experiment leaves in its JSON file: written by the runner, read by the report and by the next run."""
 
 import json
+import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -81,6 +83,12 @@ class Record(_Part):
     def score(self) -> str:
         """How many claims held, in words."""
         return f"{sum(claim.verdict is Verdict.HELD for claim in self.claims)} of {len(self.claims)} claims held"
+
+
+def versions() -> dict[str, str]:
+    """What made a result: the versions of this package, of Python and of the libraries that numbers depend on."""
+    libraries = {name: version(name) for name in ("numpy", "numba", "scipy", "xarray")}
+    return {"opportune": __version__, "python": platform.python_version(), **libraries}
 
 
 def write_record(record: Record, path: Path) -> None:

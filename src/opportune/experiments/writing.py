@@ -5,7 +5,6 @@ import os
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +15,7 @@ from opportune.analysis.parts import source_hash
 from opportune.analysis.plots import save_figure
 from opportune.analysis.results import FORMAT, save
 from opportune.experiments.base import Config, Experiment
-from opportune.experiments.record import FigureFiles, Record, command, write_record
+from opportune.experiments.record import FigureFiles, Record, command, versions, write_record
 from opportune.files import digest_of
 
 
@@ -44,11 +43,7 @@ def write(
         tables=findings.tables,
         seconds=round(seconds, 2),
         finished=datetime.now(UTC).replace(microsecond=0),
-        versions={
-            "opportune": __version__,
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("numpy", "numba", "scipy", "xarray")},
-        },
+        versions=versions(),
         machine=f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         command=command([name], seed=config["seed"], quick=config["quick"]),
         code=source_hash(),

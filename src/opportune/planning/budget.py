@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means
-from opportune.planning.tasks import Tasks
-from opportune.planning.worlds import participants_of
+from opportune.planning.simulated import Simulations, means
 from opportune.policy import Policy
 
 Floats = NDArray[np.float64]
@@ -69,13 +67,12 @@ class Values(NamedTuple):
         return self.outcome[self.main][0.0]
 
 
-def find_values(settings: Settings, tasks: Tasks) -> Values:
+def find_values(settings: Settings, simulations: Simulations) -> Values:
     """Simulate every policy at every budget, and the two ends.
 
     Each policy of the file is a part by itself, kept when it is finished. On a GPU all are one: kernels are built for
     the rules that run together, and take longer to build than to run.
     """
-    worlds = participants_of(settings)
     asked = {entry: _asked(settings, entry) for entry in settings.entries}
     parts = [[entry] for entry in asked] if settings.device == "cpu" else [list(asked)]
     outcome: dict[str, dict[float, Floats]] = {}
@@ -84,7 +81,7 @@ def find_values(settings: Settings, tasks: Tasks) -> Values:
         names = [settings.name(entry) for entry in part]
         policies = [policy for entry in part for policy in asked[entry].values()]
         key = "value-" + "-".join(map(str, part))
-        data = _run(settings, tasks, key, ", ".join(names), worlds, policies, settings.replicates)
+        data = _run(settings, simulations, key, ", ".join(names), policies, settings.replicates)
         place = 0
         for entry, name in zip(part, names, strict=True):
             here = slice(place, place + len(asked[entry]))
@@ -105,10 +102,10 @@ def _asked(settings: Settings, entry: int) -> dict[float, Policy]:
 
 
 def _run(
-    settings: Settings, tasks: Tasks, key: str, what: str, worlds: list[Any], policies: list[Policy], replicates: int
+    settings: Settings, simulations: Simulations, key: str, what: str, policies: list[Policy], replicates: int
 ) -> xr.Dataset:
     size = float(settings.horizon * settings.participants * replicates * len(policies))
-    return tasks.run(key, what, size, lambda: means(settings, worlds, policies, replicates))
+    return simulations.run(key, what, size, lambda: means(settings, settings.worlds, policies, replicates))
 
 
 def shares(values: Any, never: Any, always: Any) -> Floats:
@@ -139,12 +136,11 @@ def resampled(values: Mapping[float, Floats], never: Floats, always: Floats, see
     return budgets, shares(picks @ curves, base[:, None], end[:, None])
 
 
-def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
+def find_least(settings: Settings, values: Values, simulations: Simulations) -> Least:
     """The least budget that reaches the target under the policy that the plan is for.
 
     Between the two budgets that enclose it, more are simulated, with fewer replications.
     """
-    worlds = participants_of(settings)
     curve = values.outcome[values.main]
     never, always = float(values.never.mean()), float(values.always.mean())
     gain = interval(values.always - values.never)
@@ -167,7 +163,7 @@ def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
             break
         policies = [settings.policy(settings.main, b) for b in between]
         key = "search-" + "-".join(f"{b:g}" for b in between)
-        data = _run(settings, tasks, key, "the least budget", worlds, policies, settings.fewer)
+        data = _run(settings, simulations, key, "the least budget", policies, settings.fewer)
         curve.update(zip(between, data["outcome"].values, strict=True))
         values.nudges[values.main].update(zip(between, data["nudges"].values, strict=True))
     budgets, again = resampled(curve, values.never, values.always, settings.seed)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from opportune.analysis.intervals import interval
 from opportune.planning.moments import AT_ONCE, Moments, controls, drawn_values, features_of
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import steps
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, steps
 from opportune.planning.wcls import Sums, add_up, estimate, sums_of
 from opportune.planning.worlds import participants_of
 from opportune.policy import Policy
@@ -68,7 +67,7 @@ def count_steps(settings: Settings, budget: int) -> float:
     return float(runs * settings.horizon * settings.participants * _replicates(settings))
 
 
-def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
+def find_power(settings: Settings, simulations: Simulations, budget: int) -> Power:
     """Power against the number of participants and the budget, for each design."""
     worlds = participants_of(settings)
     replicates = _replicates(settings)
@@ -78,7 +77,7 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
     coins: list[dict[str, Any]] = []
     plain: Floats | None = None
     for number, (design, chosen) in enumerate(designs(settings, budget).items()):
-        whole = tasks.run(
+        whole = simulations.run(
             f"power-{number}-{budget}",
             f"power: {design}",
             float(settings.horizon * settings.participants * replicates * len(chosen)),

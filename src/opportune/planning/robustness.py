@@ -11,8 +11,7 @@ from opportune.analysis.intervals import interval
 from opportune.planning.budget import Least, crossing, quantiles, resampled, shares
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means, stay_means
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, means, stay_means
 from opportune.planning.worlds import Assumption, participants_of, survival
 from opportune.policy import Policy
 
@@ -67,25 +66,23 @@ def count_steps(settings: Settings) -> float:
     return float(len(assumptions(settings)) * budgets * settings.horizon * settings.participants * settings.fewest)
 
 
-def find_robustness(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
+def find_robustness(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """For each assumption the least budget for the plan's share, and what the plan's budget brings."""
     rows: list[dict[str, Any]] = []
     for number, assumption in enumerate(assumptions(settings)):
-        rows.append(_row(settings, tasks, least, number, assumption))
+        rows.append(_row(settings, simulations, least, number, assumption))
     table = pd.DataFrame(rows)
     moved = np.abs(np.minimum(table["least"], settings.horizon) - min(table["least"].iloc[0], settings.horizon))
     return table.assign(moves=moved)
 
 
-def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption: Assumption) -> dict[str, Any]:
+def _row(
+    settings: Settings, simulations: Simulations, least: Least, number: int, assumption: Assumption
+) -> dict[str, Any]:
     worlds = participants_of(settings, assumption)
-    policies = {
-        float(b): settings.policy(settings.main, b)
-        for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
-    }
-    policies[math.inf] = settings.always(settings.main)
+    policies = settings.curve(least.budget)
     chosen = list(policies.values())
-    data = tasks.run(
+    data = simulations.run(
         f"assumption-{number}-{least.budget}",
         assumption.name,
         float(settings.horizon * settings.participants * settings.fewest * len(chosen)),

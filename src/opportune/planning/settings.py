@@ -158,6 +158,11 @@ class Settings:
         """A nudge at every decision, with a policy's own recommender."""
         return self._unlimited(entry, Always(), "always")
 
+    def curve(self, budget: float) -> dict[float, Policy]:
+        """The plan's policy at every budget to try, at `budget`, without a limit, and (inf) at every decision."""
+        budgets = sorted({*self.budgets, float(budget), float(self.horizon)})
+        return {b: self.policy(self.main, b) for b in budgets} | {math.inf: self.always(self.main)}
+
     def randomised(self, share: float, budget: float) -> Policy:
         """PACE with a coin mixed in; with the budget of the plan, its kind and what is shared."""
         general = self.study.settings.study

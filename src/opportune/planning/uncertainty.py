@@ -14,8 +14,7 @@ import pandas as pd
 
 from opportune.planning.budget import Floats, Least, crossing, shares
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, means
 from opportune.planning.worlds import Assumption, participants_of
 
 DRAWS = 20
@@ -43,7 +42,7 @@ def count_steps(settings: Settings) -> float:
     return float(runs * settings.horizon * settings.participants)
 
 
-def find_unsure(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
+def find_uncertainty(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """The answer under other means of effects: the middle of all draws, and where nine in ten of them lie.
 
     Empty where the file says nothing of that.
@@ -51,24 +50,20 @@ def find_unsure(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
     columns = ["measure", "middle", "low", "high"]
     if not is_unsure(settings):
         return pd.DataFrame(columns=columns)
-    found = pd.DataFrame([_draw(settings, tasks, least, k, shift) for k, shift in enumerate(shifts(settings))])
+    found = pd.DataFrame([_draw(settings, simulations, least, k, shift) for k, shift in enumerate(shifts(settings))])
     rows = [
         [name, *(float(np.quantile(found[name], q, method="nearest")) for q in (0.5, *ENDS))] for name in found.columns
     ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _draw(settings: Settings, tasks: Tasks, least: Least, number: int, shift: Floats) -> dict[str, Any]:
+def _draw(settings: Settings, simulations: Simulations, least: Least, number: int, shift: Floats) -> dict[str, Any]:
     """One study with other means, under the policy that the plan is for."""
     worlds = participants_of(settings, Assumption(name="pilot", text="", shift=tuple(shift.tolist())))
-    policies = {
-        b: settings.policy(settings.main, b)
-        for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
-    }
-    policies[math.inf] = settings.always(settings.main)
+    policies = settings.curve(least.budget)
     chosen = list(policies.values())
     replicates = _replicates(settings)
-    data = tasks.run(
+    data = simulations.run(
         f"unsure-{number}-{least.budget}",
         f"other means, {number + 1} of {DRAWS}",
         float(settings.horizon * settings.participants * replicates * len(chosen)),
