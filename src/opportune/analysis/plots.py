@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from opportune import checks
 from opportune.analysis.comparison import at_end, paired_difference, pick_reference
 from opportune.analysis.intervals import RUNS, mean_interval
-from opportune.analysis.lettering import laid_out_once
 from opportune.analysis.metrics import (
     NO_LIMIT,
     clairvoyants,
@@ -269,7 +268,7 @@ def plot_scatter(
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
-    with mpl.rc_context(RC), laid_out_once(), warnings.catch_warnings():
+    with mpl.rc_context(RC), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
         canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
