@@ -19,8 +19,8 @@ AXES = {
     "budget": ("policy",), "context_count": ("world", "replicate", "k"), "value_range": ("world", "bound"),
 }  # fmt: skip
 """Those of the variables; what is kept of every step has `RUN_AXES` and "step"."""
-UNSURE = ("budget", "value_range", "best", "total_best")
-"""What a policy may not have, or a world not tell."""
+MAY_BE_NAN = ("budget", "value_range", "best", "total_best")
+"""Variables that are NaN where a policy has no budget, or a world does not tell its truth."""
 _EXPECTED = "expected results of simulate"
 
 
@@ -56,7 +56,7 @@ def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
     if set(found.dims) != set(axes):
         given = ", ".join(map(str, found.dims)) or "none"
         raise InputError(f"{what} needs {name!r} with the axes {', '.join(axes)}; got {given}, {_EXPECTED}")
-    if name not in UNSURE and not np.isfinite(found.values.sum()):  # quicker than to look at each
+    if name not in MAY_BE_NAN and not np.isfinite(found.values.sum()):  # quicker than to look at each
         raise InputError(f"{what} needs finite numbers in {name!r}; the Dataset has others, {_EXPECTED}")
 
 

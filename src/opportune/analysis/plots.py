@@ -102,7 +102,7 @@ def legend_outside(*panels: Axes) -> None:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """As many columns as fit into so many inches, each as wide as its longest label; earlier columns are longer."""
+    """As many columns as fit into `width` inches, each as wide as its longest label; earlier columns are longer."""
     for columns in range(len(labels), 1, -1):
         rows, more = divmod(len(labels), columns)
         starts = [i * rows + min(i, more) for i in range(columns + 1)]
@@ -154,8 +154,8 @@ def plot_regret(data: xr.Dataset) -> Figure:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     for axes in panels[len(groups) :]:
         axes.remove()
-    shown = [label for labels in groups.values() for label in labels]
-    absent = [label for label in map(str, data["policy"].values) if label not in shown]
+    drawn = [label for labels in groups.values() for label in labels]
+    absent = [label for label in map(str, data["policy"].values) if label not in drawn]
     if absent and NO_LIMIT not in groups:
         figure.supxlabel(
             as_it_is(f"Not shown, as they have no budget: {', '.join(absent)}"), fontsize="small", color="0.35"
@@ -218,7 +218,7 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     if budgets:
         top = 1.2 * budgets[-1]
         if free and float(spent.mean(list(RUNS)).max()) > top:
-            title += " (who has no budget may leave the picture)"
+            title += " (policies without a budget may leave the picture)"
             right.set_ylim(-0.04 * top, top)
         label_levels(right, budgets, "budget")
     right.set(title=title, ylabel="expected nudges so far")

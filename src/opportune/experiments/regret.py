@@ -181,13 +181,13 @@ def regret_pictures(task: str, data: xr.Dataset, prefix: str) -> list[Picture]:
     """Regret over time, and PD2 against the others instance by instance."""
     budget = task[1:]
     means = {p: s["mean"] for p, s in summary(data).items()}
-    told = ", ".join(f"{p} {m:.0f}" for p, m in sorted(means.items(), key=lambda item: item[1]))
+    means_at_end = ", ".join(f"{p} {m:.0f}" for p, m in sorted(means.items(), key=lambda item: item[1]))
     return [
         Picture(
             name=f"{prefix}-b{budget}",
             figure=_draw_regret(data),
             caption=f"Cumulative regret at B = {budget}: mean over instances with a 95% band. Lower is better; "
-            f"at the end: {told}.{falling_note(data)}",
+            f"at the end: {means_at_end}.{falling_note(data)}",
             alt=f"Line chart of cumulative regret over time for five policies at a budget of {budget}.",
         ),
         Picture(

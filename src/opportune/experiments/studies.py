@@ -55,7 +55,7 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
         "price": data["price"],
         "spend": spend(data),
     }
-    return _put_together(
+    return _dataset(
         {
             **{name: values.mean("replicate", skipna=False) for name, values in curves.items()},
             "final_regret": curves["regret"].isel(step=-1, drop=True),
@@ -107,8 +107,8 @@ def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
 
 
 def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.DataArray) -> xr.Dataset:
-    """The same, where both regrets are there already."""
-    return _put_together(
+    """Totals of every run, from regrets that have been computed."""
+    return _dataset(
         {
             "final_regret": _last(regret),
             "final_realised": _last(realised_regret),
@@ -118,8 +118,8 @@ def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.D
     )
 
 
-def _put_together(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
-    """What was found in one Dataset, with its axes alone: all of it is of the same runs, and need not be aligned."""
+def _dataset(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
+    """A Dataset of variables of the same runs, with their axes alone: nothing needs to be aligned."""
     axes = {axis: values[axis].variable for values in found.values() for axis in values.dims if axis in values.coords}
     return xr.Dataset({name: values.variable for name, values in found.items()}, coords=axes)
 
@@ -161,7 +161,7 @@ def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray
 
 
 def _by_policy(data: xr.Dataset, name: str) -> dict[str, NDArray[np.float64]]:
-    """The same as plain arrays, instance by instance."""
+    """A total's mean over replicates for each policy: plain arrays over instances."""
     means = instance_means(data, name).transpose("policy", "world")
     return dict(zip(map(str, data["policy"].values), means.values, strict=True))
 

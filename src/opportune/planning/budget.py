@@ -1,4 +1,4 @@
-"""The value of the budget: what patients get for so many nudges, and the least number that reaches the target.
+"""The value of the budget: what patients get for a number of nudges, and the least number that reaches the target.
 
 With V(b) the mean outcome per day under budget b, V(never) and V(always) without nudges and with one at every
 decision, what a budget brings is the share
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 DRAWS = 2_000
 ROUNDS = 2
 BETWEEN = 3
-"""In the search for the least budget: so many rounds, each with so many budgets between the two that enclose it."""
+"""The search for the least budget tries `BETWEEN` budgets between the two that enclose it, `ROUNDS` times."""
 
 
 class Least(NamedTuple):

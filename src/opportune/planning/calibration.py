@@ -98,8 +98,8 @@ def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: 
     share = np.array([counts[level] + CHANCE for level in table.values])
     rounded = np.round(share / share.sum(), 4)
     rounded[int(rounded.argmax())] += 1.0 - rounded.sum()
-    shown = show([round(float(p), 4) for p in rounded]) if len(rounded) < 8 else _long([float(p) for p in rounded])
-    return [Edit(("variables", name, "probabilities"), shown, about)]
+    shares = show([round(float(p), 4) for p in rounded]) if len(rounded) < 8 else _long([float(p) for p in rounded])
+    return [Edit(("variables", name, "probabilities"), shares, about)]
 
 
 def _long(values: list[float]) -> str:

@@ -22,7 +22,7 @@ from opportune.study.arrivals import sizes_of
 
 Floats = NDArray[np.float64]
 CLASSES = 4
-"""A variable that may be any number is shown in so many classes, as near to equally frequent as its values allow."""
+"""A variable that may be any number is shown in this many classes, as near to equally frequent as its values allow."""
 AT_ONCE = 200_000
 """Moments whose features are computed at once: those of all actions take room."""
 

@@ -177,15 +177,15 @@ def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, e
 
 def _summary(found: list[Any]) -> dict[str, float]:
     """The share of cohorts in which the effect was found, with Wilson's interval; NaN where none could tell."""
-    told = [one for one in found if one is not None]
-    if len(told) < 0.9 * len(found):
+    clear = [one for one in found if one is not None]
+    if len(clear) < 0.9 * len(found):
         return {"power": math.nan, "low": math.nan, "high": math.nan, "estimate": math.nan, "se": math.nan}
-    n = len(told)
-    share = sum(one.found for one in told) / n
+    n = len(clear)
+    share = sum(one.found for one in clear) / n
     z = 1.959964
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return {
         "power": share, "low": max(0.0, centre - half), "high": min(1.0, centre + half),
-        "estimate": float(np.mean([one.effect for one in told])), "se": float(np.mean([one.se for one in told])),
+        "estimate": float(np.mean([one.effect for one in clear])), "se": float(np.mean([one.se for one in clear])),
     }  # fmt: skip

@@ -38,7 +38,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
         Assumption(name="effects half as large", text="effects of actions are half as large", effects=0.5),
         Assumption(
             name="contexts misstated",
-            text="contexts arrive otherwise than agents were told: levels half as unequal, numbers one sd higher",
+            text="contexts do not arrive as the agents assume: levels half as unequal, numbers one sd higher",
             contexts=True,
         ),
         Assumption(

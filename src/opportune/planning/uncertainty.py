@@ -1,9 +1,9 @@
-"""How far the answer moves with what pilot data left unsure: the means of effects, which all participants share.
+"""How far the answer moves with what pilot data leave uncertain: the means of effects, which all participants share.
 
-`sd` in [effects] is how participants differ, and shows in every interval over participants. `se` is how unsure the mean
-itself is. It is the same for all participants, and more of them do not help; so it is asked apart. Means are drawn
-anew, for all participants alike, and the plan's policy runs in each of these studies, which the pilot cannot tell from
-the file's.
+`sd` in [effects] is how participants differ, and shows in every interval over participants. `se` is the standard error
+of the mean itself. It is the same for all participants, and more of them do not help: hence a table of its own. Means
+are drawn anew, for all participants alike, and the plan's policy runs in each of these studies, which the pilot cannot
+tell from the file's.
 """
 
 import math
@@ -20,11 +20,11 @@ from opportune.planning.worlds import Assumption, participants_of
 DRAWS = 20
 """Studies with other means."""
 ENDS = (0.05, 0.95)
-"""What is shown of them: nine in ten."""
+"""The quantiles between which nine in ten of them lie."""
 
 
-def is_unsure(settings: Settings) -> bool:
-    """Whether the file says of any effect how unsure its mean is."""
+def is_uncertain(settings: Settings) -> bool:
+    """Whether the file has a standard error (`se`) for the mean of any effect."""
     return any(effect.se for effect in settings.study.effects.values())
 
 
@@ -36,7 +36,7 @@ def shifts(settings: Settings) -> Floats:
 
 def count_steps(settings: Settings) -> float:
     """How many steps it takes."""
-    if not is_unsure(settings):
+    if not is_uncertain(settings):
         return 0.0
     runs = DRAWS * (len(settings.budgets) + 3) * _replicates(settings)
     return float(runs * settings.horizon * settings.participants)
@@ -45,10 +45,10 @@ def count_steps(settings: Settings) -> float:
 def find_uncertainty(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """The answer under other means of effects: the middle of all draws, and where nine in ten of them lie.
 
-    Empty where the file says nothing of that.
+    Empty where the file has no `se`.
     """
     columns = ["measure", "middle", "low", "high"]
-    if not is_unsure(settings):
+    if not is_uncertain(settings):
         return pd.DataFrame(columns=columns)
     found = pd.DataFrame([_draw(settings, simulations, least, k, shift) for k, shift in enumerate(shifts(settings))])
     rows = [

@@ -18,7 +18,7 @@ FLAT = 0.02
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number for people: so many digits that count, no more."""
+    """A number for people, with `digits` significant digits."""
     if not math.isfinite(value):
         return "–"
     if value == 0.0:
