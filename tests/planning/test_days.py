@@ -18,7 +18,7 @@ UNKNOWN = ("[reward]", "[contexts]\nknown = false\n\n[reward]")
 
 
 def days(settings: Settings, policy: op.Policy, replicate: int = 0, **given: Any) -> Days:
-    """A cohort's days, all beginning together and nobody leaving unless told otherwise."""
+    """A cohort's days, by default all beginning together and nobody leaving."""
     worlds = participants_of(settings)
     n = len(worlds)
     ways = {"begins": np.zeros(n, dtype=int), "lasts": np.full(n, settings.horizon), **given}
