@@ -133,7 +133,9 @@ def test_an_edit_of_the_code_runs_everything_again(
     capsys.readouterr()
     reproduce(tmp_path)
     assert "table: run again (there from another version of the code)" in capsys.readouterr().err
-    assert read_record(tmp_path / "table.json").code == "another"
+    record_now = read_record(tmp_path / "table.json")
+    assert record_now is not None
+    assert record_now.code == "another"
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_results_of_another_shape_are_run_again(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "table.json"
     result = json.loads(path.read_text())
     del result["claims"][0]["verdict"]
-    path.write_text(json.dumps(result | {"checksum": record._checksum(result)}))
+    path.write_text(json.dumps(result | {"checksum": record.checksum_of(result)}))
     runner.reproduce(["table"], out=tmp_path)
     assert "table.json is of another version" in capsys.readouterr().err
     assert "verdict" in json.loads(path.read_text())["claims"][0]

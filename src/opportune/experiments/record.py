@@ -95,26 +95,32 @@ def write_record(record: Record, path: Path) -> None:
     """Write an experiment's JSON file, with a checksum of its own."""
     content = record.model_dump(mode="json")
     try:
-        text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
+        text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(f"{record.experiment} found a number that is not finite: {error}") from None
     write_whole(path, text.encode())
 
 
-def read_record(path: Path) -> Record:
-    """Read an experiment's JSON file; raises `DataError` if it is damaged, was changed, or is of another version."""
+def read_record(path: Path) -> Record | None:
+    """Read an experiment's JSON file, None if no experiment wrote it.
+
+    Raises `DataError` if it is damaged, was changed, or is of another version.
+    """
     try:
         text = path.read_bytes().decode()
         content = json.loads(text)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: it cannot be read as JSON ({error})") from None
-    if not isinstance(content, dict) or "checksum" not in content:
-        raise DataError(f"{path} has no checksum: it is of an earlier version, or was changed")
-    check_record(path, content)
+    if not isinstance(content, dict) or "experiment" not in content:
+        return None
+    if content.get("checksum") != checksum_of(content):
+        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
     try:
         return Record.model_validate_json(text)
     except ValidationError as error:
-        raise DataError(f"{path} is of another version: {error.errors()[0]['msg']}") from None
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise DataError(f"{path} is of another version: {where}: {first['msg']}") from None
 
 
 def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record | None, str]:
@@ -129,6 +135,8 @@ def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record 
         record = read_record(path)
     except DataError as error:
         return None, str(error)
+    if record is None:
+        return None, f"{path} was not written by an experiment"
     if record.config != json.loads(json.dumps(config)):
         return None, "there with another configuration"
     if (record.versions.get("opportune"), record.code) != (__version__, source_hash()):
@@ -148,13 +156,8 @@ def _damage(record: Record, out: Path) -> str:
     return ""
 
 
-def check_record(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse the content of a JSON file that does not fit the checksum in it, if it has one."""
-    if content.get("checksum", "") != _checksum(content) and "checksum" in content:
-        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
+def checksum_of(content: Mapping[str, Any]) -> str:
+    """The checksum of a record's content, whatever checksum is in it."""
     return digest(json.dumps({k: v for k, v in content.items() if k != "checksum"}, sort_keys=True).encode())
 
 
