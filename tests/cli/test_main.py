@@ -22,37 +22,18 @@ from opportune.experiments import NAMES
 from opportune.study import Study
 from opportune.worlds.brushing.table import load_table
 from processes import COMMAND
+from processes import STUDY as TINY
 
-STUDY = """\
-[study]
-name = "tiny"
-horizon = 20
-replicates = 3
-actions = ["none", "call"]
-budgets = [4]
-
-[variables.stress]
-range = [1, 3]
-
-[reward]
-formula = "action*stress"
-noise_sd = 0.2
-
-[effects]
-"*" = 0.5
-
-[[policies]]
-kind = "naive"
-
-[[policies]]
-kind = "PD2"
-
-[[policies]]
-kind = "never"
-"""
-
+STUDY = (
+    TINY.lstrip()
+    .replace("horizon = 100\nreplicates = 40", "horizon = 20\nreplicates = 3")
+    .replace(
+        '[[policies]]\nkind = "PD2"\n',
+        '[[policies]]\nkind = "naive"\n\n[[policies]]\nkind = "PD2"\n\n[[policies]]\nkind = "never"\n',
+    )
+)
 QUICK = STUDY.replace("replicates", "trace = false\nreplicates")
-"""The same without figures over time, which take longest."""
+"""The study without figures over time, which take longest."""
 
 
 @pytest.fixture
