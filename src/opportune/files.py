@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that one run holds at a time."""
+"""Files that are written whole or not at all, and folders that only one run may write to at a time."""
 
 import errno
 import hashlib
@@ -17,7 +17,7 @@ LOCK = ".opportune.lock"
 MOST_BYTES = 2**28
 """The largest file of data that people may hand over."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
-"""Numbers of errors that say that there is no room left."""
+"""Error numbers of a disk without room."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _LOCK_AT = 2**30  # where Windows locks a byte: beyond what others read
 

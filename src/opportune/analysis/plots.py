@@ -282,7 +282,7 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Lay a figure out once and for all: `savefig` would for each file, and draw the whole figure to do so."""
+    """Lay a figure out once for both files: `savefig` would do it for each, and draw the whole figure to do so."""
     figure.set_dpi(DPI)
     engine = figure.get_layout_engine()
     if engine is not None:

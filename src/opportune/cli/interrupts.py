@@ -20,7 +20,7 @@ _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 class _Listener:
-    """What is to be said if the command has no time to say it, and whether Ctrl-C has come."""
+    """Hears Ctrl-C, and knows what to report if the command has no time to."""
 
     def __init__(self) -> None:
         self.kept = _NOTHING
@@ -46,7 +46,7 @@ class _Listener:
             self.timer.cancel()
 
     def end(self) -> None:
-        """End the process now, and those that it started. Files are whole or not there."""
+        """End the process and its children now; files are whole or not there, so nothing breaks."""
         for process in _started_by(os.getpid()):
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
@@ -80,7 +80,7 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Hear Ctrl-C from now on; unless this process was started to ignore it, as by nohup."""
+    """Hear Ctrl-C from now on, unless this process was started to ignore it, as by nohup."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _listener.hear)
 

@@ -25,7 +25,7 @@ class _Part(BaseModel):
 
 
 class FigureFiles(_Part):
-    """A drawing in two formats, with what to see in it and what it shows to those who cannot see it."""
+    """A figure in two formats, with a caption and an alternative text."""
 
     name: str
     caption: str
@@ -50,7 +50,7 @@ class Table(_Part):
 
 
 class Record(_Part):
-    """All that is kept of an experiment beside its data."""
+    """Everything that is kept of an experiment besides its data."""
 
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: Text

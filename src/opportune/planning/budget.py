@@ -37,7 +37,7 @@ class Least(NamedTuple):
     low: float
     high: float
     share: float
-    """The share that it stands for: the target or, where no budget reaches that, the target times the most."""
+    """The share that this budget brings: the target or, where no budget reaches it, the target times `most`."""
     reached: bool
     """Whether the target itself can be reached."""
     most: float
@@ -46,9 +46,9 @@ class Least(NamedTuple):
     drawn_high: float
     """The least budget of one participant in ten is below and above."""
     never_reached: float
-    """The share of participants whom no budget brings to the target."""
+    """The share of participants for whom no budget reaches the target."""
     useful: bool
-    """Whether a nudge at every decision is surely better than none."""
+    """Whether a nudge at every decision is better than none, beyond chance."""
 
 
 class Values(NamedTuple):
@@ -63,7 +63,7 @@ class Values(NamedTuple):
 
     @property
     def never(self) -> Floats:
-        """Without nudges, by the recommender of the policy that the plan is for."""
+        """The outcome without nudges, under the recommender of the plan's policy."""
         return self.outcome[self.main][0.0]
 
 
@@ -109,7 +109,7 @@ def _run(
 
 
 def shares(values: Any, never: Any, always: Any) -> Floats:
-    """What a budget brings of what a nudge at every decision would; NaN where that is nothing."""
+    """The share of the gain of a nudge at every decision that a budget brings; NaN where that gain is 0."""
     gain = np.asarray(always - never, dtype=np.float64)
     worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)
     return np.asarray((values - never) / worth, dtype=np.float64)
@@ -187,7 +187,7 @@ def find_least(settings: Settings, values: Values, simulations: Simulations) -> 
 
 
 def _own_least(values: Values, target: float) -> Floats:
-    """The least budget for each participant by itself, for those to whom nudges are worth something."""
+    """The least budget of each single participant who gains by nudges."""
     curve = values.outcome[values.main]
     budgets = np.array(sorted(curve))
     own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.always[:, None])

@@ -17,11 +17,11 @@ from opportune.study.base import show
 from opportune.study.variables import VariableTable
 
 CHANCE = 0.5
-"""What is added to the count of each level, so that one that was not seen is not impossible (Jeffreys)."""
+"""Added to the count of each level, so that a level that was not seen is not impossible (Jeffreys)."""
 
 
 class Calibrated(NamedTuple):
-    """What pilot data said: the new file's text, the fit, and rows that were left out."""
+    """The result of a calibration: the new file's text, the fit, and rows that were left out."""
 
     text: str
     fitted: Fitted
@@ -121,7 +121,7 @@ def _distribution(table: VariableTable, values: Any) -> str:
 
 
 def _rates(pilot: Pilot, source: str) -> list[Edit]:
-    """How patients treat the app, where the data say so."""
+    """How often patients open the app and answer nudges, where the data have it."""
     opened = [row.marks["opened"] for row in pilot.rows if "opened" in row.marks]
     answered = [
         row.marks["answered"] for row in pilot.rows if row.marks.get("nudged") == 1.0 and "answered" in row.marks

@@ -18,7 +18,7 @@ from opportune.planning.settings import Settings
 from opportune.policy import Policy
 
 MOST_PEOPLE = 1_000
-"""In a cohort that is gone through day by day; a shared budget ranks everybody's moments at each decision."""
+"""The largest cohort that is simulated day by day; a shared budget ranks everybody's moments at each decision."""
 STEPS = 60_000
 """Decisions that are gone through for each policy or cap, about; how many cohorts there are follows from it."""
 MOST_COHORTS = 10
@@ -41,7 +41,7 @@ class Cohorts:
 
     @property
     def share(self) -> float:
-        """The share of participants who are in a cohort here."""
+        """The share of the study's participants who are in a cohort."""
         return len(self.worlds) / self.settings.participants
 
     @property
@@ -66,7 +66,7 @@ class Cohorts:
         return [draws_of(self.settings, self.worlds, r) for r in range(self.count)]
 
     def run(self, policy: Policy, *, cap: float = math.inf) -> xr.Dataset:
-        """Every cohort under a policy.
+        """Run every cohort under a policy.
 
         Returns:
             Whether the rule said to nudge and whether that was made, [world, cohort, step], and each participant's
@@ -116,7 +116,7 @@ def beginnings(people: int, days: int) -> Whole:
 
 
 def leaving(rng: np.random.Generator, people: int, horizon: int, dropout: float) -> Whole:
-    """How many decisions each participant makes: all of them, or fewer for those who leave, the hazard constant."""
+    """How many decisions each participant makes; those who drop out, at a constant hazard, make fewer."""
     if dropout <= 0.0:
         return np.full(people, horizon)
     hazard = -math.log1p(-dropout) / horizon

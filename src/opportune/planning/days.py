@@ -123,7 +123,7 @@ class Person:
         self.budget.foregone[0] += decisions
 
     def _post(self, t: int, action: int, revealed: bool, seen: bool) -> None:
-        """A reward that comes late; a reveal has uncovered every step so far."""
+        """Put a late reward on its way; a reveal has uncovered every step so far."""
         draws = self.draws
         if draws.rewarded[t]:
             self.mail.append(Late(t + 1 + draws.late[t], t + 1, action, draws.reward[t][action]))
@@ -164,7 +164,7 @@ def go_through(
     cap: float = math.inf,
     order: int = 0,
 ) -> Days:
-    """A cohort's days under a policy.
+    """Simulate a cohort's days under a policy.
 
     Args:
         settings: the plan's.
@@ -201,7 +201,7 @@ def go_through(
 
 
 def _seat(worlds: Sequence[Any], draws: Sequence[Draws], policy: Policy, horizon: int) -> list[Person]:
-    """A participant for each world, at its beginning, with what all share."""
+    """A participant for each world at the start of the study; shared models and budgets are one array for all."""
     batch = pack(worlds, [policy], horizon)
     (at,) = layouts_for(worlds, [policy], horizon, "cpu")
     people: list[Person] = []

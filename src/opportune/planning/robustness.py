@@ -17,7 +17,7 @@ from opportune.policy import Policy
 
 
 def assumptions(settings: Settings) -> list[Assumption]:
-    """What might be otherwise: the file as it is first."""
+    """The assumptions that are changed, one at a time; the file as it is comes first."""
     world = settings.study.settings.world
     dropout = settings.study.settings.participants.dropout
     more = min(0.9, max(0.2, 2.0 * dropout))
@@ -52,7 +52,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
 
 
 def _changes(settings: Settings, assumption: Assumption) -> bool:
-    """Whether an assumption changes anything: rows of one's own data arrive as they are."""
+    """Whether an assumption changes anything; contexts from a data table stay as they are."""
     if not assumption.contexts or not settings.study.continuous:
         return True
     return any(
@@ -113,7 +113,7 @@ def _row(
 
 
 def _means(settings: Settings, worlds: list[Any], policies: list[Policy], dropout: float | None) -> xr.Dataset:
-    """Each participant's outcome per day under each policy, where some may leave."""
+    """Each participant's outcome per day under each policy, with dropout if there is any."""
     if not dropout:
         return means(settings, worlds, policies, settings.fewest)
     if not settings.shared:

@@ -1,4 +1,4 @@
-"""`plan`: from a study to the answers, part by part; what is finished is kept, and the same call goes on from there."""
+"""`plan`: from a study to the answers; finished simulations are kept, and the same call goes on from there."""
 
 import math
 import time
@@ -133,7 +133,7 @@ def _progress(settings: Settings, *, visible: bool) -> Iterator[Progress]:
 
 
 def count_steps(settings: Settings) -> float:
-    """How many steps a plan takes, about: what the progress bar goes by."""
+    """About how many steps a plan simulates, for the progress bar."""
     per_run = float(settings.horizon * settings.participants)
     grid = len(settings.budgets) * len(settings.entries) + 2
     search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates

@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def fewer(self) -> int:
-        """Replications where fewer are enough: while the budget is searched for."""
+        """Replications while the least budget is searched for, when fewer are enough."""
         return max(min(self.replicates, 5), self.replicates // 4)
 
     @property
@@ -111,7 +111,7 @@ class Settings:
 
     @property
     def _kept(self) -> int:
-        """Replications of all participants of which every step finds room."""
+        """How many replications of all participants fit into memory with every step."""
         return TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
 
     @cached_property
@@ -193,7 +193,7 @@ def settings_of(
     replicates: int = REPLICATES,
     device: str = "cpu",
 ) -> Settings:
-    """A plan's settings; what is wrong with them is refused before anything is simulated.
+    """A plan's settings, checked before anything is simulated.
 
     Args:
         study: the study.

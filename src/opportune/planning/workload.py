@@ -24,7 +24,7 @@ from opportune.problems.variables import WEEKDAYS
 Floats = NDArray[np.float64]
 COHORTS = 200
 SLOWER = 50.0
-"""What a decision of a cohort day by day takes, in decisions of a simulation, about."""
+"""About how many times longer a decision takes in a cohort day by day than in a simulation."""
 
 
 class Work(NamedTuple):
@@ -87,7 +87,7 @@ def find_workload(
 
 
 def shared_steps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget: int) -> Floats:
-    """Whether there was a nudge, [participant, cohort, step], where participants share what they have together."""
+    """Whether there was a nudge, [participant, cohort, step], when all participants share one budget."""
     own = settings.policy(settings.main, budget)
     assert own.budget is not None
     amount = float(budget * settings.participants)
@@ -99,7 +99,7 @@ def shared_steps(settings: Settings, simulations: Simulations, cohorts: Cohorts,
 
 
 def day_steps(settings: Settings) -> float:
-    """How long it takes to go through all cohorts once, in steps of a simulation, about."""
+    """About how many steps of a simulation take as long as going through all cohorts once."""
     people = min(settings.participants, MOST_PEOPLE)
     return SLOWER * people * settings.horizon * cohorts_of(settings)
 

@@ -119,7 +119,7 @@ def _importance(experiment: str) -> int:
 
 
 def _opening(results: Sequence[Record], pictures: Mapping[Place, Image]) -> Opening | None:
-    """The figure that says most: that of our own rule, else the first of an experiment that says what it found."""
+    """The first figure of the page: that of our own rule, else the first of an experiment with findings."""
     places = [
         ((result.experiment, at), figure)
         for result in results

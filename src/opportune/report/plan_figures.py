@@ -1,4 +1,4 @@
-"""The figures of a plan, in the package's style: each with what to see in it, and what it shows to those who cannot."""
+"""The figures of a plan, each with a caption and an alternative text."""
 
 import math
 

@@ -16,7 +16,7 @@ from opportune.experiments.record import FigureFiles, Table, versions
 from opportune.report.html import read_picture, render, write_page
 
 SOME = 40
-"""Contexts that are listed by name; more would be a page of their own."""
+"""Up to this many contexts are listed by name."""
 
 
 CAPTIONS = {
@@ -74,7 +74,7 @@ def _side(difference: Interval) -> str:
 
 
 def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) -> Table:
-    """What can be compared between all policies."""
+    """The measures by which all policies can be compared."""
     unit = data.attrs.get("unit", "")
     digits = [digits_for(getattr(row, name) for row in rows) for name in ("outcome", "difference", "realised_regret")]
     columns = ["policy", f"mean outcome ({unit})" if unit else "mean outcome", f"beside {reference}"]
@@ -127,7 +127,7 @@ def _text(value: Interval | None, digits: int) -> str | None:
 
 
 def write_csv(rows: Iterable[Compared], target: Path) -> Path:
-    """Everything that the tables say, one row per policy, numbers in full."""
+    """Write all tables as one CSV file, a row per policy, numbers in full."""
     intervals = ("outcome", "difference", "realised_regret", "nudges", "reveals", "regret")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
