@@ -11,7 +11,7 @@ import xarray as xr
 
 from opportune.analysis import parts
 from opportune.analysis.parts import Parts
-from opportune.core.compiled import PACKAGE
+from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError, StateError
 from opportune.experiments import opens, record, runner, table, writing
 from opportune.experiments.base import Config
@@ -141,9 +141,10 @@ def test_an_edit_of_the_code_runs_everything_again(
 @pytest.mark.parametrize(
     ("file", "matters"),
     [
-        ("core/reveal.py", True), ("analysis/metrics.py", True), ("experiments/table.py", True), ("policy.py", True),
+        ("algorithm/reveal.py", True), ("analysis/metrics.py", True), ("experiments/table.py", True),
+        ("policy.py", True),
         ("worlds/brushing/users.json", True), ("report/page.py", False), ("cli/main.py", False),
-        ("core/__pycache__/x.pyc", False),
+        ("algorithm/__pycache__/x.pyc", False),
     ],
 )  # fmt: skip
 def test_the_code_is_all_that_results_depend_on(

@@ -13,7 +13,7 @@ import xarray as xr
 
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT, load, save
-from opportune.core.compiled import PACKAGE
+from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError, StateError
 
 FOLDER = ".parts"

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.arguments import plain_calls
 from opportune.errors import DataError, InputError
 from opportune.files import digest, write_whole
 
@@ -42,7 +41,6 @@ def label_dataset(
     )
 
 
-@plain_calls
 def save(data: xr.Dataset, path: str | Path) -> Path:
     """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
     if not isinstance(data, xr.Dataset):
@@ -71,7 +69,6 @@ def _encode(data: xr.Dataset) -> bytes:
     return buffer.getvalue()
 
 
-@plain_calls
 def load(path: str | Path) -> xr.Dataset:
     """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
     source = checks.path("path", path)

@@ -11,7 +11,6 @@ from rich.progress import Progress, TaskID
 
 from opportune import checks, threads
 from opportune.analysis.parts import Parts
-from opportune.arguments import plain_calls
 from opportune.errors import DataError
 from opportune.experiments import NAMES, find
 from opportune.experiments.base import Config, Experiment
@@ -23,7 +22,6 @@ from opportune.report.page import write_report
 from opportune.simulation.run import DEVICES, on_device
 
 
-@plain_calls
 def reproduce(
     names: Sequence[str],
     *,

@@ -14,7 +14,6 @@ import xarray as xr
 from opportune import checks
 from opportune.analysis.intervals import Interval, interval
 from opportune.analysis.parts import Parts
-from opportune.arguments import plain_calls
 from opportune.planning import power, robustness, uncertainty
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
 from opportune.planning.cohorts import Cohorts
@@ -73,7 +72,6 @@ class Plan:
         }
 
 
-@plain_calls
 def plan(
     study: Study,
     *,
