@@ -144,11 +144,11 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
 
 
 def path(name: str, value: Any) -> Path:
-    """A path of a file or folder."""
+    """A path of a file or folder; "~" at its beginning is the user's home."""
     good = isinstance(value, str | Path) and 0 < len(str(value)) <= MOST_TEXT
     if not good or not str(value).isprintable():
         raise InputError(f"{name} is {shown(value)}; expected the path of a file")
-    return Path(value)
+    return Path(os.path.expanduser(value))
 
 
 def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
