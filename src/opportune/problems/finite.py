@@ -24,11 +24,10 @@ from opportune.problems.settings import (
     check_finite_variables,
     check_names_action,
     check_visibility,
-    positive_least,
     schedule_of,
     units_of,
 )
-from opportune.problems.tables import action_distances, constant_parts, part_means
+from opportune.problems.tables import constant_parts, least_distance, part_means
 from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
 
 Floats = NDArray[np.float64]
@@ -160,11 +159,8 @@ class Problem(Beliefs):
 
     @cached_property
     def least_distance(self) -> float:
-        """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions.
-
-        Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
-        """
-        return positive_least(action_distances(self.features, self.units))
+        """Dmin over contexts (`problems.tables.least_distance`)."""
+        return least_distance(self.features, self.units)
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
         """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""

@@ -109,6 +109,8 @@ def check_value_range(value: Any) -> tuple[float, float] | None:
     low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
     if low >= high:
         raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
+    if high - low < LEAST_WIDTH:
+        raise InputError(f"value_range is ({low:g}, {high:g}); expected a width of at least {LEAST_WIDTH:g}")
     return low, high
 
 
@@ -148,6 +150,8 @@ def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
     return names
 
 
+LEAST_WIDTH = 1e-30
+"""Of value_range, by which gaps are divided."""
 LARGE = 32.0
 """Features beyond this are divided inside, so that confidence widths keep their digits."""
 
@@ -217,18 +221,3 @@ def check_variables(value: Any) -> dict[str, Variable]:
     if not given:
         raise InputError("variables is empty; expected at least one variable")
     return {checks.text("name of a variable", name): check_variable(name, variable) for name, variable in given.items()}
-
-
-def positive_least(distances: NDArray[np.float64]) -> float:
-    """Dmin of these distances between actions' features; warns if some are 0, which do not count."""
-    least = float(distances.min())
-    if least > 0.0:
-        return least
-    if not (distances > 0.0).any():
-        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
-        return 0.0
-    checks.warn(
-        "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would nudge "
-        "at any disagreement; the least positive distance is used instead"
-    )
-    return float(distances[distances > 0.0].min())

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune.core.layout import Sizes
 
 Floats = NDArray[np.float64]
@@ -69,6 +70,23 @@ def part_means(features: Floats, labels: Ints, parts: int, probs: Floats | None)
             weight = np.ones(members.size)
         out[part] = weighted_sum(weight / weight.sum(), features[members])
     return out
+
+
+def least_distance(features: Floats, units: Floats) -> float:
+    """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts k (or corners) and pairs of different actions.
+
+    Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
+    """
+    distances = action_distances(features, units)
+    if not (distances > 0.0).any():
+        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
+        return 0.0
+    if distances.min() <= 0.0:
+        checks.warn(
+            "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would "
+            "nudge at any disagreement; the least positive distance is used instead"
+        )
+    return float(distances[distances > 0.0].min())
 
 
 @remembered

@@ -16,6 +16,8 @@ from opportune.core.views import participant
 from opportune.simulation.cpu import make_room
 from opportune.simulation.loop import Batch
 
+COUNTED = 1_000_000  # steps of a trace that are counted at a time
+
 
 def count_type(horizon: int) -> type[np.integer[Any]]:
     """The type of counts up to the horizon: the smaller it is, the less there is to keep and to copy."""
@@ -25,9 +27,15 @@ def count_type(horizon: int) -> type[np.integer[Any]]:
 def count_traced(context: NDArray[np.int16], contexts: int) -> NDArray[Any]:
     """How often each context arrived, from the trace of any policy: [R, W, T] -> [W, R, K]."""
     replicates, worlds, steps = context.shape
-    run = np.arange(worlds * replicates).reshape(worlds, replicates, 1)
-    found = np.bincount((contexts * run + context.transpose(1, 0, 2)).ravel(), minlength=run.size * contexts)
-    return found.reshape(worlds, replicates, contexts).astype(count_type(steps))
+    counts = np.empty((worlds, replicates, contexts), dtype=count_type(steps))
+    some = max(1, COUNTED // steps)  # so that little is copied at a time
+    for w in range(worlds):
+        for first in range(0, replicates, some):
+            part = context[first : first + some, w]
+            numbered = contexts * np.arange(len(part))[:, None] + part
+            found = np.bincount(numbered.ravel(), minlength=len(part) * contexts)
+            counts[w, first : first + some] = found.reshape(-1, contexts)
+    return counts
 
 
 @compiled(nogil=True)

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from opportune.checks import MOST_STEPS
 from opportune.core.registry import Registry
 from opportune.core.rng import normal
-from opportune.problems.settings import MOST_ACTIONS
+from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer
 from opportune.study.base import Table, refuse, show
@@ -111,9 +111,13 @@ class RewardTable(Table):
             if not low <= self.default <= high:
                 text = f"default in [reward] is {self.default:g}"
                 raise refuse("default", f"{text}; expected a number within bounds, {show(self.bounds)}")
-        if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
+        if self.value_range is not None:
+            low, high = self.value_range
             text = f"value_range in [reward] is {show(self.value_range)}"
-            raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
+            if low >= high:
+                raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
+            if high - low < LEAST_WIDTH:
+                raise refuse("value_range", f"{text}; expected a width of at least {LEAST_WIDTH:g}")
         return self
 
 
