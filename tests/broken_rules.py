@@ -6,15 +6,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import objmode
 
-from opportune import LinearWorld, Recommender, Revealer, register
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import step_function
-from opportune.core.model import best
-from opportune.core.rng import normal
-from opportune.core.scores import score_blind, score_full
+from opportune.extend import (
+    NOISE_SD,
+    LinearWorld,
+    Recommender,
+    Revealer,
+    best,
+    normal,
+    register,
+    score_blind,
+    score_full,
+    spent_so_far,
+    step_function,
+)
 from opportune.recommenders import linucb
 from opportune.worlds import linear
-from opportune.worlds.common import NOISE_SD
 
 REMEMBERED = [0]
 

@@ -26,7 +26,7 @@ LAYERS = (
     ("problems",),
     ("policy",),
     ("worlds",),
-    ("extensions",),  # what others have registered
+    ("extensions", "extend"),  # what others have registered, and what they write it with
     ("simulation.record", "analysis.results", "analysis.heaps"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),

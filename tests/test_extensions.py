@@ -22,13 +22,10 @@ RULE = '''
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import driver_function, inner_function
-from opportune.core.protocol import Judged, Moment
+from opportune.core.compiled import driver_function
 from opportune.core.registry import consult
 from opportune.core.views import participant_at
-from opportune.extensions import register
-from opportune.revealers.base import Revealer
+from opportune.extend import Judged, Moment, Revealer, inner_function, register, spent_so_far
 
 
 @inner_function
@@ -131,9 +128,7 @@ def test_a_subclass_that_is_not_registered_is_refused() -> None:
 OWN_ARRIVALS = '''
 from typing import Any, ClassVar
 
-from opportune import LinearWorld, register
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment
+from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function

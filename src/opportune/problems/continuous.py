@@ -339,7 +339,7 @@ class ContinuousProblem(Beliefs):
         return cls(settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings)
 
     def replace(self, **changes: Any) -> "ContinuousProblem":
-        """The same problem with some settings changed; lam follows W unless it was given."""
+        """Return a copy with some settings changed; lam follows W unless it was given."""
         checks.settings("ContinuousProblem", changes, ContinuousProblem)
         settings = self._changed({**self.to_dict(), "variables": self.variables}, changes)
         return ContinuousProblem(

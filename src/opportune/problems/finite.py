@@ -285,7 +285,7 @@ class Problem(Beliefs):
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
-        """The same problem with some settings changed; lam follows W unless it was given."""
+        """Return a copy with some settings changed; lam follows W unless it was given."""
         checks.settings("Problem", changes, Problem)
         variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
         settings = self._changed({**self.to_dict(), "variables": variables}, changes)

@@ -95,7 +95,7 @@ class Program:
         return np.asarray(np.array(sizes)[self.factors.reshape(self.d, self.width).astype(int)].prod(axis=1))
 
     def divided(self, units: Floats) -> "Program":
-        """The same features, each divided by its unit."""
+        """The program whose features are these, each divided by its unit."""
         if (units == 1.0).all():
             return self
         factors = self.factors.reshape(self.d, self.width).astype(int)

@@ -58,7 +58,7 @@ class Beliefs:
 
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
                  regularisation: Any) -> None:  # fmt: skip
-        """Check and take them; lam is 1/W^2 unless given."""
+        """Check and keep the beliefs; lam is 1/W^2 unless given."""
         self.noise_sd = checks.scale("noise_sd", noise_sd)
         self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # lam is by its square
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
@@ -70,7 +70,7 @@ class Beliefs:
         self.largest_gap = None if largest_gap is None else checks.scale("largest_gap", largest_gap)
 
     def _beliefs(self) -> dict[str, Any]:
-        """Them as plain JSON values."""
+        """The beliefs as plain JSON values."""
         return {
             "noise_sd": self.noise_sd,
             "theta_bound": self.theta_bound,
@@ -87,7 +87,7 @@ class Beliefs:
         return {**settings, **changes}
 
     def _knowledge(self, horizon: int) -> dict[str, Any]:
-        """The numbers of them that the constants of any problem hold."""
+        """The beliefs as the constants of any problem hold them."""
         return {
             "noise": self.noise_sd,
             "regularisation": self.regularisation,

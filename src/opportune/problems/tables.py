@@ -23,7 +23,7 @@ _R = TypeVar("_R")
 
 
 def remembered(function: Callable[..., _R]) -> Callable[..., _R]:
-    """The same function of arrays, which keeps its last results; these are shared, so their arrays are read-only."""
+    """A function of arrays that keeps its last results; they are shared, so their arrays are read-only."""
     kept: dict[Any, _R] = {}
 
     @functools.wraps(function)
@@ -101,7 +101,7 @@ def action_distances(features: Floats, units: Floats) -> Floats:
 def constant_parts(
     features: Floats, units: Floats, stratum_of: Ints, sense_of: Ints, probs: Floats | None, sizes: Sizes
 ) -> dict[str, NDArray[Any]]:
-    """The parts of core.layout.Constants that hold them."""
+    """The parts of core.layout.Constants that follow from features and probabilities."""
     strata, senses = int(stratum_of.max()) + 1, int(sense_of.max()) + 1
     means = part_means(features, stratum_of, strata, probs)
     if sizes.senses:

@@ -39,7 +39,7 @@ def visit(world: Any, actions: NDArray[np.int64], *, seed: int, stream: int) -> 
 
 @driver_function
 def walk_through(kind, handle, numbers, history, seed, stream, actions, moments, values, results):  # type: ignore[no-untyped-def]
-    """The same, compiled."""
+    """Go through a world, in compiled code, and write down what was met."""
     p, draws = participant_at(handle), Draws(seed, stream)
     world, past = flat(numbers), flat(history)
     start_world(kind, world, past)

@@ -141,7 +141,7 @@ class Study:
         )
 
     def replace(self, **changes: Any) -> "Study":
-        """The same study with some keys of [study] changed, such as `replicates=2`; all is checked again."""
+        """Return a copy with some keys of [study] changed, such as `replicates=2`; all is checked again."""
         for key in changes:
             checks.choice("key of [study]", key, StudyTable.model_fields)
         content = {**self.settings.study.model_dump(exclude_unset=True), **changes}

@@ -81,7 +81,7 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
 
 
 def _restored(group: Any) -> Any:
-    """The same participants, written as JSON and read again."""
+    """Participants after they were written as JSON and read again."""
     if isinstance(group, Cohort):
         return Cohort.from_dict(json.loads(json.dumps(group.to_dict())))
     return {name: Agent.from_dict(json.loads(json.dumps(agent.to_dict()))) for name, agent in group.items()}
