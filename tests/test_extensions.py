@@ -99,6 +99,55 @@ def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
     assert run(ASKED, tmp_path) == [0.75, 0]
 
 
+IN_A_STUDY = """
+import json
+import opportune as op
+import rule
+from opportune.study import parse_study
+
+TEXT = '''
+[study]
+name = "own"
+horizon = 10
+actions = ["rest", "walk"]
+budgets = [2]
+[variables.stress]
+range = [1, 3]
+[reward]
+formula = "action*stress"
+noise_sd = 0.2
+theta_bound = 3.0
+[effects]
+"*" = 0.5
+[[policies]]
+kind = "now and then"
+every = 2
+'''
+
+def refused(text):
+    try:
+        parse_study(text)
+    except op.InputError as error:
+        return str(error)
+
+study = parse_study(TEXT + "probability = 0.5")
+print(json.dumps([
+    repr(study.policies()[0].revealer), refused(TEXT), refused(TEXT + "probably = 0.5"),
+    refused(TEXT + "probability = 0.5\\nsettings = {}"),
+]))
+"""
+
+
+def test_a_study_file_gives_a_rule_its_own_settings(tmp_path: Path) -> None:
+    """A rule from outside has its settings as keys of [[policies]], like the package's own."""
+    (tmp_path / "rule.py").write_text(RULE, encoding="utf-8")
+    made, lacking, unknown, inner = run(IN_A_STUDY, tmp_path)
+    assert made == "NowAndThen(every=2, probability=0.5)"
+    assert lacking.endswith("[[policies]] of kind 'now and then' lacks 'probability'; expected a value")
+    assert "unknown key 'probably' in [[policies]]" in unknown
+    assert "unknown key 'settings' in [[policies]]" in inner
+
+
 def test_a_subclass_that_is_not_registered_is_refused() -> None:
     """Compiled code would run its parent's rule, under its name."""
 
