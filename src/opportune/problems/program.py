@@ -108,7 +108,7 @@ class Program:
 
 
 def assemble(columns: Sequence[Column], *, variables: int, actions: int, tables: Mapping[int, Floats]) -> Program:
-    """The program for these features of so many variables; `tables` has the numbers of variables' levels."""
+    """The program for these features of this many variables; `tables` holds the numbers of variables' levels."""
     unique = list(dict.fromkeys(atom for column in columns for atom in column.atoms))
     ordered = sorted(unique, key=lambda atom: variables in variables_of(atom))  # stable: the action's atoms last
     number = {atom: i for i, atom in enumerate(ordered)}
