@@ -27,7 +27,7 @@ LAYERS = (
     ("problems",),
     ("policy",),
     ("worlds",),
-    ("extensions",),  # what others have registered
+    ("extensions", "extend"),  # what others have registered, and what they write it with
     ("simulation.record", "analysis.results"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),

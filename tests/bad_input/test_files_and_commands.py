@@ -357,6 +357,16 @@ def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     assert load(save(data, tmp_path / "odd.nc"))["policy"].values.tolist() == names
 
 
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` is the home folder, wherever a path is given; a name that nobody has is left alone."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    data = op.simulate(linear(), op.pd2_ucb(2), horizon=3, replicates=2, seed=1, progress=False)
+    assert op.save(data, "~/x.nc") == tmp_path / "x.nc"
+    assert op.load("~/x.nc").sizes == data.sizes
+    assert "~nobody-has-this-name/x.nc" in refusal(lambda: op.load("~nobody-has-this-name/x.nc"))
+
+
 def test_results_that_are_none() -> None:
     """Metrics and figures refuse Datasets that lack what they need, each with what that is."""
     data = op.simulate(linear(), [op.pd2_ucb(2), op.naive_ucb(1)], horizon=3, replicates=2, seed=1, progress=False)

@@ -52,6 +52,6 @@ def speak_plainly() -> None:
 
 
 def _show_warning(message: Any, category: Any, filename: Any, lineno: Any, file: Any = None, line: Any = None) -> None:
-    """As `warnings.showwarning`; others than those meant for users stay silent."""
+    """Show a warning that is meant for users in one line; takes the place of `warnings.showwarning`."""
     if issubclass(category, UserWarning | RuntimeWarning):
         say(f"opportune: warning: {' '.join(str(message).split())}", DONE)
