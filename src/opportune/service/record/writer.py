@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from opportune.errors import InputError, OpportuneError
+from opportune.errors import InputError, OpportuneError, WriteError
 from opportune.service.commands import calls
 from opportune.service.commands.base import SYSTEM, Command
 from opportune.service.commands.decisions import Propose
@@ -101,8 +101,13 @@ class Writer:
         return future
 
     def do(self, command: Command) -> Reply:
-        """Carry out one command, here and now; for programs without a writer's thread."""
+        """Carry out one command, here and now; for programs without a writer's thread.
+
+        Raises what the command was refused for, or `WriteError` where nothing can be stored.
+        """
         found = self.write([command])[0]
+        if isinstance(found, Refused) and found.code == "unavailable":
+            raise WriteError(f"{self.database.name} cannot be written ({self.failing})")
         if isinstance(found, Exception):
             raise found
         return found
