@@ -426,7 +426,7 @@ def test_what_was_reported_is_sealed_until_it_is_told(site: Site) -> None:
 
 
 def test_what_is_spent_in_all(site: Site) -> None:
-    """Also where everyone has a budget of their own."""
+    """Where everyone has a budget of their own, too."""
     for name in ("P001", "P002"):
         site.enrol(name)
         nudged(site, name)

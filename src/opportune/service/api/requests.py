@@ -68,7 +68,7 @@ async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
     if caller.role not in allowed and not everything:
         raise Refused("forbidden", f"the role {caller.role!r} may not do this")
     if service.rehearsal and not page:
-        service.tell(connection.headers.get("rehearsal-time"))
+        service.set_time(connection.headers.get("rehearsal-time"))
     connection.scope[CALLER] = caller  # type: ignore[literal-required]
 
 
@@ -138,7 +138,7 @@ def known_name(name: str) -> str:
 
 
 def known_decision(decision: str) -> str:
-    """A decision's id from an address, likewise."""
+    """A decision's id from an address; one that cannot exist is not looked for."""
     if not _DECISION.fullmatch(decision):
         raise Refused("not_found", "no decision has such an id")
     return decision

@@ -108,7 +108,7 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def overview(view: View, row: dict[str, Any]) -> dict[str, Any]:
-    """One participant, likewise."""
+    """One participant as the page of that participant shows them."""
     name = row["name"]
     return _worded(view, _judged(view, row, _missing_results(view, name), _nudges(view, name)))
 

@@ -96,7 +96,7 @@ class Looked(NamedTuple):
     """What is looked at whenever a state is stored, as views that are made once."""
 
     bits: NDArray[np.int64]  # of an agent's own numbers
-    is_variance: NDArray[np.bool_]  # likewise
+    is_variance: NDArray[np.bool_]  # which of them are variances
     shared: "list[NDArray[np.float64]]"  # numbers that it shares
     variances: "list[NDArray[np.float64]]"  # among them
 
