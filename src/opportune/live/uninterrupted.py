@@ -2,6 +2,7 @@
 
 import functools
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -10,6 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
+# The C function below signal.signal, which turns numbers into enums: that takes longer than a decision.
+_set_handler: Callable[..., Any] = sys.modules.get("_signal", signal).signal
 _waits = False  # whether a call is under way that Ctrl-C waits for; the main thread alone reads and writes it
 
 
@@ -25,13 +28,13 @@ def uninterrupted(call: Callable[Given, Result]) -> Callable[Given, Result]:
         if _waits or threading.current_thread() is not threading.main_thread():
             return call(*given, **named)
         came: list[tuple[int, FrameType | None]] = []
-        before: Any = signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+        before = _set_handler(signal.SIGINT, lambda number, frame: came.append((number, frame)))
         _waits = True
         try:
             return call(*given, **named)
         finally:
             _waits = False
-            signal.signal(signal.SIGINT, before)
+            _set_handler(signal.SIGINT, signal.SIG_DFL if before is None else before)
             if came and callable(before):
                 before(*came[-1])
 
