@@ -16,7 +16,6 @@ from numba.core.errors import TypingError
 
 import opportune
 from opportune.engine import compiled
-from opportune.engine.versions import PLAIN
 
 # The rule in `analysis.clairvoyant` has functions of other files inside; its own file is not edited here.
 SCRIPT = """
@@ -24,7 +23,6 @@ import json
 import opportune
 from opportune.analysis import clairvoyant
 from opportune.engine import compiled
-from opportune.engine.versions import PLAIN
 
 probabilities = clairvoyant.auxiliary([0.3, 0.5, 0.4], 1.0).tolist()
 hits = sum(clairvoyant._run_rule.stats.cache_hits.values())
@@ -151,7 +149,6 @@ def test_a_terminal_is_told_what_is_being_compiled(tmp_path: Path) -> None:
     assert said[1] == ""
 
 
-@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
 def test_a_step_function_is_not_put_into_its_callers_because_one_of_them_is_put_into_its_own() -> None:
     """Only functions of which it was said are copied wherever they are called: else everything would be, many times."""
 
@@ -188,7 +185,6 @@ def _always_inlined(dispatcher: Any) -> bool:
     return any(b"alwaysinline" in attributes for attributes in function.attributes)
 
 
-@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
 def test_compiling_leaves_pythons_search_for_garbage_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """It rests while a driver is compiled, and not afterwards, also if the driver cannot be compiled."""
     meanwhile = []

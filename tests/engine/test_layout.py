@@ -195,7 +195,8 @@ def test_compiled_code_sees_the_same_parts(name: str) -> None:
     at = layout(**CASES[name][0])
     check_written(at, WRITE, CORE_PARTS)
     found = np.zeros(len(Sizes._fields) + len(ARRAYS), dtype=np.int64)
-    READ(handle_of(at.numbers(), {array: aligned(at.length(array)) for array in ARRAYS}), found)
+    places, arrays = at.numbers(), {array: aligned(at.length(array)) for array in ARRAYS}
+    READ(handle_of(places, arrays), found)
     sizes, lengths = found.tolist()[: len(Sizes._fields)], found.tolist()[len(Sizes._fields) :]
     assert Sizes(*sizes) == at.sizes
     assert tuple(lengths) == at.lengths

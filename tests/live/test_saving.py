@@ -151,7 +151,8 @@ def saved_pace() -> Saved:
     """Five steps under PACE, with an unknown context distribution."""
     agent = op.Agent(mixed_problem(known=False), op.pace_ucb(5), horizon=10, seed=1, stream=0)
     for _ in range(5):
-        agent.propose({"hour": "am", "place": 0})
+        made = agent.propose({"hour": "am", "place": 0})
+        agent.settle(False if made.nudged else None)
     return through_text(agent.to_dict())
 
 
