@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import brushing_worlds, mixed_worlds, moment_worlds
 from test_layout import check_no_overlap, check_written, compiled_writer
 
 import opportune as op
+from live_examples import brushing_worlds, mixed_worlds, moment_worlds
 from opportune.engine.attributes import OWNERS
 from opportune.engine.layout import ARRAY_OF, GROUPS, Layout, Owner, parts_of
 from opportune.policy import layout_for, rule_for
@@ -59,7 +59,7 @@ def layout_of(policy: op.Policy, worlds: list[Any]) -> Layout:
 
 def test_whoever_is_registered_takes_part() -> None:
     """The tests below are about every rule and world of the package."""
-    tried = {
+    tried: dict[str, set[Any]] = {
         "revealer": {type(each) for each in REVEALERS},
         "recommender": {type(each) for each in RECOMMENDERS},
         "world": {type(each[0]) for each in WORLDS.values()},
