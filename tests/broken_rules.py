@@ -141,6 +141,7 @@ class Strayer(Recommender):
     """Recommends what does not exist."""
 
     kind: ClassVar[str] = "strayer"
+    declares: ClassVar[Declares] = linucb.LinUCB.declares
     freeze: ClassVar[Any] = staticmethod(linucb.freeze)
     act_blind: ClassVar[Any] = staticmethod(linucb.act_blind)
     act_informed: ClassVar[Any] = staticmethod(beyond)

@@ -81,15 +81,18 @@ class Numbers:
                 found.update((f"{group}.{name}", part) for name, part in views.items() if part.size)
         return found
 
-    def sound(self) -> bool:
-        """Whether the state is finite and its variances are positive, so that the participant can go on."""
-        finite = all(bool(np.isfinite(array).all()) for array in self.arrays.values())
-        return finite and all(float(each.min()) > 0.0 for each in self._variances)
+    def sound(self, arrays: Iterable[str] = STATE) -> bool:
+        """Whether these arrays are finite and their variances positive, so that the participant can go on."""
+        return all(
+            bool(np.isfinite(self.arrays[name]).all())
+            and (name not in self._variances or float(self._variances[name].min()) > 0.0)
+            for name in arrays
+        )
 
     @functools.cached_property
-    def _variances(self) -> list[Floats]:
+    def _variances(self) -> dict[str, Floats]:
         """The variances of what was learned and of what is frozen."""
-        return [self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")]
+        return {name: self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")}
 
 
 @functools.lru_cache(maxsize=64)
