@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.core.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
+from opportune.algorithm.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
 from opportune.worlds.distributions import Choice, Uniform
 from reference import Contexts, Continuous, Finite
 

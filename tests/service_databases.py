@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opportune.service.database import Database
+from opportune.service.record.database import Database
 
 SHARED = Path("/dev/shm")
 ROOM = 2**30  # bytes: enough for a PostgreSQL and what tests leave in it

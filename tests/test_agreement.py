@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import opportune as op
-from opportune.core.rng import ANSWER, AVAILABLE, COIN, DELAY, LOST, NOISE, OPEN, draw, normal
+from opportune.algorithm.rng import ANSWER, AVAILABLE, COIN, DELAY, LOST, NOISE, OPEN, draw, normal
 from reference import SMALLEST_DIVISOR, Data, Participant, Purse, Settings
 from runs import REVEALERS, AnyRun, Case, cases, continuous_cases, draw_run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import opportune
-from opportune.core.compiled import compiled_files
+from opportune.engine.compiled import compiled_files
 
 ROOT = Path(opportune.__file__).parent
 
@@ -21,7 +21,8 @@ LAYERS = (
     ("errors", "_version"),
     ("checks", "progress", "files", "threads"),
     ("client",),
-    ("core",),
+    ("engine",),
+    ("algorithm",),
     ("revealers", "recommenders"),
     ("problems",),
     ("policy",),
@@ -30,7 +31,7 @@ LAYERS = (
     ("simulation.record", "analysis.results", "analysis.heaps"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),
-    ("rehearsal.met",),  # what simulated participants meet
+    ("rehearsal.conditions",),  # what simulated participants meet
     ("testing",),
     ("analysis",),
     ("study",),
@@ -126,13 +127,14 @@ def test_no_circles() -> None:
     assert set(order) == set(SOURCES)
 
 
-CORE = [module for module in SOURCES if module.startswith("opportune.core")]
+CORE = [module for module in SOURCES if module.startswith(("opportune.engine", "opportune.algorithm"))]
 RULES = [module for module in SOURCES if module.startswith(("opportune.revealers", "opportune.recommenders"))]
 # What runs before any step, or around it: keeping compiled code on disk, taking in what others add, threads.
-TOOLS = {f"opportune.core.{name}" for name in ("compiled", "fitting", "registry", "linking", "threads")}
+TOOLS = {f"opportune.engine.{name}" for name in ("compiled", "versions", "hooks", "linking", "threads")}
 # Those that teach Numba's compiler: bare addresses, vectors, named views, hooks; and where to keep its code.
 NUMBA = {
-    f"opportune.core.{name}" for name in ("addresses", "compiled", "linking", "named", "registry", "scores", "vectors")
+    *(f"opportune.engine.{name}" for name in ("addresses", "compiled", "linking", "named", "hooks", "vectors")),
+    "opportune.algorithm.scores",
 }
 DECORATORS = {
     "step_function", "driver_function", "inner_function", "hot_function", "dual_function", "inner_dual_function",
@@ -153,7 +155,9 @@ COMPILED = [module for module in SOURCES if compiled_functions(module)]
 @pytest.mark.parametrize("module", CORE)
 def test_core_stands_alone(module: str) -> None:
     """The core imports the standard library, NumPy and Numba, itself and the errors, and nothing else."""
-    outside = {name for name in imports(tree(module)) if not name.startswith("opportune.core")}
+    outside = {
+        name for name in imports(tree(module)) if not name.startswith(("opportune.engine", "opportune.algorithm"))
+    }
     if module in NUMBA:
         outside -= {"llvmlite"} | {name for name in outside if name.startswith("numba.")}
     assert outside <= {
@@ -179,7 +183,7 @@ def test_step_functions_are_found() -> None:
     """The test below looks at what it should: the protocol's calls, every rule, worlds and the batch loop."""
     found = {f"{module}.{function.name}" for module in COMPILED for function in compiled_functions(module)}
     calls = ("begin", "propose", "settle", "learn", "correct")
-    assert {f"opportune.core.protocol.{call}" for call in calls} <= found
+    assert {f"opportune.algorithm.protocol.{call}" for call in calls} <= found
     rules = [module for module in RULES if not module.endswith((".base", "revealers", "recommenders"))]
     assert set(rules) <= set(COMPILED)
     assert {"opportune.simulation.loop.run_step", "opportune.worlds.linear.respond"} <= found

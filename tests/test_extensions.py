@@ -20,19 +20,26 @@ RULE = '''
 """A revealer that a user might write: with the same probability at every so-many-th step, within the budget."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from opportune.core.compiled import driver_function
-from opportune.core.registry import consult
-from opportune.core.views import participant_at
-from opportune.extend import Judged, Moment, Revealer, inner_function, register, spent_so_far
+from opportune.engine.compiled import driver_function
+from opportune.engine.hooks import consult
+from opportune.engine.views import participant_at
+from opportune.extend import Declares, Judged, Moment, Numbers, Revealer, inner_function, register, spent_so_far
+
+
+class Settings(NamedTuple):
+    """The settings in numbers."""
+
+    every: Annotated[Numbers, 1]
+    probability: Annotated[Numbers, 1]
 
 
 @inner_function
-def weigh(p, moment, judged):
-    if moment.step % int(p.rule.settings[0]) != 0:
+def weigh(p, own, moment, judged):
+    if moment.step % int(own.settings.every[0]) != 0:
         return 0.0, 0.0
-    return min(p.rule.settings[1], p.rule.amount[0] - spent_so_far(p)), 0.0
+    return min(own.settings.probability[0], p.rule.amount[0] - spent_so_far(p)), 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +50,11 @@ class NowAndThen(Revealer):
     probability: float
     label: ClassVar[str] = "now and then"
     kind: ClassVar[str] = "now and then"
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     consult: ClassVar[Any] = staticmethod(weigh)
 
-    def numbers(self, problem: Any, **about: Any) -> tuple[float, ...]:
-        return float(self.every), self.probability
+    def numbers(self, use: Any) -> dict[str, float]:
+        return {"every": self.every, "probability": self.probability}
 
 
 register(NowAndThen)
@@ -66,7 +74,7 @@ import rule
 policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=op.Budget(2))
 agent = op.Agent.__new__(op.Agent)
 agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
-answer = rule.ask(agent._handle, rule.NowAndThen.number, 1)
+answer = rule.ask(agent.numbers.handle, rule.NowAndThen.number, 1)
 print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
 """
 
@@ -91,7 +99,7 @@ def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
     rule.write_text(RULE, encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.75, 0]
     assert run(ASKED, tmp_path) == [0.75, 1]
-    rule.write_text(RULE.replace("min(p.rule.settings[1],", "min(0.5 * p.rule.settings[1],"), encoding="utf-8")
+    rule.write_text(RULE.replace("min(own.settings", "min(0.5 * own.settings"), encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.375, 0]
     second = "@dataclass(frozen=True, kw_only=True)\nclass Other(NowAndThen):\n    kind: ClassVar[str] = 'other'\n\n"
     added = RULE.replace("register(NowAndThen)", second + "register(Other)\nregister(NowAndThen)")
@@ -181,7 +189,7 @@ from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function
-def take_turns(world, history, p, draws, step, arrival):
+def take_turns(p, own, draws, step, arrival):
     return Moment(step, 0, step % 3, step % 3)
 
 

@@ -31,7 +31,7 @@ ANY_PROCESSOR = """
 import hashlib
 import numpy as np
 import opportune as op
-from opportune.live.packing import pack
+from opportune.service.state.packing import pack
 
 rng = np.random.default_rng(1)
 problem = op.Problem(rng.normal(size=(23, 4, 7)), rng.dirichlet(np.ones(23)), noise_sd=0.3, theta_bound=2.0)

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from numba.core.dispatcher import Dispatcher
 
 from opportune import checks
-from opportune.core.compiled import PACKAGE, extension_hash
-from opportune.core.fitting import PLAIN
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.compiled import PACKAGE, extension_hash
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.versions import SIMULATED
 from opportune.errors import InputError, StateError
 from opportune.recommenders import Recommender
 from opportune.revealers import Revealer
@@ -124,7 +124,7 @@ def _check_functions(entry: Any, registry: Registry) -> None:
                 f"{name} of {entry.__name__} is a method; expected staticmethod({name}), a function {form}"
             )
         plain = getattr(function, "py_func", function)
-        if not isinstance(function, Dispatcher) and not PLAIN:
+        if not isinstance(function, Dispatcher) and not SIMULATED:
             raise InputError(
                 f"{name} of {entry.__name__} is not compiled; expected opportune.extend.step_function above it"
             )

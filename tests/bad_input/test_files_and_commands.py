@@ -28,9 +28,9 @@ from opportune.errors import InputError
 from opportune.experiments.runner import reproduce
 from opportune.planning import plan, settings_of
 from opportune.planning.calibration import calibrate
-from opportune.service.database import Database
-from opportune.service.running import Running
+from opportune.service.record.database import Database
 from opportune.service.server import launch
+from opportune.service.state.study import StudyInForce
 from opportune.study import Study, load_study, parse_study
 
 STUDY = """\
@@ -222,7 +222,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     example = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
     (place / "live.toml").write_text(example, encoding="utf-8")
     database = Database(f"sqlite:///{place / 'good.sqlite'}")
-    launch(database, Running.from_file(place / "live.toml"))
+    launch(database, StudyInForce.from_file(place / "live.toml"))
     database.close()
     content = (place / "good.sqlite").read_bytes()
     (place / "cut.sqlite").write_bytes(content[: len(content) // 2])

@@ -12,9 +12,8 @@ import pytest
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
+from opportune.algorithm.rng import COIN, draw
 from opportune.checks import shown
-from opportune.core.layout import Budget, Model
-from opportune.core.rng import COIN, draw
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.revealers import pace
 
@@ -45,8 +44,8 @@ def silent(problem: Any = None, **settings: Any) -> op.Agent:
 
 def knowledge(agent: op.Agent) -> dict[str, Any]:
     """All that an agent has learned, frozen and spent; decision points that pass are counted all the same."""
-    known = {name: numbers.tolist() for name, numbers in agent._groups.items() if name != "budget"}
-    spent = agent._at.views(Budget, agent._groups["budget"])
+    known = {name: numbers.tolist() for name, numbers in agent.numbers.arrays.items() if name != "budget"}
+    spent = agent.numbers.at.views("budget", agent.numbers.arrays["budget"])
     return {**known, "price": spent.price.tolist(), "spent": spent.spent.tolist(), "nudges": spent.nudges.tolist()}
 
 
@@ -189,7 +188,7 @@ def test_a_late_answer_brings_what_it_reports() -> None:
     assert knowledge(agents[0]) != knowledge(agents[1])
     agents[1].propose(MOOD)
     agents[1].settle(True, reported={"mood": "a"}, earlier={1: {"mood": "b"}})
-    assert agents[0]._groups["model"] == pytest.approx(agents[1]._groups["model"], abs=1e-12)
+    assert agents[0].numbers.arrays["model"] == pytest.approx(agents[1].numbers.arrays["model"], abs=1e-12)
 
 
 def test_only_an_unanswered_nudge_can_be_answered_late() -> None:
@@ -314,10 +313,10 @@ def test_a_corrected_reward_supersedes_the_first() -> None:
         for k, reward in zip((0, 1, 0), rewards, strict=True):
             agent.decide(k)
             agent.learn(reward)
-    wrong = agents[0]._at.views(Model, agents[0]._groups["model"])
+    wrong = agents[0].numbers.at.views("model", agents[0].numbers.arrays["model"])
     cov, width2 = wrong.cov.copy(), wrong.width2.copy()
     agents[0].correct(0.7, step=2)
-    right = agents[1]._at.views(Model, agents[1]._groups["model"])
+    right = agents[1].numbers.at.views("model", agents[1].numbers.arrays["model"])
     np.testing.assert_allclose(wrong.theta, right.theta, atol=1e-12)
     np.testing.assert_allclose(wrong.mean, right.mean, atol=1e-12)
     np.testing.assert_array_equal(wrong.cov, cov)

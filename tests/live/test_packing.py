@@ -10,20 +10,10 @@ import pytest
 from live_examples import mixed_problem
 
 import opportune as op
-from opportune.core.layout import Snapshot
+from opportune.engine.layout import Snapshot
 from opportune.errors import StateError
-from opportune.live import packing
-from opportune.live.packing import (
-    Stored,
-    Unsound,
-    healthy,
-    merged,
-    pack,
-    pack_changes,
-    pack_shared,
-    unpack,
-    unpack_shared,
-)
+from opportune.service.state import packing
+from opportune.service.state.packing import healthy, pack, pack_shared, unpack, unpack_shared
 
 
 def cohort(**sharing: bool) -> op.Cohort:
@@ -52,82 +42,12 @@ def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, b
     agent.propose({"hour": "pm", "place": 1}, opened=True, reported={"mood": "a"})
     copy = other.seat(1, stream=7)
     unpack_shared(other, pack_shared(one))
-    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
+    unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
     assert copy.settle() == agent.settle()
     copy.learn(0.5)
     agent.learn(0.5)
     assert steps(copy, 5) == steps(agent, 5)
     assert pack(copy) == pack(agent)
-
-
-@pytest.mark.parametrize("sharing", [{}, {"shared": True}, {"pooled": True}])
-def test_a_state_is_told_by_what_has_changed(sharing: dict[str, bool]) -> None:
-    """Put together with what is stored whole, changes give the state to the byte; if many differ there are none."""
-    agent = cohort(**sharing).seat(1, stream=7)
-    steps(agent, 5)
-    whole = pack(agent)
-    stored, sizes = Stored.of(whole, agent), []
-    assert merged(whole, None) == whole
-    for i in range(20):
-        proposal = agent.propose({"hour": "am", "place": i % 2})
-        for between in (True, False):
-            changes = pack_changes(agent, stored)
-            if changes is None:
-                whole = pack(agent)
-                stored = Stored.of(whole, agent)
-            else:
-                sizes.append(len(changes))
-                assert merged(whole, changes) == pack(agent)
-            if between:
-                agent.settle(proposal.nudged and i % 3 == 0 if proposal.nudged else None)
-        if i == 15:
-            agent.learn(0.5)  # waits for a reveal
-    assert len(sizes) > 20
-    assert min(sizes) < len(whole) / 2
-    steps(agent, 8)
-    assert sharing.get("pooled") or pack_changes(agent, stored) is None
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "whole", "another base", "places", "short"])
-def test_changes_that_were_damaged_are_refused(damage: str) -> None:
-    """Nor are they put on another state than theirs, or anywhere but into it."""
-    agent = cohort().seat(0, stream=1)
-    steps(agent, 3)
-    whole = pack(agent)
-    agent.propose({"hour": "am", "place": 0})
-    changes = pack_changes(agent, Stored.of(whole, agent))
-    assert changes is not None
-    steps(agent, 1)
-    text, told = packing.content_of(changes, packing.CHANGES)
-    since, at = told[:12], len(changes) // 2
-    beyond = since + np.full((len(told) - 12) // 12, 10**6, np.uint32).tobytes() + told[12 + (len(told) - 12) // 3 :]
-    bad = {
-        "cut": changes[:-8], "changed": changes[:at] + bytes([changes[at] ^ 1]) + changes[at + 1 :], "empty": b"",
-        "whole": whole, "another base": changes, "places": packing._sealed(packing.CHANGES, text, beyond),
-        "short": packing._sealed(packing.CHANGES, text, told[:10]),
-    }[damage]  # fmt: skip
-    with pytest.raises(StateError, match="cannot be resumed"):
-        merged(pack(agent) if damage == "another base" else whole, bad)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, 0.0])
-def test_changes_that_must_not_be_stored(value: float) -> None:
-    """A number that is none, or a variance that is not positive; what was stored before is not looked at again."""
-    agent = cohort().seat(0, stream=1)
-    steps(agent, 3)
-    stored = Stored.of(pack(agent), agent)
-    trail = agent._groups["trail"]
-    trail[0] += 1.0
-    assert pack_changes(agent, stored) is not None, "the control"
-    before = trail[0]
-    if not np.isfinite(value):
-        trail[0] = value
-        with pytest.raises(Unsound):
-            pack_changes(agent, stored)
-        trail[0] = before
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
-    with pytest.raises(Unsound):
-        pack_changes(agent, stored)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other"])
@@ -140,7 +60,7 @@ def test_bytes_that_were_damaged_are_refused(damage: str) -> None:
     changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     bad = {"cut": data[:-8], "changed": changed, "empty": b"", "other": b"JSON" + data[4:]}[damage]
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
     with pytest.raises(StateError, match="3 steps, and 0 are stored"):
         unpack(cohort().seat(0, stream=1), data, ())
 
@@ -171,10 +91,10 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
     """Whatever stands in the bytes, with a checksum that fits: it is refused, so that it can be made again."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    text, numbers = packing.content_of(pack(agent), packing.WHOLE)
-    bad = packing._sealed(packing.WHOLE, change(text.decode()).encode(), numbers)
+    text, numbers = packing.content_of(pack(agent))
+    bad = packing._sealed(change(text.decode()).encode(), numbers)
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -183,9 +103,9 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    agent.numbers.at.views(Snapshot, agent.numbers.arrays["snapshot"]).cov[0] = value
     with pytest.raises(StateError, match="cannot be resumed: it h"):
-        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent._steps.values())
+        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
     one._model[0] = np.nan  # type: ignore[index]
     with pytest.raises(StateError, match="NaN or infinity"):
         unpack_shared(cohort(pooled=True), pack_shared(one))
@@ -198,7 +118,7 @@ def test_health(group: str, value: float) -> None:
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
     assert healthy(agent)
-    agent._groups[group][-1] = value
+    agent.numbers.arrays[group][-1] = value
     assert not healthy(agent)
 
 
@@ -206,7 +126,7 @@ def test_variances_must_be_positive() -> None:
     """A covariance that has lost its meaning is found."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    from opportune.core.layout import Model
+    from opportune.engine.layout import Model
 
-    agent._at.views(Model, agent._groups["model"]).cov[0] = -1e-3
+    agent.numbers.at.views(Model, agent.numbers.arrays["model"]).cov[0] = -1e-3
     assert not healthy(agent)

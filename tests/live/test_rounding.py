@@ -10,10 +10,10 @@ from live_examples import mixed_problem
 
 import opportune as op
 from opportune.errors import StateError
-from opportune.live.packing import WHOLE, content_of, pack, pack_shared, shared_groups
-from opportune.live.packing import _sealed as sealed
 from opportune.live.point import STATE
-from opportune.live.rounding import CLOSE, all_near, is_shared_state_of, is_state_of, near
+from opportune.service.state.packing import _sealed as sealed
+from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
 
 
 def agent_at_work() -> op.Agent:
@@ -35,7 +35,7 @@ def with_number(agent: op.Agent, place: int, number: float) -> bytes:
     held = len(numbers) - agent._block.nbytes
     block = np.frombuffer(numbers[held:]).copy()
     block[place] = number
-    return sealed(WHOLE, text, numbers[:held], block)
+    return sealed(text, numbers[:held], block)
 
 
 def test_a_state_is_an_agents_but_for_rounding() -> None:
@@ -43,8 +43,8 @@ def test_a_state_is_an_agents_but_for_rounding() -> None:
     agent = agent_at_work()
     assert is_state_of(agent, pack(agent))
     begin = 0
-    for name, array in agent._groups.items():
-        for part in agent._at.views(STATE[name], array):
+    for name, array in agent.numbers.arrays.items():
+        for part in agent.numbers.at.views(STATE[name], array):
             size = float(np.abs(part).max(initial=0.0))
             for place in {0, len(part) // 2, len(part) - 1} if len(part) else ():
                 apart = (part[place] + CLOSE * size / 4, part[place] + CLOSE * max(size, 1.0) * 4)
@@ -59,7 +59,7 @@ def test_small_variances_are_held_to_their_own_size() -> None:
     """Where all are far below one, a billionth of one would be anything."""
     problem = mixed_problem(known=True).replace(theta_bound=1e-6)
     agent = op.Agent(problem, op.pd2_ucb(8), horizon=80, seed=1, stream=7)
-    model = agent._at.views(STATE["model"], agent._groups["model"])
+    model = agent.numbers.at.views(STATE["model"], agent.numbers.arrays["model"])
     at, largest = model.theta.size, float(model.cov.max())  # the first number of the model is theta's
     assert agent._block[at] == largest
     assert 0.0 < largest < 1e-9, "the control: these are variances"
@@ -77,7 +77,7 @@ def test_numbers_that_are_none_are_near_nothing() -> None:
 def test_an_open_proposal_is_compared_too() -> None:
     """Its numbers but for rounding, all else exactly."""
     agent = agent_at_work()
-    proposal, packed = agent._proposal, pack(agent)
+    proposal, packed = agent.open_proposal, pack(agent)
     assert proposal is not None
     changes: dict[str, tuple[Any, bool]] = {
         "gap": (proposal.gap * (1.0 + 1e-13), True), "price": (proposal.price + 1e-6, False), "nudged": (False, False),
@@ -85,10 +85,10 @@ def test_an_open_proposal_is_compared_too() -> None:
         "step": (proposal.step + 1, False),
     }  # fmt: skip
     for name, (value, alike) in changes.items():
-        agent._proposal = replace(proposal, **{name: value})
+        agent.open_proposal = replace(proposal, **{name: value})
         assert pack(agent) != packed
         assert is_state_of(agent, packed) is alike, name
-    agent._proposal = None
+    agent.open_proposal = None
     assert not is_state_of(agent, packed)
 
 
@@ -96,9 +96,9 @@ def test_other_steps_or_rewards_that_wait_are_another_state() -> None:
     """What a state has besides its numbers is compared exactly."""
     agent = agent_at_work()
     packed = pack(agent)
-    agent._late_answer = not agent._late_answer
+    agent.late_answer = not agent.late_answer
     assert not is_state_of(agent, packed)
-    agent._late_answer = not agent._late_answer
+    agent.late_answer = not agent.late_answer
     assert is_state_of(agent, packed)
     with pytest.raises(StateError, match="checksum"):
         is_state_of(agent, packed[:-1] + bytes([packed[-1] ^ 1]))
@@ -112,24 +112,10 @@ def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
     cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
     cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
     packed = pack_shared(cohort)
-    group = cohort._common._groups[shared_groups(cohort)[0]]
+    group = cohort.common.arrays[shared_groups(cohort)[0]]
     was = group[0]
     group[0] = was + 1e-13
     assert pack_shared(cohort) != packed
     assert is_shared_state_of(cohort, packed)
     group[0] = was + 1e-6
     assert not is_shared_state_of(cohort, packed)
-
-
-def test_arrays_are_near_as_numbers_are() -> None:
-    """Number by number; what is missing must be missing in both."""
-    rng = np.random.default_rng(3)
-    odd = [0.0, -0.0, 1e-10, 2e-9, 1.0, 1.0 + 9e-10, 1.0 + 2e-9, 1e6, 1e6 + 9e-4, 1e6 + 2e-3, math.inf, -math.inf]
-    values = np.array([*odd, *rng.normal(size=8)])
-    for one in values:
-        for other in values:
-            assert all_near(np.array([one]), np.array([other])) == near(float(one), float(other)), (one, other)
-    missing = np.array([math.nan, 1.0])
-    assert all_near(missing, np.array([math.nan, 1.0 + 1e-12]))
-    assert not all_near(missing, np.array([0.0, 1.0]))
-    assert not all_near(missing, missing[:1])

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 import opportune as op
 from by_hand import Knowledge
-from opportune.core.layout import Snapshot
-from opportune.core.protocol import Draws
-from opportune.core.views import participant_at
+from opportune.algorithm.protocol import Draws
+from opportune.engine.views import participant_at
 from opportune.recommenders.thompson import sample
 from opportune.worlds.distributions import Uniform
 
@@ -65,7 +64,7 @@ def taught(inflation: float, seed: int = 5) -> op.Agent:
 
 def thetas(agent: op.Agent, n: int, scale: float = 1.0) -> Floats:
     out = np.zeros((n, WORLD.problem.d))
-    draw_thetas(agent._handle, scale, np.uint64(agent.seed), np.uint64(agent.stream), out)
+    draw_thetas(agent.numbers.handle, scale, np.uint64(agent.seed), np.uint64(agent.stream), out)
     return out
 
 
@@ -91,8 +90,8 @@ def test_draws_are_normal_around_the_estimate(inflation: float) -> None:
 def test_the_root_is_a_root() -> None:
     """What is frozen has a lower triangular L with L L' = V^-1."""
     agent = taught(1.0)
-    at, d = agent._at, WORLD.problem.d
-    snapshot = at.views(Snapshot, agent._groups["snapshot"])
+    at, d = agent.numbers.at, WORLD.problem.d
+    snapshot = at.views("snapshot", agent.numbers.arrays["snapshot"])
     root = snapshot.root[: d * at.sizes.stride].reshape(d, -1)[:, :d]
     np.testing.assert_array_equal(root, np.tril(root))
     known = Knowledge(WORLD.problem, X, REWARDS)

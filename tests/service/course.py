@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 
-from opportune.service import clock
-from opportune.service.administration import Launch
-from opportune.service.commands import Answer, Command, Enrol, Propose, Reward, SetStatus
+from opportune.service.commands.administration import Launch
+from opportune.service.commands.base import Command
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol, SetStatus
+from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
-from opportune.service.writer import Reply, Writer
+from opportune.service.record.writer import Reply, Writer
+from opportune.service.state import clock
 
 Write = Callable[[Sequence[Command]], "list[Reply | Exception]"]
 BEGIN = clock.from_iso("2026-03-02T08:00:00Z")

@@ -12,10 +12,10 @@ from servers import Parent, free_port
 from site_over_http import SENSED
 from sqlalchemy import select
 
-from opportune.service import tables
-from opportune.service.auth import add_key
-from opportune.service.database import Database
-from opportune.service.verify import verify
+from opportune.service.accounts.keys import add_key
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.verify.check import verify
 
 
 @dataclass
@@ -140,10 +140,9 @@ def found_wrong(database: Database, people: list[Caller]) -> list[str]:
     """What the database lacks of what was answered, and what does not verify."""
     wrong = []
     with database.reading.connect() as connection:
-        kept = [row for table in (tables.requests, tables.recent) for row in connection.execute(select(table))]
-        stored = {row.key: (row.status, row.answer) for row in kept}
-        if len(stored) != len(kept):
-            wrong.append("an answer is stored twice")
+        stored = {
+            (row.caller, row.key): (row.status, row.answer) for row in connection.execute(select(tables.requests))
+        }
         steps = [
             tuple(row) for row in connection.execute(select(tables.decisions.c.participant, tables.decisions.c.step))
         ]
@@ -151,7 +150,7 @@ def found_wrong(database: Database, people: list[Caller]) -> list[str]:
     for person in people:
         for sent in person.journal:
             answered += 1
-            if stored.get(f"phones:{sent.key}") != (sent.status, sent.answer):
+            if stored.get(("phones", sent.key)) != (sent.status, sent.answer):
                 wrong.append(f"{sent.path} was answered, and is not stored so")
         made = sorted(step for name, step in steps if name == person.name)
         asked = sum(sent.path.endswith("/decisions") for sent in person.journal)

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from site_over_http import Site
 
-from opportune.service.people import add_person
+from opportune.service.accounts.people import add_person
 
 PASSWORD = "correct horse battery"
 

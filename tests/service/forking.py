@@ -1,7 +1,7 @@
 """A program that loads everything, then forks a server for each line "PORT URL" on standard input.
 
-With `early` its servers answer before they commit: the control that tests of durability must catch. With `late` they
-leave states to be stored later even while few ask. With `rehearsal` they take the time from requests.
+With `early` its servers answer before they commit: the control that tests of durability must catch. With `failing` the
+learned policy decides nothing, so that the fallback does. With `rehearsal` they take the time from requests.
 """
 
 import gc
@@ -9,51 +9,56 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 import uvicorn
 from study_text import study_text
 
-from opportune.service import states
+from opportune.live.agent import Agent
 from opportune.service.api.app import create_app
-from opportune.service.api.protocol import Protocol
-from opportune.service.database import Database
-from opportune.service.fold import Fold
-from opportune.service.ledger import Ledger
-from opportune.service.logs import log_as_json
-from opportune.service.running import Running
+from opportune.service.monitoring.logs import log_as_json
+from opportune.service.record.database import Database
+from opportune.service.record.transaction import Transaction
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.writer import Writer
+from opportune.service.state.fold import Fold
+from opportune.service.state.study import StudyInForce
 
 
 def answer_early() -> None:
     """Have writers hand out answers before they commit, as careless programs do."""
-    flush = Ledger.flush
+    flush = Transaction.flush
 
-    def late(ledger: Ledger) -> None:
+    def late(transaction: Transaction) -> None:
         time.sleep(0.01)
-        flush(ledger)
+        flush(transaction)
 
     def run(writer: Writer) -> None:
-        while batch := writer._next(most=1):
+        while batch := writer._next(1):
             item = batch[0]
             with writer.database.writing.connect() as connection, connection.begin():
-                ledger = Ledger(connection, writer.memory, lock=not writer.database.sqlite)
+                transaction = Transaction(connection, writer.memory)
                 name, decision = item.command.about()
-                ledger.read(
-                    keys=[item.command.key],
+                transaction.read(
+                    keys=[(item.command.who, item.command.key)],
                     names=[] if name is None else [name],
                     ids=[] if decision is None else [decision],
                 )
-                writer.deliver([item], [writer._carry_out(ledger, item.command)])
-                late(ledger)
-            ledger.committed()
+                writer.deliver([item], [writer._carry_out(transaction, item.command)])
+                late(transaction)
+            transaction.committed()
 
     Writer._run = run  # type: ignore[method-assign, assignment]
 
 
+def fail(*_arguments: Any, **_named: Any) -> Any:
+    """Decide nothing."""
+    raise ValueError("on purpose")
+
+
 def warm() -> None:
     """Compile what a decision needs."""
-    fold = Fold(Running.from_text(study_text()))
+    fold = Fold(StudyInForce.from_text(study_text()))
     agent = fold.agent(0, 0)
     made = agent.propose(
         {"time_of_day": "morning", "stress": 1, "sleep": "good"}, opened=True, reported={"mood": "low"}
@@ -73,9 +78,9 @@ def main() -> None:
     """Load, then fork."""
     if "early" in sys.argv:
         answer_early()
-    if "late" in sys.argv:
-        states.MANY = 1
     warm()
+    if "failing" in sys.argv:
+        Agent._meet = fail  # type: ignore[method-assign]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
     print("loaded", flush=True)
     for line in sys.stdin:
@@ -85,9 +90,8 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(0)
             log_as_json()
-            settings = {"log_level": "error", "access_log": False, "http": Protocol}
             service = Service(Database(url), rehearsal="rehearsal" in sys.argv)
-            uvicorn.run(create_app(service), port=int(port), **settings)  # type: ignore[arg-type]
+            uvicorn.run(create_app(service), port=int(port), log_level="error", access_log=False)
             os._exit(0)
         print(pid, flush=True)
 

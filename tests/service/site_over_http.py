@@ -9,12 +9,12 @@ import httpx
 from litestar.testing import TestClient
 from study_text import study_text
 
+from opportune.service.accounts.keys import ROLES, add_key
 from opportune.service.api.app import create_app
-from opportune.service.auth import ROLES, add_key
-from opportune.service.database import Database
-from opportune.service.running import Running
+from opportune.service.record.database import Database
 from opportune.service.server import launch
 from opportune.service.service import Service
+from opportune.service.state.study import StudyInForce
 
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
 
@@ -78,7 +78,7 @@ def problem(response: httpx.Response, status: int, code: str) -> str:
 @contextlib.contextmanager
 def site_on(database: Database, *, rehearsal: bool = False, **settings: Any) -> Iterator[Site]:
     """A service on a database, with the example study."""
-    launch(database, Running.from_text(study_text(**settings)))
+    launch(database, StudyInForce.from_text(study_text(**settings)))
     keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
     service = Service(database, rehearsal=rehearsal)
     with TestClient(create_app(service)) as client:

@@ -12,10 +12,10 @@ from course import launch
 from site_over_http import site_on
 from study_text import study_text
 
-from opportune.service.alerts import CODES, Alerts
-from opportune.service.database import Database
-from opportune.service.reading import alert_rows
-from opportune.service.writer import Writer
+from opportune.service.monitoring.alerts import CODES, Alerts
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows
+from opportune.service.record.writer import Writer
 
 
 class Hook(http.server.BaseHTTPRequestHandler):

@@ -1,7 +1,6 @@
 """Backups and the files that databases lie in: whatever they are called, whoever made them, they stay as they are."""
 
 import contextlib
-import hashlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -13,17 +12,15 @@ from study_text import study_text
 
 from opportune.cli import main as cli
 from opportune.errors import DataError
-from opportune.service.database import Database, file_url
-from opportune.service.people import add_person, list_people
-from opportune.service.reading import event_rows
-from opportune.service.running import Running
+from opportune.service.accounts.people import add_person, list_people
+from opportune.service.record.database import Database, file_url
+from opportune.service.record.queries import event_rows
+from opportune.service.record.writer import Writer
 from opportune.service.server import default_url
 from opportune.service.server import launch as begin
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.state.study import StudyInForce
 
 Run = Callable[..., tuple[int, str, str]]
-OLD = sorted((Path(__file__).parent / "data").glob("*.sql"))
 ODD = ["day%20one", "b?x", "50% of them", "a#b", "größer", "with space"]
 
 
@@ -67,25 +64,6 @@ def test_files_may_be_called_anything(run: Run, lived: Database, tmp_path: Path,
     assert event_rows(restored, limit=10_000) == event_rows(lived, limit=10_000)
     restored.close()
     assert Database(default_url(folder / "my.toml")).path == folder.resolve() / "my.db"
-
-
-@pytest.mark.parametrize("file", OLD, ids=[file.stem for file in OLD])
-def test_a_backup_of_an_earlier_version_is_restored(run: Run, file: Path, folder: Path) -> None:
-    """It is brought to this version's tables on the way; it stays as it is itself, and need not be writable."""
-    old = folder / "old.backup"
-    with contextlib.closing(sqlite3.connect(old)) as connection:
-        connection.executescript(file.read_text(encoding="utf-8"))
-    before = hashlib.sha256(old.read_bytes()).hexdigest()
-    old.chmod(0o400)
-    target = file_url(folder / "new.db")
-    code, out, err = run("restore", str(old), "--db", target)
-    assert code == 0, err
-    assert "verified" in out
-    assert hashlib.sha256(old.read_bytes()).hexdigest() == before
-    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(("old", "opportune"))) == [old.name]
-    restored = Database(target)
-    assert verify(restored).findings == []
-    restored.close()
 
 
 @pytest.mark.parametrize("what", ["a text", "an empty file", "a folder", "cut off", "another database", "nothing"])
@@ -143,7 +121,7 @@ def test_a_file_is_held_by_whichever_name(sqlite: Database, folder: Path, other:
 
 def test_servers_may_begin_together(new_postgres: str) -> None:
     """On an empty database one launches the study and adds the first account; the others find both."""
-    running, launched, errors = Running.from_text(study_text()), [], []
+    running, launched, errors = StudyInForce.from_text(study_text()), [], []
 
     def start() -> None:
         database = Database(new_postgres)
@@ -171,9 +149,9 @@ def test_servers_may_begin_together(new_postgres: str) -> None:
 
 def test_alerts_can_be_raised_after_a_restoration(lived: Database, new_postgres: str, folder: Path) -> None:
     """The database numbers them; those that were restored, cleared ones too, are not in the way."""
-    from opportune.service.alerts import Alerts
-    from opportune.service.backup import backup, restore
-    from opportune.service.reading import alert_rows
+    from opportune.service.monitoring.alerts import Alerts
+    from opportune.service.record.backup import backup, restore
+    from opportune.service.record.queries import alert_rows
 
     before = Alerts(lived)
     for name in ("P000", "P001", None):
@@ -192,7 +170,7 @@ def test_alerts_can_be_raised_after_a_restoration(lived: Database, new_postgres:
 
 def test_rows_lie_in_a_backup_as_in_the_database(sqlite: Database, folder: Path) -> None:
     """In the order of the record, so that who verifies it need not hold all of them."""
-    from opportune.service.backup import backup
+    from opportune.service.record.backup import backup
 
     writer = Writer(sqlite)
     launch(writer, study_text())

@@ -11,13 +11,13 @@ from course import launch, run_course
 from study_text import study_text
 
 from opportune.cli import main as cli
-from opportune.service import exports
-from opportune.service.administration import difference
-from opportune.service.auth import Keys
-from opportune.service.database import Database
-from opportune.service.people import sign_in
-from opportune.service.reading import event_rows, study_row
-from opportune.service.writer import Writer
+from opportune.service.accounts.keys import Keys
+from opportune.service.accounts.people import sign_in
+from opportune.service.commands.administration import difference
+from opportune.service.export import exports
+from opportune.service.record.database import Database
+from opportune.service.record.queries import event_rows, study_row
+from opportune.service.record.writer import Writer
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -111,7 +111,7 @@ def test_the_page_can_be_followed(desk: Desk) -> None:
 
 def test_what_it_says_of_roles_is_so() -> None:
     """The roles of its table are those that there are."""
-    from opportune.service.auth import ROLES
+    from opportune.service.accounts.keys import ROLES
 
     found = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert sorted(found) == sorted(ROLES)

@@ -9,13 +9,11 @@ import pytest
 from course import BEGIN, launch
 from crashing import torture
 from servers import Parent, parent
-from sqlalchemy import func, select
 from study_text import study_text
 
-from opportune.service import tables
-from opportune.service.commands import Enrol
-from opportune.service.database import Database
-from opportune.service.writer import Writer
+from opportune.service.commands.participants import Enrol
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 
 ROUNDS = int(os.environ.get("OPPORTUNE_TORTURE", "20"))
 
@@ -42,22 +40,6 @@ def test_nothing_is_lost_when_the_server_is_killed(url: str, servers: Parent) ->
     """Kill -9 at random moments: every answer is stored as it was given, retries get it, no gap, verify passes."""
     prepare(url, shared=True)
     assert torture(servers, url, rounds=ROUNDS) == []
-
-
-def test_nothing_is_lost_where_states_are_stored_later(folder: os.PathLike[str]) -> None:
-    """Likewise where states are hardly ever stored, so that each server makes them from the record anew."""
-    url = f"sqlite:///{folder}/study.db"
-    prepare(url)
-    with parent("late") as leaving:
-        assert torture(leaving, url, rounds=ROUNDS, ending=signal.SIGKILL) == []
-    database = Database(url)
-    with database.reading.connect() as connection:
-        seen, stored = (
-            connection.execute(select(func.max(table.c.seq))).scalar_one()
-            for table in (tables.participants, tables.states)
-        )
-    database.close()
-    assert seen > stored + 100, "the control: states are behind"
 
 
 def test_two_servers_over_one_database(new_postgres: str, servers: Parent) -> None:

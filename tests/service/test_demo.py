@@ -19,12 +19,12 @@ from servers import free_port
 from opportune.cli import demo as command
 from opportune.cli import main as cli
 from opportune.rehearsal import demo
-from opportune.service import clock
-from opportune.service.database import Database
-from opportune.service.reading import alert_rows, event_rows, open_nudges, participant_rows, rows
-from opportune.service.tables import calls as calls_table
-from opportune.service.tables import decisions
-from opportune.service.verify import verify
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows, event_rows, open_nudges, participant_rows, rows
+from opportune.service.record.tables import calls as calls_table
+from opportune.service.record.tables import decisions
+from opportune.service.state import clock
+from opportune.service.verify.check import verify
 from processes import COMMAND, Started, needs_linux
 
 ZONE = "Europe/Berlin"

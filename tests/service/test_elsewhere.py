@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from course import answer_of, launch, run_course
+from course import answer_of
 from study_text import numeric, study_text
-from test_bulk import LATER, SENSED, live
+from test_verify import LATER, SENSED, live
 
-from opportune.core.layout import Constants, Layout
-from opportune.service import states
-from opportune.service.commands import Answer, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.verify import in_bulk, rebuilt, verify
-from opportune.service.writer import Writer
+from opportune.engine.layout import Constants, Layout
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.rewards import Reward
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.verify.check import rebuilt, verify
 
 LAST_BITS = 2.0**-50
 STUDIES = {
@@ -48,26 +48,22 @@ def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
 def states_of(database: Database) -> dict[str, bytes]:
     """Everyone's state, folded from the record here."""
     with database.reading.connect() as connection:
-        return {name: person.pack() for name, person in rebuilt(connection).persons.items()}
+        return {name: person.pack() for name, person in rebuilt(connection).participants.items()}
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
 def test_a_record_verifies_on_another_machine(database: Database, text: str) -> None:
-    """One by one and in bulk, though its states have other bits there; the study can go on there, and come back."""
-    writer = live(database, text)
-    here, together = states_of(database), writer.memory.fold.running.policy.together  # type: ignore[union-attr]
+    """Although its states have other bits there; the study can go on there, and come back."""
+    live(database, text)
+    here = states_of(database)
     with elsewhere():
         assert states_of(database) != here, "the control: it is another machine"
-        found = verify(database, bulk=False)
-        assert found.findings == []
-        assert in_bulk(database, together=together) == found
+        assert verify(database).findings == []
         run_on(Writer(database))
-        assert verify(database, bulk=False).findings == []
-    found = verify(database, bulk=False)
-    assert found.findings == []
-    assert in_bulk(database, together=together) == found
+        assert verify(database).findings == []
+    assert verify(database).findings == []
     run_on(Writer(database))
-    assert verify(database, bulk=False).findings == []
+    assert verify(database).findings == []
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)
@@ -75,26 +71,9 @@ def test_what_differs_by_more_than_rounding_is_found(sqlite: Database, text: str
     """The control: a machine that computes something else does not verify what was decided here."""
     live(sqlite, text)
     with elsewhere(by=1e-6):
-        findings = verify(sqlite, bulk=False).findings
+        findings = verify(sqlite).findings
     assert any("state is not" in finding or "share is not" in finding for finding in findings)
     assert any("by the fold" in finding for finding in findings)
-
-
-def test_states_that_were_left_behind_are_made_on_another_machine(
-    sqlite: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process has ended before it stored states; they are made from the record elsewhere, and held to their rows."""
-    monkeypatch.setattr(states, "MANY", 1)
-    writer = Writer(sqlite)
-    launch(writer, study_text(policy="PD2", budget=7.5))
-    run_course(writer.write, people=4, steps=20)
-    assert len(writer.memory.behind) > 1, "the control: some are behind"
-    with elsewhere():
-        other = Writer(sqlite)
-        run_on(other)
-        assert other.memory.behind, "they were made from the record"
-        assert verify(sqlite).findings == []
-    assert verify(sqlite).findings == []
 
 
 def run_on(writer: Writer) -> None:

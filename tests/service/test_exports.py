@@ -15,14 +15,17 @@ from course import BEGIN, answer_of, launch, run_course
 from site_over_http import SENSED
 from study_text import study_text
 
-from opportune.live.packing import pack, unpack
-from opportune.service import clock, exports
-from opportune.service.administration import Amend, Launch
-from opportune.service.commands import Answer, Enrol, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.exports import NAMES, cell, dictionary, export, whole_file
+from opportune.service.commands.administration import Amend, Launch
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
+from opportune.service.export import exports
+from opportune.service.export.exports import NAMES, cell, dictionary, export, whole_file
 from opportune.service.problems import Refused
-from opportune.service.writer import Writer, sweep
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer, sweep
+from opportune.service.state import clock
+from opportune.service.state.packing import pack, unpack
 
 EFFECT = 0.5
 
@@ -186,15 +189,14 @@ def test_probabilities_before_and_after_randomising(sqlite: Database, share: flo
 
 def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     """The probability of the rule without its coin, in the participant's present state."""
-    from opportune.core.layout import Rule
     from opportune.revealers.pace import RANDOMISE
 
-    fold, persons = writer.memory.fold, writer.memory.persons
+    fold, participants = writer.memory.fold, writer.memory.participants
     assert fold is not None
-    agent = persons["P1"].agent
+    agent = participants["P1"].agent
     copy = fold.agent(0, agent.stream)
-    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
-    settings = copy._at.views(Rule, copy._rule).settings
+    unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
+    settings = copy.numbers.at.views("rule", copy.numbers.rule).settings
     settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
     return copy.propose(sensed, opened=opened).probability
 

@@ -11,19 +11,21 @@ from sqlalchemy import update
 from study_text import numeric, study_text
 
 from opportune.live.agent import Agent
-from opportune.service import clock, tables
-from opportune.service.administration import Close
-from opportune.service.alerts import Alerts
-from opportune.service.bundles import FetchBundle
-from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward, SetStatus
-from opportune.service.database import Database
-from opportune.service.projection import known_of
-from opportune.service.reading import alert_rows, decision_rows
+from opportune.service.commands.administration import Close
+from opportune.service.commands.base import NOT_ASKED
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import Expire
+from opportune.service.commands.participants import Enrol, FetchBundle, SetStatus
+from opportune.service.commands.rewards import Reward
+from opportune.service.monitoring.alerts import Alerts
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows, decision_rows
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.tracks import Doubt
-from opportune.service.upkeep import Expire
-from opportune.service.verify import in_bulk, verify
-from opportune.service.writer import Writer
+from opportune.service.state import clock
+from opportune.service.state.projection import known_of
+from opportune.service.verify.check import verify
 
 SHARING: dict[str, dict[str, Any]] = {"own": {}, "shared": {"shared": True}, "pooled": {"pooled": True}}
 
@@ -39,7 +41,7 @@ def codes(database: Database) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("sharing", SHARING)
-@pytest.mark.parametrize("what", ["participant", "changes", "shared"])
+@pytest.mark.parametrize("what", ["participant", "shared"])
 def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Database, sharing: str, what: str) -> None:
     """Whatever the bytes hold, the next decision is the learned one; someone is told; everything verifies."""
     if what == "shared" and sharing == "own":
@@ -48,10 +50,7 @@ def test_a_stored_state_that_was_damaged_is_made_from_the_record(sqlite: Databas
     writer = writer_on(sqlite)
     launch(writer, settings)
     run_course(writer.write, people=3, steps=8)
-    table, column = {
-        "participant": (tables.states, "data"), "changes": (tables.participants, "changes"),
-        "shared": (tables.study, "shared"),
-    }[what]  # fmt: skip
+    table, column = {"participant": (tables.participants, "state"), "shared": (tables.study, "shared")}[what]
     with sqlite.writing.begin() as connection:
         connection.execute(update(table).values({column: b"damaged"}))
     assert not verify(sqlite).holds, "the control: it is damaged"
@@ -68,7 +67,7 @@ def test_others_notice_that_states_were_made_again(database: Database, sharing: 
     launch(one, study_text(**SHARING[sharing]))
     run_course(one.write, people=3, steps=8)
     with database.writing.begin() as connection:
-        connection.execute(update(tables.states).values(data=b"damaged"))
+        connection.execute(update(tables.participants).values(state=b"damaged"))
     for number, (writer, name) in enumerate(((other, "P001"), (one, "P002"), (one, "P001"), (other, "P002"))):
         ask = Propose(who="app", received=BEGIN + 10**9 + number, participant=name, given={"sensed": SENSED})
         assert answer_of(writer.do(ask))["mode"] == "learned"
@@ -85,7 +84,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         found = meet(agent, *arguments, **named)
         if agent.stream in streams:
-            agent._groups["model"][:] = float("nan")
+            agent.numbers.arrays["model"][:] = float("nan")
         return found
 
     monkeypatch.setattr(Agent, "_meet", broken)
@@ -125,9 +124,6 @@ def test_the_fallback_decides_where_the_learned_policy_cannot(
     ask = Propose(who="app", received=BEGIN + 99, participant="P1", given={"sensed": SENSED})
     assert answer_of(writer.do(ask))["mode"] == "learned", "as soon as it can be used again"
     assert verify(sqlite).findings == []
-    with pytest.raises(Doubt):
-        in_bulk(sqlite)
-    assert verify(sqlite, bulk=True).findings == [], "what is too rare for bulk is folded one by one"
 
 
 def test_a_record_that_was_damaged_decides_nothing(sqlite: Database) -> None:
@@ -136,7 +132,7 @@ def test_a_record_that_was_damaged_decides_nothing(sqlite: Database) -> None:
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=5)
     with sqlite.writing.begin() as connection:
-        connection.execute(update(tables.states).values(data=b"damaged"))
+        connection.execute(update(tables.participants).values(state=b"damaged"))
         connection.exec_driver_sql("UPDATE events SET hash = 'aa' WHERE seq = 5")
     ask = Propose(who="app", received=BEGIN + 10**9, participant="P001", given={"sensed": SENSED})
     (refused,) = writer_on(sqlite).write([ask])
@@ -313,8 +309,6 @@ def test_a_nudge_that_cannot_be_settled_holds_nobody_up(
     assert (row["mode"], row["reward_status"], row["reward_due"]) == ("fallback", "nothing", None)
     assert (row["outcome"], row["action"]) == ("unanswered", stuck["action"])
     assert verify(database).findings == []
-    with pytest.raises(Doubt):
-        in_bulk(database, together=bool(SHARING[sharing]))
     if anew:
         writer = writer_on(database)
     reward = Reward(who="app", received=later, decision=stuck["decision"], reward=0.5)

@@ -15,12 +15,12 @@ from servers import Parent, free_port, parent
 from site_over_http import SENSED
 from study_text import study_text
 
-from opportune.service.auth import add_key
-from opportune.service.commands import Enrol
-from opportune.service.database import Database
+from opportune.service.accounts.keys import add_key
+from opportune.service.commands.participants import Enrol
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 from opportune.service.service import SWEEP_SECONDS
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.verify.check import verify
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import time
 import pytest
 from site_over_http import site_on
 
-from opportune.service import auth
-from opportune.service.auth import Keys, add_key, revoke_key
-from opportune.service.database import Database
+from opportune.service.accounts import keys as module
+from opportune.service.accounts.keys import Keys, add_key, revoke_key
+from opportune.service.record.database import Database
 
 
 def test_a_key_is_looked_up_once_in_a_while(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,7 +15,7 @@ def test_a_key_is_looked_up_once_in_a_while(sqlite: Database, monkeypatch: pytes
     asked: list[str] = []
     read = Keys._read
 
-    def counted(keys: Keys, hashed: str) -> auth.Caller | None:
+    def counted(keys: Keys, hashed: str) -> module.Caller | None:
         asked.append(hashed)
         return read(keys, hashed)
 
@@ -33,10 +33,10 @@ def test_a_revoked_key_is_not_remembered_for_long(sqlite: Database, monkeypatch:
     key = add_key(sqlite, "phone", "app")
     keys = Keys(sqlite)
     assert keys.remembered(key) is None, "nobody has asked yet"
-    assert keys.find(key) == auth.Caller("phone", "app") == keys.remembered(key)
+    assert keys.find(key) == module.Caller("phone", "app") == keys.remembered(key)
     revoke_key(sqlite, "phone")
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + auth.FRESH_SECONDS + 0.1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + module.FRESH_SECONDS + 0.1)
     assert keys.remembered(key) is None
     assert keys.find(key) is None
     assert keys.remembered(key) is None

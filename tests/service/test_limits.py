@@ -6,10 +6,10 @@ import pytest
 from desk import Desk
 from site_over_http import Site, good, problem, site_on
 
-from opportune.service import limits
-from opportune.service.database import Database
-from opportune.service.limits import Failures
+from opportune.service.accounts import limits
+from opportune.service.accounts.limits import Failures
 from opportune.service.problems import Refused
+from opportune.service.record.database import Database
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_requests_with_a_valid_key_are_not_counted(site: Site) -> None:
 def test_failed_sign_ins_are_refused_after_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever names are tried, before any password is hashed; the page says so. Links are counted with them."""
     tried = []
-    monkeypatch.setattr("opportune.service.people.sign_in", lambda *given: tried.append(given))
+    monkeypatch.setattr("opportune.service.accounts.people.sign_in", lambda *given: tried.append(given))
     desks = [Desk(site, f"nobody{i}") for i in range(limits.SIGN_INS + 2)]
     for desk in desks[: limits.SIGN_INS]:
         assert desk.sign_in("wrong password").status_code == 401

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from opportune.service.logs import log_as_json
+from opportune.service.monitoring.logs import log_as_json
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,10 @@ from servers import free_port, parent
 from study_text import study_text
 
 from opportune.client import Client, ServiceError
-from opportune.service.auth import add_key
-from opportune.service.database import Database
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.accounts.keys import add_key
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.verify.check import verify
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
 

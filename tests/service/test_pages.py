@@ -11,13 +11,17 @@ from site_over_http import SENSED, Site, good, site_on
 from study_text import study_text
 from test_api import pages_of
 
-from opportune.service import calls, clock, people, sessions, tables
-from opportune.service.commands import Enrol, Propose
-from opportune.service.database import Database
+from opportune.service.accounts import people, sessions
+from opportune.service.commands import calls
+from opportune.service.commands.decisions import Propose
+from opportune.service.commands.participants import Enrol
 from opportune.service.pages import study as study_page
 from opportune.service.pages import texts
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.state import clock
+from opportune.service.verify.check import verify
 
 MAY = {
     ("GET", "/"): {"staff", "analyst", "admin"},
@@ -476,10 +480,10 @@ def test_all_questions_or_none() -> None:
     from opportune.service.pages.questions import reported_of
     from opportune.service.pages.shared import Form
     from opportune.service.problems import Refused
-    from opportune.service.running import Running
+    from opportune.service.state.study import StudyInForce
 
     levels = '[variables.sleep]\nlevels = ["good", "poor"]\nvisibility = '
-    running = Running.from_text(study_text().replace(f'{levels}"sensed"', f'{levels}"reported"'))
+    running = StudyInForce.from_text(study_text().replace(f'{levels}"sensed"', f'{levels}"reported"'))
     both = {"q.mood": "1", "q.sleep": "0"}
     assert reported_of(running, Form(FormMultiDict(both))) == {"mood": "low", "sleep": "good"}
     assert reported_of(running, Form(FormMultiDict({}))) is None
@@ -740,7 +744,9 @@ def test_a_long_list_is_there_at_once(sqlite: Database) -> None:
     """2,000 participants and 500 open calls: Today takes less than 300 ms."""
     import time
 
-    from opportune.service.commands import Answer, Command, Enrol, Propose
+    from opportune.service.commands.base import Command
+    from opportune.service.commands.decisions import Answer, Propose
+    from opportune.service.commands.participants import Enrol
 
     with site_on(sqlite, policy="always", planned=2000) as site:
         writer, now = site.service.writer, clock.now()
@@ -775,11 +781,12 @@ def test_days_are_those_of_the_clock(sqlite: Database, monkeypatch: pytest.Monke
 
     from course import launch
 
-    from opportune.service.commands import Enrol, Propose
+    from opportune.service.commands.decisions import Propose
+    from opportune.service.commands.participants import Enrol
     from opportune.service.pages.course import course
-    from opportune.service.reading import study_row
-    from opportune.service.running import Running
-    from opportune.service.writer import Writer
+    from opportune.service.record.queries import study_row
+    from opportune.service.record.writer import Writer
+    from opportune.service.state.study import StudyInForce
 
     begin = clock.from_iso("2026-10-20T22:30:00Z")  # half past midnight in Berlin, until 25 October
     monkeypatch.setattr(clock, "now", lambda: begin)
@@ -792,7 +799,7 @@ def test_days_are_those_of_the_clock(sqlite: Database, monkeypatch: pytest.Monke
         writer.do(Propose(who="a", received=at, participant="P1", given={"sensed": SENSED}))
     row = study_row(sqlite)
     assert row is not None
-    running = Running.from_text(row["file"])
+    running = StudyInForce.from_text(row["file"])
     view: Any = SimpleNamespace(
         running=dataclasses.replace(running, timezone="Europe/Berlin"), service=SimpleNamespace(database=sqlite),
         study=row, now=begin + hours[-1] * clock.HOUR,

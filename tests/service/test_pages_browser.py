@@ -14,15 +14,18 @@ from site_over_http import SENSED
 from study_text import study_text
 
 from browser import open_browser
-from opportune.service import clock, tables
-from opportune.service.auth import add_key
-from opportune.service.commands import Answer, Enrol, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.people import add_person
-from opportune.service.running import Running
+from opportune.service.accounts.keys import add_key
+from opportune.service.accounts.people import add_person
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 from opportune.service.server import launch
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
+from opportune.service.verify.check import verify
 
 pytestmark = pytest.mark.browser
 PASSWORD = "correct horse battery"
@@ -36,7 +39,7 @@ class Trial:
 
     def __init__(self, database: Database, address: str) -> None:
         self.database, self.address = database, address
-        launch(database, Running.from_text(study_text(policy="always", planned=20)))
+        launch(database, StudyInForce.from_text(study_text(policy="always", planned=20)))
         for name, role in PEOPLE.items():
             add_person(database, name, role, PASSWORD)
         self._keys = {role: add_key(database, role, role) for role in ("app", "staff")}

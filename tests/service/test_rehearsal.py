@@ -13,14 +13,14 @@ from site_over_http import Site, good
 from study_text import study_text
 
 import opportune as op
-from opportune.rehearsal.met import context_met, steps_late, stream_of
-from opportune.service.auth import ROLES, add_key
-from opportune.service.database import Database
-from opportune.service.reading import decision_row
-from opportune.service.running import Running
+from opportune.rehearsal.conditions import context_at, steps_late, stream_of
+from opportune.service.accounts.keys import ROLES, add_key
+from opportune.service.record.database import Database
+from opportune.service.record.queries import decision_row
 from opportune.service.server import launch
 from opportune.service.service import Service
-from opportune.service.verify import verify
+from opportune.service.state.study import StudyInForce
+from opportune.service.verify.check import verify
 from opportune.study import parse_study
 from opportune.study.serving import live
 
@@ -74,7 +74,7 @@ def test_the_service_makes_the_decisions_of_simulate(url: str, servers: Parent, 
     text = rehearsed(study_text(**settings_of(sharing)))
     worlds, trace, seed = simulated(text)
     database = Database(url)
-    launch(database, Running.from_text(text))
+    launch(database, StudyInForce.from_text(text))
     keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
     port = free_port()
     pid = servers.start(url, port)
@@ -97,7 +97,7 @@ def one_step(
 ) -> None:
     """One decision point of one participant: as it was met in the simulation, held to what was decided there."""
     at = {str(name): trace[name].values[step - 1] for name in trace.data_vars if "step" in trace[name].dims}
-    seen, told = context_met(world, int(at["context"]), step, seed=seed, stream=stream_of(number))
+    seen, told = context_at(world, int(at["context"]), step, seed=seed, stream=stream_of(number))
     body: dict[str, Any] = {"sensed": seen, "reported": told, "opened": bool(at["opened"])}
     if not at["available"]:
         body |= {"available": False, "reason": "away"}

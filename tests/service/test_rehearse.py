@@ -15,15 +15,15 @@ from study_text import study_text
 
 from opportune.cli import main as cli
 from opportune.client import Client, ServiceError
-from opportune.rehearsal.compared import compare, why_not
-from opportune.rehearsal.doors import OverHttp, Write
+from opportune.rehearsal.access import HttpAccess, Write
+from opportune.rehearsal.comparison import compare, why_not
 from opportune.rehearsal.drive import Pace, Rehearsal
 from opportune.rehearsal.people import People
-from opportune.service.auth import ROLES, add_key
-from opportune.service.database import Database
-from opportune.service.running import Running
+from opportune.service.accounts.keys import ROLES, add_key
+from opportune.service.record.database import Database
 from opportune.service.server import launch
-from opportune.service.verify import verify
+from opportune.service.state.study import StudyInForce
+from opportune.service.verify.check import verify
 from processes import COMMAND, Started, needs_linux
 
 WORLD = "reward_delay = 3\nreward_rate = 0.9\navailable_rate = 0.9\n"
@@ -42,7 +42,7 @@ class Place:
 
     def __init__(self, database: Database, address: str, file: Path, keys: dict[str, str]) -> None:
         self.database, self.address, self.file, self.keys = database, address, file, keys
-        self.running = Running.from_file(file)
+        self.running = StudyInForce.from_file(file)
 
     def client(self, role: str = "admin") -> Client:
         """Someone who asks the service."""
@@ -64,7 +64,7 @@ def serve(servers: Parent, tmp_path: Path) -> Iterator[Callable[..., Place]]:
     def begin(database: Database, text: str) -> Place:
         file = tmp_path / "study.toml"
         file.write_text(text, encoding="utf-8")
-        launch(database, Running.from_file(file))
+        launch(database, StudyInForce.from_file(file))
         keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
         port = free_port()
         started.append(servers.start(database.url.replace("+psycopg", ""), port))
@@ -136,10 +136,10 @@ def test_what_differs_from_simulate_is_said(sqlite: Database, serve: Callable[..
 
 
 class Shaky:
-    """A door through which a request fails now and then, before or after it was carried out."""
+    """A access through which a request fails now and then, before or after it was carried out."""
 
-    def __init__(self, door: OverHttp, numbers: Iterator[int]) -> None:
-        self._door, self._numbers = door, numbers
+    def __init__(self, access: HttpAccess, numbers: Iterator[int]) -> None:
+        self._door, self._numbers = access, numbers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._door, name)
@@ -159,16 +159,16 @@ def test_wherever_it_is_interrupted(sqlite: Database, serve: Callable[..., Place
     place = serve(sqlite, text_of(**sharing))
     running, numbers, stopped = place.running, itertools.count(), 0
     people = People(running, count=3, steps=16)
-    with place.client() as client, OverHttp(client, in_order=running.policy.together) as door:
+    with place.client() as client, HttpAccess(client, in_order=running.policy.together) as access:
         while True:
-            shaky: Any = Shaky(door, numbers)
+            shaky: Any = Shaky(access, numbers)
             try:
                 rehearsal = Rehearsal(running, shaky, people, count=3, days=6, first=FIRST, staff=True)
                 rehearsal.run()
                 break
             except KeyboardInterrupt:
                 stopped += 1
-        made = {member.number: list(door.decisions(member.name)) for member in rehearsal.members.values()}
+        made = {member.number: list(access.decisions(member.name)) for member in rehearsal.members.values()}
     assert stopped > 10
     compared = compare(people, made)
     assert compared == (36 if sharing else 30, [])
@@ -246,11 +246,11 @@ def test_study_time_goes_as_fast_as_was_said(sqlite: Database, serve: Callable[.
     """At a factor the service is told what time it is, again and again, and nothing happens too early."""
     place = serve(sqlite, text_of())
     at, told = dt.datetime(2031, 3, 3, 9, tzinfo=dt.UTC), []
-    with place.client() as client, OverHttp(client, in_order=False) as door:
+    with place.client() as client, HttpAccess(client, in_order=False) as access:
 
         def tell(moment: dt.datetime) -> None:
             told.append(moment)
-            door.tell(moment)
+            access.tell(moment)
             assert client.get("study")["now"].startswith(moment.isoformat()[:19])
 
         pace, begin = Pace(3600.0, tell), time.monotonic()
@@ -269,8 +269,8 @@ def test_at_a_speed_nothing_is_compared(sqlite: Database, serve: Callable[..., P
     assert "Not compared with simulate: at this speed" in out
     assert time.monotonic() - begin > 1.0
     people = People(place.running, count=3, steps=4)
-    with place.client() as client, OverHttp(client, in_order=True) as door:
-        made = {number: list(door.decisions(f"P00{number + 1}")) for number in range(2)}
+    with place.client() as client, HttpAccess(client, in_order=True) as access:
+        made = {number: list(access.decisions(f"P00{number + 1}")) for number in range(2)}
     assert compare(people, made) == (6, [])
 
 
@@ -284,14 +284,14 @@ def test_in_a_rehearsal_only_admins_may_do_everything(place: Place) -> None:
 
 def test_when_decisions_cannot_be_compared(tmp_path: Path) -> None:
     """Another seed, another speed, people instead of staff that are played, or a budget for more participants."""
-    people = People(Running.from_text(text_of(shared=True)), count=2, steps=4)
+    people = People(StudyInForce.from_text(text_of(shared=True)), count=2, steps=4)
     assert why_not(people, staff=True, fast=True, count=3) is None
     assert "--staff" in str(why_not(people, staff=False, fast=True, count=3))
     assert "speed" in str(why_not(people, staff=True, fast=False, count=3))
     assert "shared" in str(why_not(people, staff=True, fast=True, count=2))
-    people = People(Running.from_text(text_of(times=False)), count=2, steps=4)
+    people = People(StudyInForce.from_text(text_of(times=False)), count=2, steps=4)
     assert "wait_hours" in str(why_not(people, staff=True, fast=True, count=2))
-    people = People(Running.from_text(text_of()), count=2, steps=4, seed=9)
+    people = People(StudyInForce.from_text(text_of()), count=2, steps=4, seed=9)
     assert "seed" in str(why_not(people, staff=True, fast=True, count=2))
 
 
@@ -332,7 +332,7 @@ def place(servers: Parent, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     database = Database(f"sqlite:///{folder / 'study.db'}")
     file = folder / "study.toml"
     file.write_text(text_of(), encoding="utf-8")
-    launch(database, Running.from_file(file))
+    launch(database, StudyInForce.from_file(file))
     keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
     port = free_port()
     pid = servers.start(database.url, port)
@@ -382,7 +382,7 @@ def test_a_service_with_patients_is_left_alone(
     """A service that was not started with --rehearsal is refused; there an admin's key decides nothing."""
     file = tmp_path / "study.toml"
     file.write_text(text_of(), encoding="utf-8")
-    launch(sqlite, Running.from_file(file))
+    launch(sqlite, StudyInForce.from_file(file))
     key, port = add_key(sqlite, "admin one", "admin"), free_port()
     with parent() as servers:
         servers.start(sqlite.url, port)

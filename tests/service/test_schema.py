@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from site_over_http import Site, site_on
 
-from opportune.service.auth import ROLES
-from opportune.service.database import Database
-from opportune.service.verify import verify
+from opportune.service.accounts.keys import ROLES
+from opportune.service.record.database import Database
+from opportune.service.verify.check import verify
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = int(os.environ.get("OPPORTUNE_EXAMPLES", "6"))

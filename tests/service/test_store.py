@@ -2,8 +2,6 @@
 
 import itertools
 import multiprocessing
-import os
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,16 +12,17 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
-from opportune.errors import DataError
-from opportune.service import events, tables
-from opportune.service.commands import Answer, Command, Enrol, Propose, Reward
-from opportune.service.database import Database
+from opportune.service.commands.base import Command
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
-from opportune.service.reading import event_rows
-from opportune.service.refold import Refold, Verdict
-from opportune.service.tracks import Doubt
-from opportune.service.verify import in_bulk, rebuilt, verify
-from opportune.service.writer import MANY, Reply, Writer
+from opportune.service.record import events, tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import event_rows
+from opportune.service.record.writer import Reply, Writer
+from opportune.service.verify.check import rebuilt, verify
+from opportune.service.verify.replay import Replay, Verdict
 
 SHARING: dict[str, dict[str, Any]] = {
     "own": {},
@@ -89,11 +88,10 @@ TAMPERED = {
     "an event's author": "UPDATE events SET who = 'someone' WHERE seq = 20",
     "a reward": "UPDATE decisions SET reward = 9 WHERE reward IS NOT NULL",
     "a decision is gone": "DELETE FROM decisions WHERE step = 3",
-    "the decision before": "UPDATE decisions SET previous = 'd1' WHERE step = 3",
-    "the latest decision": "UPDATE participants SET latest = open_decision",
+    "an open decision": "UPDATE participants SET open_decision = 'd1'",
     "a budget": "UPDATE participants SET spent = 0, nudges = 0",
     "a status": "UPDATE participants SET status = 'paused' WHERE number = 1",
-    "a state": "UPDATE states SET data = (SELECT data FROM states WHERE participant = 'P001')",
+    "a state": "UPDATE participants SET state = (SELECT state FROM participants WHERE name = 'P001')",
     "the study file": "UPDATE study SET hash = 'aa'",
 }
 
@@ -105,14 +103,10 @@ def test_a_record_that_was_edited_does_not_verify(sqlite: Database, what: str) -
     launch(writer, study_text())
     run_course(writer.write, people=2, steps=8)
     assert verify(sqlite).holds
-    assert in_bulk(sqlite).holds
     with sqlite.writing.begin() as connection:
         changed = connection.exec_driver_sql(TAMPERED[what]).rowcount
     assert changed > 0, "the control: something was changed"
     assert not verify(sqlite).holds
-    for processes in (1, 2):
-        with pytest.raises(Doubt):
-            in_bulk(sqlite, processes=processes)
 
 
 def test_a_chain_that_was_hashed_again_still_has_wrong_decisions(sqlite: Database) -> None:
@@ -221,10 +215,10 @@ def test_what_is_told_of_earlier_steps_outlives_a_restart(sqlite: Database) -> N
     later = {**sensed, "reported": {"mood": "low"}}
     for one in (writer, again, writer, again):
         assert answer_of(one.do(Propose(who="app", received=BEGIN, participant="P1", given=later)))["mode"] == "learned"
-        last = one.memory.persons["P1"]
+        last = one.memory.participants["P1"]
         nudge = Answer(who="staff", received=BEGIN, decision=str(last.open_decision), answered=True)
         assert answer_of(one.do(nudge))["revealed"]
-    assert [s.seen for s in again.memory.persons["P1"].agent._steps.values()] == [True, True, False, *[True] * 5]
+    assert [s.seen for s in again.memory.participants["P1"].agent.steps.values()] == [True, True, False, *[True] * 5]
     assert verify(sqlite).findings == []
 
 
@@ -256,7 +250,7 @@ def test_a_state_that_is_ruined_in_memory_is_read_again(sqlite: Database) -> Non
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
     writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL))
-    writer.memory.persons["P1"].agent._groups["model"][:] = float("nan")
+    writer.memory.participants["P1"].agent.numbers.arrays["model"][:] = float("nan")
     made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL)))
     assert made["mode"] == "learned"
     assert verify(sqlite).findings == []
@@ -277,40 +271,7 @@ def test_rewards_that_cannot_be_right_are_refused(sqlite: Database) -> None:
         writer.do(Reward(who="app", received=BEGIN, decision=made["decision"], reward=good))
 
 
-@pytest.mark.parametrize("what", [None, *TAMPERED])
-def test_processes_together_find_what_one_finds(sqlite: Database, what: str | None) -> None:
-    """A record that is divided between processes is judged the same, whatever is wrong with it, and if nothing is."""
-    writer = Writer(sqlite)
-    launch(writer, study_text())
-    run_course(writer.write, people=2, steps=8)
-    if what is not None:
-        with sqlite.writing.begin() as connection:
-            connection.exec_driver_sql(TAMPERED[what])
-    alone, together = verify(sqlite, processes=1), verify(sqlite, processes=2)
-    assert (together.count, together.head) == (alone.count, alone.head)
-    assert together.holds == alone.holds == (what is None)
-    if what != "an event is gone":  # with an event missing, what follows depends on who knows what
-        assert together.decisions == alone.decisions
-        assert sorted(together.findings) == sorted(alone.findings)
-
-
-@pytest.mark.parametrize("bulk", [False, True])
-@pytest.mark.parametrize("together", [False, True])
-def test_one_process_does_all_if_no_moment_is_the_same(
-    sqlite: Database, monkeypatch: pytest.MonkeyPatch, bulk: bool, together: bool
-) -> None:
-    """While others write all the time, processes may never see the same moment: then nothing is left out."""
-    writer = Writer(sqlite)
-    launch(writer, study_text(pooled=together))
-    run_course(writer.write, people=3, steps=8)
-    expected = verify(sqlite, processes=1)
-    monkeypatch.setattr("opportune.service.parts.ATTEMPTS", 0)
-    found = verify(sqlite, processes=2, bulk=bulk)
-    assert found.findings == []
-    assert (found.decisions, found.count, found.head) == (expected.decisions, expected.count, expected.head)
-
-
-def test_processes_verify_as_of_one_moment(database: Database) -> None:
+def test_verify_sees_one_moment(database: Database) -> None:
     """While others write, every process sees the same last event; nothing that is newer is taken for wrong."""
     writer = Writer(database)
     launch(writer, study_text(horizon=2000))
@@ -324,7 +285,7 @@ def test_processes_verify_as_of_one_moment(database: Database) -> None:
         writing.start()
     verdicts: list[Verdict] = []
     while writing.is_alive() and len({verdict.count for verdict in verdicts}) < 4:
-        verdicts.append(verify(database, processes=2))
+        verdicts.append(verify(database))
     enough.set()
     writing.join()
     assert [finding for verdict in verdicts for finding in verdict.findings] == []
@@ -349,12 +310,14 @@ def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str)
     run_course(writer.write, people=3, steps=12)
     with sqlite.reading.begin() as connection:
         spoken = rebuilt(connection)
-        silent = Refold(Verdict())
+        silent = Replay(Verdict())
         for row in event_rows(sqlite, limit=10_000):
             silent.take(events.decode(row["body"]), row["received"])
     assert silent.verdict.findings == []
     assert silent.decisions == spoken.decisions
-    assert {n: p.pack() for n, p in silent.persons.items()} == {n: p.pack() for n, p in spoken.persons.items()}
+    assert {n: p.pack() for n, p in silent.participants.items()} == {
+        n: p.pack() for n, p in spoken.participants.items()
+    }
 
 
 def test_an_event_whose_time_is_none_is_found(sqlite: Database) -> None:
@@ -379,44 +342,3 @@ def rehash(database: Database, change: Callable[[Any], dict[str, Any]]) -> None:
             where = update(tables.events).where(tables.events.c.seq == row["seq"])
             connection.execute(where.values(body=body.decode(), hash=head))
         connection.execute(update(tables.study).values(head=head))
-
-
-def test_a_process_that_dies_is_noticed(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a verification is none: it ends with an error, and no process is left."""
-    from opportune.service import verify as module
-
-    writer = Writer(sqlite)
-    launch(writer, study_text())
-    run_course(writer.write, people=2, steps=4)
-    work, here, before = module._work, os.getpid(), multiprocessing.active_children()
-
-    def dies(*given: Any) -> Any:
-        if os.getpid() != here:
-            os._exit(1)
-        return work(*given)
-
-    monkeypatch.setattr(module, "_work", dies)
-    with pytest.raises(DataError, match="has ended before its time"):
-        verify(sqlite, processes=2)
-    assert set(multiprocessing.active_children()) <= set(before)
-    monkeypatch.undo()
-    assert verify(sqlite, processes=2).holds
-
-
-def test_nobody_waits_for_callers_who_have_gone(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a large batch that took long, as on a disk that stood still, whoever comes next is answered soon."""
-    writer, held = Writer(sqlite), [1.5]
-
-    def write(commands: Any) -> list[Reply]:
-        time.sleep(held.pop() if held else 0.0)
-        return [Reply(200, b"") for _ in commands]
-
-    monkeypatch.setattr(writer, "write", write)
-    many = [writer.submit(Command(who="app", received=BEGIN)) for _ in range(2 * MANY)]
-    writer.start()
-    for future in many:
-        future.result(timeout=10)
-    began = time.perf_counter()
-    writer.submit(Command(who="app", received=BEGIN)).result(timeout=10)
-    assert time.perf_counter() - began < 0.7
-    writer.stop()

@@ -6,18 +6,21 @@ import pytest
 from course import answer_of, launch
 from study_text import study_text
 
-from opportune.service import clock
-from opportune.service.alerts import Alerts
-from opportune.service.commands import NOT_ASKED, Answer, Enrol, Propose, Reward
-from opportune.service.database import Database
-from opportune.service.points import day_of, step_at, time_of
+from opportune.service.commands.base import NOT_ASKED
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.commands.rewards import Reward
+from opportune.service.monitoring.alerts import Alerts
 from opportune.service.problems import Refused
-from opportune.service.reading import alert_rows, decision_row, decision_rows
-from opportune.service.running import Running
-from opportune.service.verify import in_bulk, verify
-from opportune.service.writer import Writer, sweep
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows, decision_row, decision_rows
+from opportune.service.record.writer import Writer, sweep
+from opportune.service.state import clock
+from opportune.service.state.schedule import day_of, step_at, time_of
+from opportune.service.state.study import StudyInForce
+from opportune.service.verify.check import verify
 
-TIMES = Running.from_text(study_text(times=True))  # at 09:00 and 18:00
+TIMES = StudyInForce.from_text(study_text(times=True))  # at 09:00 and 18:00
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
 
 
@@ -59,7 +62,7 @@ def test_decision_points_are_the_participants(moment: str, day: int, step: int, 
 
 def test_a_time_that_the_day_skips_or_repeats() -> None:
     """A decision time of 02:30 on the day without one has come at 03:00; on the day with two it is one point."""
-    night = Running.from_text(
+    night = StudyInForce.from_text(
         study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["02:30", "18:00"]')
     )
     enrolled = at("2026-03-28T09:00:00Z")
@@ -140,7 +143,7 @@ def test_rewards_that_never_come(sqlite: Database, default: float | None) -> Non
     asked = [Propose(who="app", received=begun, participant="P1", given=given) for _ in "ab"]
     first, second = (answer_of(reply)["decision"] for reply in writer.write(asked))
     writer.do(Reward(who="app", received=begun, decision=second, reward=1.0))
-    due = begun + Running.from_text(text).reward_window
+    due = begun + StudyInForce.from_text(text).reward_window
     writer.start()
     assert sweep(writer, due - 1) == 0
     assert sweep(writer, due) == 1
@@ -184,7 +187,7 @@ def test_points_that_nobody_asked_about_have_their_own_times(sqlite: Database) -
 
 def test_a_point_soon_after_midnight_may_be_asked_for_before() -> None:
     """A quarter of an hour early is early enough, whichever day that is."""
-    night = Running.from_text(
+    night = StudyInForce.from_text(
         study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["00:05", "18:00"]')
     )
     enrolled = at("2026-03-27T09:00:00Z")
@@ -213,7 +216,6 @@ def test_an_answer_after_the_window_is_late_also_before_the_sweep(sqlite: Databa
     assert (in_time["outcome"], in_time["late"], in_time["revealed"]) == ("answered", False, True)
     assert (refused["outcome"], refused["late"]) == ("unanswered", False)
     assert verify(sqlite).findings == []
-    assert verify(sqlite, bulk=True).findings == []
 
 
 def test_points_come_after_enrolment_and_one_after_the_other(sqlite: Database) -> None:
@@ -271,13 +273,12 @@ def test_nobody_is_nudged_at_a_moment_that_is_past(sqlite: Database, policy: str
             assert found["action"] == "walk"
     assert any(found["nudge"] for kind, found in made if kind in {0, 3}), "the control"
     assert verify(sqlite).findings == []
-    assert in_bulk(sqlite).findings == [], "offline phones are no reason to go through everything one by one"
 
 
-def at_times(*times: str) -> Running:
+def at_times(*times: str) -> StudyInForce:
     """A study with these decision times."""
     listed = ", ".join(f'"{time}"' for time in times)
-    return Running.from_text(study_text(times=True).replace('times = ["09:00", "18:00"]', f"times = [{listed}]"))
+    return StudyInForce.from_text(study_text(times=True).replace('times = ["09:00", "18:00"]', f"times = [{listed}]"))
 
 
 def test_a_point_that_is_asked_for_the_day_before_counts_to_its_own_day(sqlite: Database) -> None:
@@ -292,7 +293,6 @@ def test_a_point_that_is_asked_for_the_day_before_counts_to_its_own_day(sqlite: 
     assert [(row["step"], row["day"]) for row in rows] == [(1, 1), (2, 1), (3, 2), (4, 2)]
     assert rows[0]["happened"] == at("2026-03-28T16:00:00Z"), "what was due before enrolment is of that moment"
     assert verify(sqlite).findings == []
-    assert in_bulk(sqlite).findings == []
 
 
 @pytest.mark.parametrize(

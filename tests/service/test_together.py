@@ -18,12 +18,12 @@ from site_over_http import SENSED
 from sqlalchemy import func, select
 from study_text import study_text
 
-from opportune.service import tables
-from opportune.service.auth import add_key
-from opportune.service.commands import Enrol
-from opportune.service.database import Database
-from opportune.service.verify import verify
-from opportune.service.writer import Writer
+from opportune.service.accounts.keys import add_key
+from opportune.service.commands.participants import Enrol
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
+from opportune.service.verify.check import verify
 
 WRITERS, BUDGET, EACH = 64, 100, 4
 TEXT = study_text(shared=True, hard=True, budget=BUDGET / WRITERS, planned=WRITERS, policy="always")

@@ -12,14 +12,17 @@ from sqlalchemy.exc import IntegrityError
 from study_text import study_text
 
 from opportune.live.agent import Agent
-from opportune.service import clock, reading, tables, watch
-from opportune.service.administration import Close
-from opportune.service.alerts import CODES, Alerts
-from opportune.service.commands import Answer, Enrol, Propose, SetStatus
-from opportune.service.database import Database
-from opportune.service.reading import alert_rows, open_nudges
-from opportune.service.watch import even_plan, judged
-from opportune.service.writer import Writer, sweep
+from opportune.service.commands.administration import Close
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol, SetStatus
+from opportune.service.monitoring import checks
+from opportune.service.monitoring.alerts import CODES, Alerts
+from opportune.service.monitoring.checks import even_plan, judged
+from opportune.service.record import queries, tables
+from opportune.service.record.database import Database
+from opportune.service.record.queries import alert_rows, open_nudges
+from opportune.service.record.writer import Writer, sweep
+from opportune.service.state import clock
 
 WINDOW = 120 * clock.MINUTE  # of the example
 
@@ -50,7 +53,7 @@ def test_a_nudge_that_nobody_looks_at_is_red(database: Database) -> None:
     launch(writer, study_text(budget=60))
     seen, unseen = nudged(writer, "P1", "P2")
     alerts = Alerts(database)
-    alerts.shown.note(row for row in open_nudges(database, limit=10) if row["id"] == seen)
+    alerts.viewed.note(row for row in open_nudges(database, limit=10) if row["id"] == seen)
     alerts.look(BEGIN + WINDOW // 2 - clock.MINUTE)
     assert alerts_of(database, "unshown") == []
     alerts.look(BEGIN + WINDOW // 2 + clock.MINUTE)
@@ -59,7 +62,7 @@ def test_a_nudge_that_nobody_looks_at_is_red(database: Database) -> None:
     assert alert["level"] == CODES["unshown"][0] == "red"
     assert "within 59 minutes" in alert["text"]
     other = Alerts(database)  # of another process
-    other.shown.note(row for row in open_nudges(database, limit=10) if row["id"] == unseen)
+    other.viewed.note(row for row in open_nudges(database, limit=10) if row["id"] == unseen)
     other.look(BEGIN + WINDOW // 2 + 3 * clock.MINUTE)
     assert alerts_of(database, "unshown") == []
 
@@ -100,7 +103,7 @@ def test_what_is_on_the_call_list_counts_as_looked_at(sqlite: Database) -> None:
         page = site.get("calls?limit=1").json()
         assert [item["decision"] for item in page["items"]] == [first]
     with sqlite.reading.connect() as connection:
-        assert set(connection.execute(select(tables.shown.c.decision)).scalars()) == {first, second}
+        assert set(connection.execute(select(tables.viewed.c.decision)).scalars()) == {first, second}
 
 
 def twenty_points(writer: Writer) -> None:
@@ -169,18 +172,18 @@ def test_nudges_at_random_moments_are_as_planned() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_pacing_goes_by_what_the_study_may_expect(sqlite: Database, shared: bool) -> None:
     """A rule that pays early to learn is not too fast; twice as much is, and half as much is too slow."""
-    from opportune.service import expected
-    from opportune.service.running import Running
+    from opportune.service.monitoring import forecast
+    from opportune.service.state.study import StudyInForce
 
     text = study_text(budget=20, planned=4, horizon=200, shared=shared)
-    writer, running = Writer(sqlite), Running.from_text(text)
+    writer, running = Writer(sqlite), StudyInForce.from_text(text)
     launch(writer, text)
-    found = expected.simulated(running)
+    found = forecast.simulated(running)
     assert found is not None
     assert found.by(200)[0] <= 20.0 + 1e-9
     assert found.by(20)[0] > 1.5 * 2.0, "the control: an even pace would be a tenth"
-    expected.keep(sqlite, running, found)
-    expected.keep(sqlite, running, found)  # another process may have
+    forecast.keep(sqlite, running, found)
+    forecast.keep(sqlite, running, found)  # another process may have
     twenty_points(writer)
     alerts = Alerts(sqlite)
     table = tables.study if shared else tables.participants
@@ -196,19 +199,19 @@ def test_pacing_goes_by_what_the_study_may_expect(sqlite: Database, shared: bool
 
 def test_what_to_expect_is_worked_out_beside(sqlite: Database) -> None:
     """In a process of its own, once for each study file; a file without truth has nothing to expect."""
-    from opportune.service import expected
-    from opportune.service.running import Running
+    from opportune.service.monitoring import forecast
+    from opportune.service.state.study import StudyInForce
 
     text = study_text(budget=5, planned=4, horizon=20)
     launch(Writer(sqlite), text)
-    running = Running.from_text(text)
-    expected.work_out_beside(sqlite.url, running).join(timeout=120)
+    running = StudyInForce.from_text(text)
+    forecast.start_forecast(sqlite.url, running).join(timeout=120)
     with sqlite.reading.connect() as connection:
-        found = expected.stored(connection, running)
-    assert found == expected.simulated(running)
+        found = forecast.stored(connection, running)
+    assert found == forecast.simulated(running)
     bound = text.replace("noise_sd = 0.5\n", "noise_sd = 0.5\ntheta_bound = 5\n")
     served = bound[: bound.index("\n[effects]")] + bound[bound.index("\n[world]") :]
-    assert expected.simulated(Running.from_text(served)) is None
+    assert forecast.simulated(StudyInForce.from_text(served)) is None
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -265,8 +268,8 @@ def test_what_is_overdue_is_found_by_its_index(sqlite: Database) -> None:
         def _hear(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
             asked.append((statement, values))
 
-        reading.overdue(opened, BEGIN)
-        reading.open_nudges(opened, limit=10)
+        queries.overdue(opened, BEGIN)
+        queries.open_nudges(opened, limit=10)
         with opened.reading.connect() as connection:
             driver: Any = connection.connection.driver_connection
             selects = [(text, values) for text, values in asked if text.startswith("SELECT")]
@@ -304,7 +307,7 @@ def test_a_fallback_is_red_while_it_is_in_use(sqlite: Database, monkeypatch: pyt
         assert answer_of(writer.do(ask))["mode"] == "learned"
         alerts.look(BEGIN + (4 * turn + 2) * DAY)
         assert alerts_of(sqlite, "fallback") == []
-    assert len(reading.rows(sqlite, select(tables.alerts).where(tables.alerts.c.code == "fallback"))) == 2
+    assert len(queries.rows(sqlite, select(tables.alerts).where(tables.alerts.c.code == "fallback"))) == 2
 
 
 def test_what_was_mended_is_no_alert_any_more(sqlite: Database) -> None:
@@ -390,14 +393,14 @@ def test_what_is_raised_while_someone_looks_stays(
     writer = Writer(database)
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
-    alerts, find, who = Alerts(database), watch.CHECKS[code], "P1" if code == "undecided" else None
+    alerts, find, who = Alerts(database), checks.CHECKS[code], "P1" if code == "undecided" else None
 
-    def check(connection: Any, *arguments: Any) -> watch.Wanted:
+    def check(connection: Any, *arguments: Any) -> checks.Wanted:
         found = find(connection, *arguments)
         Alerts(database).raise_alert("red", code, who, "Just now.")
         return found
 
-    monkeypatch.setitem(watch.CHECKS, code, check)
+    monkeypatch.setitem(checks.CHECKS, code, check)
     alerts.look(clock.now())
     assert alerts_of(database, code) == [who]
 
@@ -456,6 +459,6 @@ def test_a_check_that_fails_leaves_the_others(sqlite: Database, monkeypatch: pyt
     writer = Writer(sqlite)
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
-    monkeypatch.setitem(watch.CHECKS, "fallback", lambda *_: 1 / 0)
+    monkeypatch.setitem(checks.CHECKS, "fallback", lambda *_: 1 / 0)
     Alerts(sqlite).look(BEGIN + 5 * DAY)
     assert alerts_of(sqlite, "silent") == ["P1"]

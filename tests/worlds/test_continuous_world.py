@@ -12,8 +12,7 @@ from scipy import stats
 
 import opportune as op
 from by_hand import Knowledge, gap
-from opportune.core.layout import Counts
-from opportune.core.rng import VARIABLE, draw
+from opportune.algorithm.rng import VARIABLE, draw
 from opportune.worlds.distributions import Choice, LogNormal, Normal, Resampled, Truncated, Uniform, quantile
 
 Floats = NDArray[np.float64]
@@ -248,7 +247,7 @@ def test_counts_of_an_agent_are_sums_of_features() -> None:
         agent.learn(rng.normal())
         sums[(step - 1) % 2] += PROBLEM.features(PROBLEM.values(context, step).values)
         counts[(step - 1) % 2] += 1
-    kept = agent._at.views(Counts, agent._groups["counts"])
+    kept = agent.numbers.at.views("counts", agent.numbers.arrays["counts"])
     np.testing.assert_array_equal(kept.count[:2], counts)
     np.testing.assert_allclose(kept.total[: sums.size], (sums / PROBLEM.units).ravel(), rtol=1e-13)
 

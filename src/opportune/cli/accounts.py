@@ -24,9 +24,9 @@ def add_key(
 ) -> None:
     """A new key: printed alone on standard output, once."""
     with opened(db) as database:
-        from opportune.service import auth  # noqa: PLC0415
+        from opportune.service.accounts import keys  # noqa: PLC0415
 
-        typer.echo(auth.add_key(database, name, role))
+        typer.echo(keys.add_key(database, name, role))
         say("this key is shown once; only its hash is stored", DONE)
 
 
@@ -34,18 +34,18 @@ def add_key(
 def list_keys(db: Db = None) -> None:
     """All keys, without what could be used."""
     with opened(db) as database:
-        from opportune.service import auth  # noqa: PLC0415
+        from opportune.service.accounts import keys  # noqa: PLC0415
 
-        _print(auth.list_keys(database))
+        _print(keys.list_keys(database))
 
 
 @keys.command("revoke")
 def revoke_key(name: Name, db: Db = None) -> None:
     """A key is of no use from now on."""
     with opened(db) as database:
-        from opportune.service import auth  # noqa: PLC0415
+        from opportune.service.accounts import keys  # noqa: PLC0415
 
-        auth.revoke_key(database, name)
+        keys.revoke_key(database, name)
         say(f"{name} is revoked", DONE)
 
 
@@ -58,7 +58,7 @@ def add_person(
 ) -> None:
     """Someone who signs in: the password is printed alone on standard output, once."""
     with opened(db) as database:
-        from opportune.service import people as accounts  # noqa: PLC0415
+        from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
         given = _read_password() if stdin else None
         password = accounts.add_person(database, name, role, given)
@@ -71,7 +71,7 @@ def add_person(
 def list_people(db: Db = None) -> None:
     """All who sign in, or could."""
     with opened(db) as database:
-        from opportune.service import people as accounts  # noqa: PLC0415
+        from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
         _print(accounts.list_people(database))
 
@@ -80,7 +80,7 @@ def list_people(db: Db = None) -> None:
 def revoke_person(name: Name, db: Db = None) -> None:
     """Someone can no longer sign in."""
     with opened(db) as database:
-        from opportune.service import people as accounts  # noqa: PLC0415
+        from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
         accounts.revoke_person(database, name)
         say(f"{name} is revoked", DONE)
@@ -90,7 +90,7 @@ def revoke_person(name: Name, db: Db = None) -> None:
 def set_password(name: Name, db: Db = None) -> None:
     """Another password, read from standard input; takes back a lock."""
     with opened(db) as database:
-        from opportune.service import people as accounts  # noqa: PLC0415
+        from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
         accounts.change_password(database, name, _read_password())
         say(f"{name} has a new password", DONE)
@@ -104,7 +104,7 @@ def _read_password() -> str:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from opportune.service.clock import iso  # noqa: PLC0415
+    from opportune.service.state.clock import iso  # noqa: PLC0415
 
     for row in rows:
         used = "never used" if row["used"] is None else f"used {iso(row['used'])}"

@@ -49,12 +49,13 @@ def demo(
     require_extra()
     from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
     from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
-    from opportune.service import expected, exports  # noqa: PLC0415
-    from opportune.service.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.accounts.people import add_person  # noqa: PLC0415
+    from opportune.service.accounts.sessions import make_link  # noqa: PLC0415
+    from opportune.service.export import exports  # noqa: PLC0415
+    from opportune.service.monitoring import forecast  # noqa: PLC0415
+    from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
     from opportune.service.pages.texts import languages  # noqa: PLC0415
-    from opportune.service.people import add_person  # noqa: PLC0415
     from opportune.service.server import serve  # noqa: PLC0415
-    from opportune.service.sessions import make_link  # noqa: PLC0415
 
     checks.choice("--language", language, list(languages()))
     free = free_port(HOST, port)
@@ -63,10 +64,10 @@ def demo(
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:
             database = fill(folder, timezone=timezone, language=language, told=bar.show)
-        running = exports.running_of(database)
-        planned = expected.simulated(running)
+        running = exports.study_in_force(database)
+        planned = forecast.simulated(running)
         if planned is not None:
-            expected.keep(database, running, planned)
+            forecast.keep(database, running, planned)
         address = f"http://{HOST}:{free}"
         for name, role in zip(STAFF, ("staff", "admin"), strict=True):
             say(f"sign in as {name} ({role}) with the password {add_person(database, name, role)}", DONE)

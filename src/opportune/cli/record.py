@@ -16,8 +16,8 @@ from opportune.errors import InputError
 from opportune.files import held, write_whole
 
 if TYPE_CHECKING:
-    from opportune.service.commands import Command
-    from opportune.service.database import Database
+    from opportune.service.commands.base import Command
+    from opportune.service.record.database import Database
 
 Reason = Annotated[str, typer.Option(help="Why; it goes on record.")]
 
@@ -26,8 +26,8 @@ Reason = Annotated[str, typer.Option(help="Why; it goes on record.")]
 def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
     """The database of a study: the one named, or the only one in this folder."""
     require_extra()
-    from opportune.service.database import Database, file_url  # noqa: PLC0415
-    from opportune.service.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.record.database import Database, file_url  # noqa: PLC0415
 
     log_as_json()
     if db is None:
@@ -50,16 +50,16 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     from opportune.progress import bar  # noqa: PLC0415
 
-    with bar(thread=False) as show:  # a thread would keep verify from forking
+    with bar() as show:
         task = show.add_task(what, total=None)
-        yield lambda done, total: show.update(task, completed=done, total=total, refresh=True)
+        yield lambda done, total: show.update(task, completed=done, total=total)
 
 
 def verify(db: Db = None) -> None:
     """Fold the record again, and compare every decision, budget and row; exit code 1 if anything differs."""
     with opened(db) as database:
-        from opportune.service.alerts import Alerts  # noqa: PLC0415
-        from opportune.service.verify import verify as check  # noqa: PLC0415
+        from opportune.service.monitoring.alerts import Alerts  # noqa: PLC0415
+        from opportune.service.verify.check import verify as check  # noqa: PLC0415
 
         with _bar("verify") as progress:
             verdict = check(database, progress)
@@ -78,7 +78,7 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
     with opened(db) as database:
         import json  # noqa: PLC0415
 
-        from opportune.service import exports  # noqa: PLC0415
+        from opportune.service.export import exports  # noqa: PLC0415
 
         finished = kept(f"files that were finished are in {folder}")
         with finished, held(folder), _bar("export") as progress, database.still() as as_of_now:
@@ -101,7 +101,7 @@ def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where fil
 def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")], db: Db = None) -> None:
     """Copy everything into one file, while the service goes on."""
     with opened(db) as database:
-        from opportune.service.backup import backup as copy  # noqa: PLC0415
+        from opportune.service.record.backup import backup as copy  # noqa: PLC0415
 
         with _bar("backup") as progress:
             rows = copy(database, file, progress)
@@ -114,7 +114,7 @@ def restore(
 ) -> None:
     """Copy a backup into an empty database, of either kind, and verify it."""
     with opened(db, current=False) as database:
-        from opportune.service.backup import restore as copy  # noqa: PLC0415
+        from opportune.service.record.backup import restore as copy  # noqa: PLC0415
 
         with _bar("restore") as progress:
             rows = copy(file, database, progress)
@@ -126,19 +126,19 @@ def restore(
 def status(db: Db = None) -> None:
     """How the study stands: participants, decisions, nudges, alerts; exit code 1 with a red alert."""
     with opened(db) as database:
-        from opportune.service import reading, tables  # noqa: PLC0415
+        from opportune.service.record import queries, tables  # noqa: PLC0415
 
-        study = reading.study_row(database)
+        study = queries.study_row(database)
         if study is None:
             raise InputError(f"{database.name} has no study; expected one (see opportune serve)")
         decisions = tables.decisions
         typer.echo(f"{study['name']}: {study['status']}, {study['seq']:,} events, file {study['hash'][:12]}")
         typer.echo(f"participants: {study['enrolled']} enrolled, {study['amendments']} amendments")
-        made = reading.count(database, decisions)
-        nudges = reading.count(database, decisions, decisions.c.nudge.is_(True))
-        waiting = reading.count(database, decisions, decisions.c.status == "nudge")
+        made = queries.count(database, decisions)
+        nudges = queries.count(database, decisions, decisions.c.nudge.is_(True))
+        waiting = queries.count(database, decisions, decisions.c.status == "nudge")
         typer.echo(f"decisions: {made:,}, nudges: {nudges:,}, waiting for an answer: {waiting:,}")
-        alerts = reading.alert_rows(database)
+        alerts = queries.alert_rows(database)
         for alert in alerts:
             typer.echo(f"{alert['level']}: {alert['code']}: {alert['text']}")
         if any(alert["level"] == "red" for alert in alerts):
@@ -148,12 +148,12 @@ def status(db: Db = None) -> None:
 def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: Reason, db: Db = None) -> None:
     """Put a changed study file in force: shows what changes, refuses what cannot change under way."""
     with opened(db) as database:
-        from opportune.service import clock  # noqa: PLC0415
-        from opportune.service.administration import Amend, difference  # noqa: PLC0415
-        from opportune.service.reading import study_row  # noqa: PLC0415
-        from opportune.service.running import Running  # noqa: PLC0415
+        from opportune.service.commands.administration import Amend, difference  # noqa: PLC0415
+        from opportune.service.record.queries import study_row  # noqa: PLC0415
+        from opportune.service.state import clock  # noqa: PLC0415
+        from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
-        text = Running.from_file(study).text
+        text = StudyInForce.from_file(study).text
         row = study_row(database)
         typer.echo(difference("" if row is None else row["file"], text), nl=False)
         who, why = _user(), _said(reason)
@@ -164,8 +164,8 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
 def close(reason: Reason, db: Db = None) -> None:
     """End the study: no one is enrolled and no decisions are made any more."""
     with opened(db) as database:
-        from opportune.service import clock  # noqa: PLC0415
-        from opportune.service.administration import Close  # noqa: PLC0415
+        from opportune.service.commands.administration import Close  # noqa: PLC0415
+        from opportune.service.state import clock  # noqa: PLC0415
 
         _do(database, Close(who=_user(), received=clock.now(), reason=_said(reason)))
         say("closed", DONE)
@@ -173,7 +173,7 @@ def close(reason: Reason, db: Db = None) -> None:
 
 def _do(database: "Database", command: "Command") -> None:
     from opportune.service.problems import Refused  # noqa: PLC0415
-    from opportune.service.writer import Writer  # noqa: PLC0415
+    from opportune.service.record.writer import Writer  # noqa: PLC0415
 
     try:
         Writer(database).do(command)

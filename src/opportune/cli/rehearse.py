@@ -14,7 +14,7 @@ from opportune.cli.shared import DONE, FAILED, say
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
-    from opportune.rehearsal.doors import OverHttp
+    from opportune.rehearsal.access import HttpAccess
     from opportune.rehearsal.drive import Rehearsal
 
 HELP = """Rehearse a study: simulated participants from the study file's world drive a running service over HTTP.
@@ -55,30 +55,30 @@ def rehearse(
     """Drive a service, then say how it went."""
     require_extra()
     from opportune.client import Client  # noqa: PLC0415
-    from opportune.rehearsal import entry  # noqa: PLC0415
-    from opportune.rehearsal.doors import OverHttp  # noqa: PLC0415
+    from opportune.rehearsal import start  # noqa: PLC0415
+    from opportune.rehearsal.access import HttpAccess  # noqa: PLC0415
     from opportune.rehearsal.drive import Rehearsal  # noqa: PLC0415
     from opportune.rehearsal.people import People  # noqa: PLC0415
-    from opportune.service.running import Running  # noqa: PLC0415
+    from opportune.service.state.study import StudyInForce  # noqa: PLC0415
     from opportune.study.arrivals import decisions_per_day  # noqa: PLC0415
 
-    running = Running.from_file(study)
+    running = StudyInForce.from_file(study)
     running.study.require_truth()
-    factor, address = entry.speed_of(speed), entry.address_of(url)
-    entry.check_size(running, people=participants, days=days)
-    with Client(address, _key(key)) as client, OverHttp(client, in_order=running.policy.together) as door:
-        now = dt.datetime.fromisoformat(entry.enter(client, address, running)["now"])
+    factor, address = start.speed_of(speed), start.address_of(url)
+    start.check_size(running, people=participants, days=days)
+    with Client(address, _key(key)) as client, HttpAccess(client, in_order=running.policy.together) as access:
+        now = dt.datetime.fromisoformat(start.enter(client, address, running)["now"])
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)
         with kept("what was decided is on record; the same command goes on from there"), Bar("rehearsal") as bar:
             rehearsal = Rehearsal(
-                running, door, people, count=participants, days=days, first=entry.first_day(now, running),
+                running, access, people, count=participants, days=days, first=start.first_day(now, running),
                 now=now, staff=staff, factor=factor, told=bar.show,
             )  # fmt: skip
             begin = time.perf_counter()
             rehearsal.run()
             took = time.perf_counter() - begin
-        _sum_up(rehearsal, door, took, fast=factor is None)
+        _sum_up(rehearsal, access, took, fast=factor is None)
 
 
 def _key(given: str | None) -> str:
@@ -110,24 +110,24 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total)
 
 
-def _sum_up(rehearsal: "Rehearsal", door: "OverHttp", took: float, *, fast: bool) -> None:
+def _sum_up(rehearsal: "Rehearsal", access: "HttpAccess", took: float, *, fast: bool) -> None:
     """The table at the end, and whether decisions are those of `simulate`."""
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    from opportune.rehearsal.compared import compare, why_not  # noqa: PLC0415
+    from opportune.rehearsal.comparison import compare, why_not  # noqa: PLC0415
     from opportune.rehearsal.summary import count, speed  # noqa: PLC0415
 
     members = rehearsal.members.values()
-    made = {member.number: list(door.decisions(member.name)) for member in members}
+    made = {member.number: list(access.decisions(member.name)) for member in members}
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
     drawn.add_column()
     drawn.add_column(justify="right")
     rows = {"participants": len(made), **count(decision for each in made.values() for decision in each)}
     for name, value in rows.items():
         drawn.add_row(name, f"{value:,}")
-    for name, text in speed(rehearsal.made, took, door.seconds).items():
+    for name, text in speed(rehearsal.made, took, access.seconds).items():
         drawn.add_row(name, text)
     Console().print(drawn)
     reason = why_not(rehearsal.people, staff=rehearsal.staff, fast=fast, count=len(made))

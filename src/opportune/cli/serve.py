@@ -14,7 +14,7 @@ from opportune.cli.shared import DONE, say
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
-    from opportune.service.database import Database
+    from opportune.service.record.database import Database
 
 HELP = """Run a study live: apps ask for decisions over HTTP, and everything is on record.
 
@@ -92,14 +92,14 @@ def serve(
 ) -> None:  # fmt: skip
     """Launch the study if it is new, and answer until stopped."""
     require_extra()
-    from opportune.service.database import Database  # noqa: PLC0415
-    from opportune.service.logs import log_as_json  # noqa: PLC0415
-    from opportune.service.people import add_person, list_people  # noqa: PLC0415
-    from opportune.service.running import Running  # noqa: PLC0415
+    from opportune.service.accounts.people import add_person, list_people  # noqa: PLC0415
+    from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
+    from opportune.service.record.database import Database  # noqa: PLC0415
     from opportune.service.server import default_url, launch  # noqa: PLC0415
     from opportune.service.server import serve as answer  # noqa: PLC0415
+    from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
-    running = Running.from_file(study)
+    running = StudyInForce.from_file(study)
     free = free_port(host, port)
     url = db or default_url(study)
     database = Database(url)

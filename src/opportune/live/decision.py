@@ -1,11 +1,11 @@
 """What a live agent answers: `Proposal` (nudge now?) and `Decision` (what was done, and everything behind it)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from opportune._version import __version__
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,12 @@ def _staleness(made: Proposal | Decision, standing: str) -> str:
     return f"{raised} and made the difference" if made.nudged and made.coin >= alone else raised
 
 
+def _worth_in_words(rule: str, notes: Sequence[float]) -> str:
+    """What a revealer says of its notes."""
+    revealer = REVEALERS.named()[rule]
+    return str(revealer.words(revealer.declares.notes(*notes)))
+
+
 def explain(made: Proposal | Decision) -> str:
     """Why there was a nudge, or none."""
     standing = made.action if isinstance(made, Proposal) else made.stale_action
@@ -125,7 +131,7 @@ def explain(made: Proposal | Decision) -> str:
         return f"No nudge: {cause}."
     worth = "this rule nudges whatever the context"
     if made.notes is not None:
-        worth = REVEALERS.named()[made.rule].words(made.notes) + _staleness(made, standing)
+        worth = _worth_in_words(made.rule, made.notes) + _staleness(made, standing)
     elif made.priced:
         worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}"
         worth += _staleness(made, standing)

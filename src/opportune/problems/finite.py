@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
+from opportune.engine.layout import KNOWN, OPTIMISTIC, PLUGIN, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (
@@ -248,7 +248,7 @@ class Problem(Beliefs):
     def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
         """Where the compiled step functions find things.
 
-        `form` is what suits a device, a policy and a world: table, simd, support, sampled, delay, interrupted.
+        `form` is what suits a device, a policy and a world: table, simd, support, delay, interrupted.
         """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
@@ -262,7 +262,7 @@ class Problem(Beliefs):
         fixed = constant_parts(
             self.features, self.units, self.stratum_of, self.sense_of, self.context_probs, at.sizes
         )  # fmt: skip
-        return at.filled(Constants, {**self._knowledge(horizon), **fixed})
+        return at.filled("constants", constants={**self._knowledge(horizon), **fixed})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""

@@ -1,6 +1,6 @@
 """Recommenders: what to recommend. One file each: settings, equations and the compiled rule."""
 
-from opportune.core.registry import RECOMMENDERS
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 from opportune.recommenders.fixed import FixedAction
 from opportune.recommenders.linucb import LinUCB

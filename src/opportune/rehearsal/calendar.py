@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from opportune.service.running import Running
+from opportune.service.state.study import StudyInForce
 from opportune.study.arrivals import decisions_per_day
 
 MORNING, EVENING = 9 * 60, 18 * 60
@@ -21,7 +21,7 @@ class Moment(NamedTuple):
     """{participant's place in the rehearsal: the step}."""
 
 
-def first_days(people: int, running: Running) -> list[int]:
+def first_days(people: int, running: StudyInForce) -> list[int]:
     """The day on which each begins, from 0: evenly over the study's days of enrolment.
 
     Those who share a budget or a model all begin on the first, as in `simulate`.
@@ -33,7 +33,7 @@ def first_days(people: int, running: Running) -> list[int]:
 class Calendar:
     """Days from a first one on, in the study's time zone."""
 
-    def __init__(self, running: Running, first: dt.date, begins: Sequence[int]) -> None:
+    def __init__(self, running: StudyInForce, first: dt.date, begins: Sequence[int]) -> None:
         self.first, self.begins = first, list(begins)
         self._horizon = running.horizon
         self._zone = ZoneInfo(running.timezone)

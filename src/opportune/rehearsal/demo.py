@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opportune.errors import InputError
+from opportune.rehearsal.access import NOTE, STATUS, Write
 from opportune.rehearsal.demo_texts import NOTES, REASONS
-from opportune.rehearsal.doors import NOTE, STATUS, Write
+from opportune.rehearsal.direct import DirectAccess
 from opportune.rehearsal.drive import Rehearsal, name_of
 from opportune.rehearsal.people import People
-from opportune.rehearsal.straight import Straight
-from opportune.service import clock
-from opportune.service.administration import Launch
-from opportune.service.alerts import Alerts
-from opportune.service.database import Database, file_url
-from opportune.service.reading import open_nudges
-from opportune.service.running import Running
+from opportune.service.commands.administration import Launch
+from opportune.service.monitoring.alerts import Alerts
+from opportune.service.record.database import Database, file_url
+from opportune.service.record.queries import open_nudges
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 
 COUNT, DAYS = 40, 24
 STAFF = ("nurse", "coordinator")
@@ -82,23 +82,23 @@ def fill(
     when = clock_for(now)
     file = folder / "study.toml"
     file.write_text(study_text(when.times, timezone, language), encoding="utf-8")
-    running = Running.from_file(file)
+    running = StudyInForce.from_file(file)
     database = Database(file_url(folder.resolve() / "study.db"))
     database.migrate()
-    door = Straight(database, staff=STAFF)
+    access = DirectAccess(database, staff=STAFF)
     first = when.latest.date() - dt.timedelta(days=DAYS - 1)
     begun = dt.datetime.combine(first, dt.time(0), clock.zone(timezone))
-    door.writer.do(
+    access.writer.do(
         Launch(who=STAFF[1], received=clock.from_datetime(begun), file=running.text, source=running.study.source)
     )
     people = People(running, count=COUNT, steps=DAYS * 2)
-    course = Course(running, door, people, count=COUNT, days=DAYS, first=first, staff=True, told=told)
+    course = Course(running, access, people, count=COUNT, days=DAYS, first=first, staff=True, told=told)
     course.language = language
     course.run_until(when.latest.astimezone(dt.UTC))
     course.last_hours(now)
     alerts = Alerts(database)
-    alerts.shown.note(open_nudges(database, limit=1000))
-    alerts.shown.write()
+    alerts.viewed.note(open_nudges(database, limit=1000))
+    alerts.viewed.write()
     alerts.look(clock.from_datetime(now))
     return database
 
@@ -107,7 +107,7 @@ class Course(Rehearsal):
     """A rehearsal with what happens in any study: holidays, people who leave, notes, a phone that falls silent."""
 
     language = "en"
-    door: Straight
+    access: DirectAccess
 
     def run_until(self, end: dt.datetime) -> None:
         """Everything before a time."""
@@ -133,7 +133,7 @@ class Course(Rehearsal):
             if when == day:
                 writes.append(Write(NOTE, name_of(place), {"text": text}, name_of(place)))
         if writes:
-            self.door.write(writes, at)
+            self.access.write(writes, at)
         if day == DAYS - SILENT_DAYS:
             self.members[SILENT].active = False
 
@@ -147,9 +147,9 @@ class Course(Rehearsal):
         for i, place in enumerate(asking):
             at = moment.at + span * (i / len(asking))
             self.ask([(self.members[place], moment.steps[place])], at)
-        called = list(self.door.calls())[2 : 2 + CALLED]  # the most urgent still wait
+        called = list(self.access.calls())[2 : 2 + CALLED]  # the most urgent still wait
         members = {member.name: member for member in self.members.values()}
         self.call([members[call["participant"]] for call in called], now - dt.timedelta(minutes=14))
-        waiting = list(self.door.calls())
+        waiting = list(self.access.calls())
         if waiting:
-            self.door.try_call(waiting[0]["decision"], now - dt.timedelta(minutes=2))
+            self.access.try_call(waiting[0]["decision"], now - dt.timedelta(minutes=2))

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from opportune.client import ServiceError
 from opportune.errors import StateError
+from opportune.rehearsal.access import ANSWER, DECIDE, ENROL, REWARD, Access, Write
 from opportune.rehearsal.calendar import Calendar, Moment, first_days
-from opportune.rehearsal.doors import ANSWER, DECIDE, ENROL, REWARD, Door, Write
 from opportune.rehearsal.people import People
-from opportune.service.running import Running
+from opportune.service.state.study import StudyInForce
 
 OVER = {"not_active", "over"}
 """What refuses any further decision of a participant."""
@@ -79,7 +79,7 @@ class Rehearsal:
 
     Args:
         running: the study.
-        door: how it is reached.
+        access: how it is reached.
         people: what participants meet.
         count: how many of them there are.
         days: how many days of the study are rehearsed.
@@ -92,16 +92,16 @@ class Rehearsal:
     """
 
     def __init__(
-        self, running: Running, door: Door, people: People, *, count: int, days: int, first: dt.date, staff: bool,
-        now: dt.datetime | None = None, factor: float | None = None,
+        self, running: StudyInForce, access: Access, people: People, *, count: int, days: int, first: dt.date,
+        staff: bool, now: dt.datetime | None = None, factor: float | None = None,
         told: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> None:  # fmt: skip
-        self.running, self.door, self.people, self.staff, self.days = running, door, people, staff, days
+        self.running, self.access, self.people, self.staff, self.days = running, access, people, staff, days
         self.members: dict[int, Member] = {}
         self.made = 0
         """Decisions that were made in this run."""
         self._told = told
-        self._pace = Pace(factor, door.tell)
+        self._pace = Pace(factor, access.tell)
         self.calendar = Calendar(running, first, first_days(count, running))
         self._find(count)
         for place in set(range(count)) - set(self.members):
@@ -113,7 +113,7 @@ class Rehearsal:
     def _find(self, count: int) -> None:
         """Who takes part already, and where each stands."""
         names = {name_of(place): place for place in range(count)}
-        found = {names[row["participant"]]: row for row in self.door.participants() if row["participant"] in names}
+        found = {names[row["participant"]]: row for row in self.access.participants() if row["participant"] in names}
         if not found:
             return
         dates = {
@@ -125,7 +125,7 @@ class Rehearsal:
             self.calendar.begins[place] = (dates[place] - self.calendar.first).days
             active = row["status"] in {"active", "paused"}
             member = Member(row["participant"], row["number"], row["step"], active)
-            for made in self.door.decisions(member.name):
+            for made in self.access.decisions(member.name):
                 self._note(member, made["step"], made)
                 if made["reward"] is not None or made["skipped"]:
                     member.waiting.pop(made["step"], None)
@@ -185,7 +185,7 @@ class Rehearsal:
             self._reward(members, at)
 
     def _write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
-        return self.door.write(writes, at) if writes else []
+        return self.access.write(writes, at) if writes else []
 
     def _enrol(self, places: Sequence[int], moment: Moment) -> None:
         writes = [Write(ENROL, name, {"participant": name}, name) for name in map(name_of, places)]
@@ -239,7 +239,7 @@ class Rehearsal:
     def call(self, members: Sequence[Member], at: dt.datetime) -> None:
         """Staff go through the list of calls."""
         by_name = {member.name: member for member in members}
-        calls = [call for call in self.door.calls() if call["participant"] in by_name]
+        calls = [call for call in self.access.calls() if call["participant"] in by_name]
         writes = []
         for call in calls:
             number, step = by_name[call["participant"]].number, call["step"]
@@ -283,7 +283,7 @@ class Rehearsal:
         """A reward that can be told; none while the nudge is open, or if the service knows that nothing can come."""
         decision, action, _ = member.waiting[step]
         if action is None:
-            stands = self.door.decision(decision)
+            stands = self.access.decision(decision)
             if stands["status"] != "settled":
                 return None
             action = stands["action"]

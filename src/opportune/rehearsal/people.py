@@ -4,8 +4,8 @@ from typing import Any
 
 import xarray as xr
 
-from opportune.rehearsal.met import Met
-from opportune.service.running import Running
+from opportune.rehearsal.conditions import Conditions
+from opportune.service.state.study import StudyInForce
 from opportune.simulation import simulate
 from opportune.study.serving import live_problem
 
@@ -21,20 +21,20 @@ class People:
 
     """
 
-    def __init__(self, running: Running, *, count: int, steps: int, seed: int | None = None) -> None:
+    def __init__(self, running: StudyInForce, *, count: int, steps: int, seed: int | None = None) -> None:
         running.study.require_truth()
         self.running, self.steps = running, steps
         self.seed = running.seed if seed is None else seed
-        self._met = Met(worlds_of(running, count), steps=steps, seed=self.seed)
+        self._met = Conditions(worlds_of(running, count), steps=steps, seed=self.seed)
 
-    def met(self, number: int, step: int = 1) -> Met:
+    def met(self, number: int, step: int = 1) -> Conditions:
         """What all participants up to this number meet, up to this step."""
         worlds = self._met.worlds
         if number >= len(worlds):
             worlds = worlds_of(self.running, max(number + 1, 2 * len(worlds)))
         if worlds is not self._met.worlds or step > self.steps:
             self.steps = max(self.steps, step)
-            self._met = Met(worlds, steps=self.steps, seed=self.seed)
+            self._met = Conditions(worlds, steps=self.steps, seed=self.seed)
         return self._met
 
     def simulated(self, count: int) -> xr.Dataset:
@@ -47,7 +47,7 @@ class People:
         return data.isel(policy=0, replicate=0)
 
 
-def worlds_of(running: Running, count: int) -> list[Any]:
+def worlds_of(running: StudyInForce, count: int) -> list[Any]:
     """The worlds of so many participants, whose agents know what live ones know."""
     problem = live_problem(running.study)
     return [world.replace(problem=problem) for world in running.study.replace(instances=count).worlds()]

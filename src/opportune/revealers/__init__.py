@@ -1,6 +1,6 @@
 """Revealers: when to reveal. One file each: settings, equations and the compiled rule."""
 
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.always import Always
 from opportune.revealers.base import Revealer
 from opportune.revealers.fixed_rate import FixedRate

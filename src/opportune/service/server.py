@@ -8,23 +8,22 @@ import uvicorn
 from litestar import Litestar
 
 from opportune.errors import InputError
-from opportune.service import clock
-from opportune.service.administration import Launch
+from opportune.service.accounts.pseudonyms import LAUNCHER
 from opportune.service.api.app import create_app
-from opportune.service.api.protocol import Protocol
-from opportune.service.database import Database, file_url
-from opportune.service.expected import work_out_beside
-from opportune.service.exports import running_of
-from opportune.service.logs import log_as_json
-from opportune.service.running import Running
+from opportune.service.commands.administration import Launch
+from opportune.service.export.exports import study_in_force
+from opportune.service.monitoring.forecast import start_forecast
+from opportune.service.monitoring.logs import log_as_json
+from opportune.service.record.database import Database, file_url
+from opportune.service.record.writer import Writer
 from opportune.service.service import Service
-from opportune.service.unnamed import LAUNCHER
-from opportune.service.writer import Writer
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 
 URL, REHEARSAL = "OPPORTUNE_DB", "OPPORTUNE_REHEARSAL"
 
 
-def launch(database: Database, running: Running, *, who: str = LAUNCHER) -> bool:
+def launch(database: Database, running: StudyInForce, *, who: str = LAUNCHER) -> bool:
     """Bring the tables up to date and launch the study, unless it is launched; whether it was launched now."""
     database.migrate()
     database.check_durable()
@@ -47,12 +46,12 @@ def serve(url: str, *, host: str, port: int, workers: int = 1, rehearsal: bool =
     os.environ[REHEARSAL] = "1" if rehearsal else ""
     settings: dict[str, Any] = {
         "host": host, "port": port, "log_level": "warning", "access_log": False, "server_header": False,
-        "timeout_graceful_shutdown": 10, "http": Protocol, "loop": "auto", "date_header": True,
+        "timeout_graceful_shutdown": 10,
     }  # fmt: skip
     with database.held():
-        running = running_of(database)
+        running = study_in_force(database)
         database.close()
-        work_out_beside(url, running)
+        start_forecast(url, running)
         if workers == 1:
             uvicorn.run(app_from_environment(), **settings)
         else:

@@ -11,25 +11,22 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-import msgspec
 import structlog
 
 from opportune.errors import InputError
-from opportune.service import clock
-from opportune.service.alerts import Alerts
-from opportune.service.auth import Keys
-from opportune.service.commands import SYSTEM, Command
-from opportune.service.database import Database, reachable
-from opportune.service.exports import running_of
-from opportune.service.limits import Limits
-from opportune.service.logs import described
+from opportune.service.accounts.keys import Keys
+from opportune.service.accounts.limits import Limits
+from opportune.service.commands.base import SYSTEM, Command
+from opportune.service.commands.expiry import Touch
+from opportune.service.export.exports import study_in_force
+from opportune.service.monitoring.alerts import Alerts
+from opportune.service.monitoring.logs import described
 from opportune.service.problems import Refused
-from opportune.service.upkeep import PutInOrder, Touch
-from opportune.service.writer import Reply, Writer, sweep
+from opportune.service.record.database import Database, reachable
+from opportune.service.record.writer import Reply, Writer, sweep
+from opportune.service.state import clock
 
 SWEEP_SECONDS = 5
-MANY_WRITTEN = 2000
-"""Commands after which SQLite's log is copied, even if more come all the time."""
 _LAST_REHEARSED = clock.from_iso("9000-01-01T00:00:00Z")
 log = structlog.get_logger()
 
@@ -56,8 +53,7 @@ class Service:
         self.limits = Limits()
         self._stop = threading.Event()
         self._sweeper: threading.Thread | None = None
-        self._written = self._in_order = 0  # commands, when last looked at; and when all was in order
-        self._copied = 0  # commands, when the log was last copied under load
+        self._copied = 0  # commands that were written when SQLite's log was last copied
 
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
@@ -76,7 +72,7 @@ class Service:
     def _try_out(self) -> None:
         """Load what decisions need, before the first one waits for it."""
         try:
-            running_of(self.database).try_out()
+            study_in_force(self.database).try_out()
         except Exception as error:  # whatever it is, decisions say so, or are made by the fallback
             log.error("no decision could be tried out", **described(error))
 
@@ -99,11 +95,10 @@ class Service:
         self._stop.set()
         if self._sweeper is not None:
             self._sweeper.join()
-            self._store_states()
         self.writer.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
-            self.alerts.shown.write()
+            self.alerts.viewed.write()
 
     def now(self) -> int:
         """The time: what a rehearsal has told, or the clock's."""
@@ -142,9 +137,8 @@ class Service:
             partial(sweep, self.writer, self.now()),
             self._try_again,
             self.keys.note_use,
-            self.alerts.shown.write,
+            self.alerts.viewed.write,
             partial(self.alerts.look, self.now()),
-            self._put_in_order,
         ):
             try:
                 job()
@@ -157,36 +151,13 @@ class Service:
             with contextlib.suppress(Refused):
                 self.writer.submit(Touch(who=SYSTEM, received=self.now())).result()
 
-    def _put_in_order(self) -> None:
-        """While nobody writes, do what was left, and bring SQLite's log into the file: no decision waits for that."""
-        before, self._written = self._written, self.writer.written
-        if not self.database.sqlite or before != self._written or self._written == self._in_order:
-            return
-        while self.writer.written == self._written and not self._stop.is_set():
-            done = self._do_what_was_left()
-            self._written += 1  # its own; if there are more by now, somebody else writes
-            if not any(done.values()):
-                self._in_order = self._written if self.database.checkpoint() else 0
-                return
-
-    def _do_what_was_left(self) -> dict[str, int]:
-        """Some of it; how much."""
-        reply = self.writer.submit(PutInOrder(who=SYSTEM, received=self.now())).result()
-        done: dict[str, int] = msgspec.json.decode(reply.body)
-        return done
-
-    def _store_states(self) -> None:
-        """Store all that were left; whoever comes next makes the others from the record."""
-        with contextlib.suppress(Exception):
-            while self.database.sqlite and self._do_what_was_left()["stored"]:
-                pass
-
     def copy_log(self) -> None:
-        """Under load, bring SQLite's log into the file beside the writer, which stops to do so once it is long."""
-        if self.database.sqlite and self.writer.written - self._copied >= MANY_WRITTEN:
-            self._copied = self.writer.written
+        """Bring SQLite's log into the file, beside the writer, which would have to do so once it is long."""
+        written = self.writer.written
+        if self.database.sqlite and written != self._copied:
             try:
-                self.database.checkpoint()
+                if self.database.checkpoint():
+                    self._copied = written
             except Exception as error:
                 log.error("the log could not be copied", **described(error))
 

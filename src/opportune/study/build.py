@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from opportune import checks
-from opportune.core.rng import PARAMETER, draw
+from opportune.algorithm.rng import PARAMETER, draw
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.problems.continuous import ContinuousProblem

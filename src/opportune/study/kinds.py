@@ -5,7 +5,7 @@ import re
 import textwrap
 from typing import Any, NamedTuple
 
-from opportune.core.registry import Registry
+from opportune.engine.hooks import Registry
 
 
 class Kind(NamedTuple):

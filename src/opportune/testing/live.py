@@ -14,7 +14,7 @@ from opportune.live.decision import Decision
 from opportune.policy import Policy
 from opportune.problems.variables import levels_of
 from opportune.recommenders import Recommender
-from opportune.rehearsal.met import context_met, most_late, steps_late
+from opportune.rehearsal.conditions import context_at, most_late, steps_late
 from opportune.revealers import Never
 from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must
 
@@ -95,7 +95,7 @@ def _last(run: Mapping[str, NDArray[Any]], w: int, number: int) -> int:
 
 def _context(world: Any, index: int, step: int, stream: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
-    return context_met(world, index, step, seed=SEED, stream=stream)
+    return context_at(world, index, step, seed=SEED, stream=stream)
 
 
 def _due(world: Any, rewards: NDArray[np.float64], now: int, stream: int) -> Iterator[tuple[int, float]]:

@@ -10,11 +10,11 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from opportune._version import __version__
 from opportune.errors import OpportuneError
-from opportune.service.api import shared
+from opportune.service.api import requests
 from opportune.service.api.exported import EXPORTS
+from opportune.service.api.health import WATCHING, Measured
 from opportune.service.api.reads import READS
 from opportune.service.api.strict import StrictRequest
-from opportune.service.api.watching import WATCHING, Measured
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
@@ -23,16 +23,6 @@ from opportune.service.problems import Refused
 from opportune.service.service import Service
 
 MOST_BYTES = 2 * 1024 * 1024
-
-
-class Application(Litestar):
-    """The web application; a server that takes the short way (`api.protocol`) finds the service in their state."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or begin and end with the server."""
-        if scope["type"] == "lifespan" and "state" in scope:
-            scope["state"][shared.SERVICE] = self.state.service
-        await super().__call__(scope, receive, send)
 
 
 def create_app(service: Service) -> Litestar:
@@ -44,13 +34,13 @@ def create_app(service: Service) -> Litestar:
     def stop(_app: Litestar) -> None:
         service.stop()
 
-    app = Application(
+    app = Litestar(
         route_handlers=[
             Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS], request_class=StrictRequest),
             *WATCHING,
             PAGES,
         ],
-        guards=[shared.guard],
+        guards=[requests.guard],
         middleware=[Measured(), Sealed()],
         on_startup=[start],
         on_shutdown=[stop],
@@ -75,7 +65,7 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
     """An address that is not there: programs get a problem, people a page."""
     for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
     if not for_people:
-        return shared.on_http(request, error)
+        return requests.on_http(request, error)
     page = errors.on_http(request, error)  # no middleware sees it, as there is no such address
     page.headers |= {name.decode(): value.decode() for name, value in (*HEADERS, NO_STORE)}
     return page
@@ -83,8 +73,8 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
 
 def _handlers() -> dict[Any, Any]:
     return {
-        Refused: shared.on_refused,
-        OpportuneError: shared.on_bad_input,
+        Refused: requests.on_refused,
+        OpportuneError: requests.on_bad_input,
         HTTPException: _on_http,
-        Exception: shared.on_fault,
+        Exception: requests.on_fault,
     }

@@ -8,9 +8,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
 from litestar.response import Stream
 
-from opportune.service import exports
-from opportune.service.api.shared import READING, as_json, roles, service_of
-from opportune.service.auth import ADMIN, ANALYST
+from opportune.service.accounts.keys import ADMIN, ANALYST
+from opportune.service.api.requests import READING, as_json, roles, service_of
+from opportune.service.export import exports
 from opportune.service.problems import Refused
 
 Asked = Request[Any, Any, State]

@@ -8,9 +8,10 @@ from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
 
-from opportune.service import clock, reading
+from opportune.service.accounts.keys import ADMIN, ANALYST, APP, STAFF
+from opportune.service.accounts.pseudonyms import labels
 from opportune.service.api import models
-from opportune.service.api.shared import (
+from opportune.service.api.requests import (
     READING,
     After,
     Limit,
@@ -24,13 +25,12 @@ from opportune.service.api.shared import (
     roles,
     service_of,
 )
-from opportune.service.auth import ADMIN, ANALYST, APP, STAFF
-from opportune.service.bundles import FetchBundle
-from opportune.service.commands import NOT_ASKED
+from opportune.service.commands.base import NOT_ASKED, decision_answer, reward_answer
+from opportune.service.commands.participants import FetchBundle
 from opportune.service.problems import Refused
-from opportune.service.projection import known_of
-from opportune.service.replies import decision_answer, reward_answer
-from opportune.service.unnamed import labels
+from opportune.service.record import queries
+from opportune.service.state import clock
+from opportune.service.state.projection import known_of
 
 Asked = Request[Any, Any, State]
 
@@ -39,7 +39,7 @@ def _shown(container: Any, description: str) -> dict[int, ResponseSpec]:
     return {**READING, 200: ResponseSpec(container, description=description, generate_examples=False)}
 
 
-def participant_shown(row: dict[str, Any], study: dict[str, Any]) -> dict[str, Any]:
+def participant_details(row: dict[str, Any], study: dict[str, Any]) -> dict[str, Any]:
     """A participant's row as the API shows it."""
     spending = study if study["amount"] is not None else row
     left = None
@@ -57,7 +57,7 @@ def participant_shown(row: dict[str, Any], study: dict[str, Any]) -> dict[str, A
     }  # fmt: skip
 
 
-def decision_shown(row: dict[str, Any]) -> dict[str, Any]:
+def decision_details(row: dict[str, Any]) -> dict[str, Any]:
     """A decision's row as the API shows it."""
     told, sensed = known_of(row), {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     return {
@@ -70,7 +70,7 @@ def decision_shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _study(request: Asked) -> dict[str, Any]:
-    found = reading.study_row(service_of(request).database)
+    found = queries.study_row(service_of(request).database)
     if found is None:
         raise Refused("not_found", "no study is launched in this database")
     return found
@@ -93,9 +93,9 @@ def list_participants(request: Asked, after: After = None, limit: Limit = 100) -
     """Participants in the order of their names."""
     study = _study(request)
     start = "" if after is None else known_name(after)
-    found = reading.participant_rows(service_of(request).database, after=start, limit=limit + 1)
-    rows, more = reading.page(found, limit)
-    items = [participant_shown(row, study) for row in rows]
+    found = queries.participant_rows(service_of(request).database, after=start, limit=limit + 1)
+    rows, more = queries.page(found, limit)
+    items = [participant_details(row, study) for row in rows]
     return as_json({"items": items, "next": rows[-1]["name"] if more else None})
 
 
@@ -106,10 +106,10 @@ def list_participants(request: Asked, after: After = None, limit: Limit = 100) -
 )  # fmt: skip
 def get_participant(request: Asked, participant: FromPath[str]) -> Response[bytes]:
     """Status, budget and progress."""
-    row = reading.participant_row(service_of(request).database, known_name(participant))
+    row = queries.participant_row(service_of(request).database, known_name(participant))
     if row is None:
         raise Refused("not_found", "no participant has this name")
-    return as_json(participant_shown(row, _study(request)))
+    return as_json(participant_details(row, _study(request)))
 
 
 @get(
@@ -122,11 +122,11 @@ def list_decisions(
 ) -> Response[bytes]:
     """Decisions in their order."""
     database, name = service_of(request).database, known_name(participant)
-    if reading.participant_row(database, name) is None:
+    if queries.participant_row(database, name) is None:
         raise Refused("not_found", "no participant has this name")
-    found = reading.decision_rows(database, name, after=min(_number(after), 2**31 - 1), limit=limit + 1)
-    rows, more = reading.page(found, limit)
-    return as_json({"items": [decision_shown(row) for row in rows], "next": str(rows[-1]["step"]) if more else None})
+    found = queries.decision_rows(database, name, after=min(_number(after), 2**31 - 1), limit=limit + 1)
+    rows, more = queries.page(found, limit)
+    return as_json({"items": [decision_details(row) for row in rows], "next": str(rows[-1]["step"]) if more else None})
 
 
 @get(
@@ -145,12 +145,12 @@ async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
 )  # fmt: skip
 def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
     """A decision as it stands."""
-    row = reading.decision_row(service_of(request).database, known_decision(decision))
+    row = queries.decision_row(service_of(request).database, known_decision(decision))
     if row is None:
         raise Refused("not_found", "no decision has this id")
     if caller_of(request).role in {STAFF, ADMIN}:
-        service_of(request).alerts.shown.note([row])
-    return as_json(decision_shown(row))
+        service_of(request).alerts.viewed.note([row])
+    return as_json(decision_details(row))
 
 
 @get(
@@ -163,11 +163,11 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
     if after is not None:
         expires, _, decision = after.partition(".")
         start = (_number(expires), known_decision(decision))
-    found = reading.open_nudges(service_of(request).database, after=start, limit=limit + 1)
-    rows, more = reading.page(found, limit)
+    found = queries.open_nudges(service_of(request).database, after=start, limit=limit + 1)
+    rows, more = queries.page(found, limit)
     following = f"{rows[-1]['expires']}.{rows[-1]['id']}" if more else None
-    service_of(request).alerts.shown.note(rows)
-    return as_json({"items": [decision_shown(row) for row in rows], "next": following})
+    service_of(request).alerts.viewed.note(rows)
+    return as_json({"items": [decision_details(row) for row in rows], "next": following})
 
 
 @get(
@@ -178,11 +178,11 @@ def study(request: Asked) -> Response[bytes]:
     """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
     row = _study(request)
     database = service_of(request).database
-    spent, nudges = reading.spent(database, row)
+    spent, nudges = queries.spent(database, row)
     alerts = [
         {"level": alert["level"], "code": alert["code"], "participant": alert["participant"], "text": alert["text"],
          "raised": clock.iso(alert["raised"])}
-        for alert in reading.alert_rows(database)
+        for alert in queries.alert_rows(database)
     ]  # fmt: skip
     shown = {
         "study": row["name"], "status": row["status"], "launched": clock.iso(row["launched"]), "hash": row["hash"],
@@ -203,8 +203,8 @@ def study(request: Asked) -> Response[bytes]:
 def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
     """Events in their order, as they are stored and hashed; for analysts without the names of people."""
     database = service_of(request).database
-    found = reading.event_rows(database, after=_number(after), limit=limit + 1)
-    rows, more = reading.page(found, limit)
+    found = queries.event_rows(database, after=_number(after), limit=limit + 1)
+    rows, more = queries.page(found, limit)
     if caller_of(request).role == ANALYST:
         label = labels(database)
         told = [msgspec.json.decode(row["body"]) for row in rows]

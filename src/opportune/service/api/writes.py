@@ -10,9 +10,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from opportune.service import clock
+from opportune.service.accounts.keys import ADMIN, APP, STAFF
 from opportune.service.api import models
-from opportune.service.api.shared import (
+from opportune.service.api.requests import (
     WRITING,
     IdempotencyKey,
     answer,
@@ -23,9 +23,11 @@ from opportune.service.api.shared import (
     service_of,
     write_of,
 )
-from opportune.service.auth import ADMIN, APP, STAFF
-from opportune.service.commands import Answer, Enrol, Note, Propose, Reward, SetStatus
+from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.participants import Enrol, Note, SetStatus
+from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
+from opportune.service.state import clock
 
 MOST_ITEMS = 1000
 Asked = Request[Any, Any, State]

@@ -8,9 +8,9 @@ import structlog
 from litestar import get, post
 
 from opportune.errors import InputError
-from opportune.service import auth, people, sessions
-from opportune.service.api.shared import PAGE, roles
-from opportune.service.auth import ADMIN, ROLES
+from opportune.service.accounts import keys, people, sessions
+from opportune.service.accounts.keys import ADMIN, ROLES
+from opportune.service.api.requests import PAGE, roles
 from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
 from opportune.service.problems import Refused
 
@@ -32,7 +32,7 @@ def _shown(view: View, **content: Any) -> Page:
     found = {"secret": None, "secret_of": "", "secret_kind": "", "done": "", **content}
     return view.show(
         "accounts.html", people=[dated(row) for row in people.list_people(database)],
-        keys=[dated(row) for row in auth.list_keys(database)], all_roles=ROLES, **found,
+        keys=[dated(row) for row in keys.list_keys(database)], all_roles=ROLES, **found,
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def _change(view: View, form: Form) -> dict[str, Any]:
         secret = people.add_person(database, name, form.required("role", most=20))
         return {"secret": secret, "secret_of": name, "secret_kind": "password"}
     if what == "add_key":
-        return {"secret": auth.add_key(database, name, form.required("role", most=20)), "secret_of": name,
+        return {"secret": keys.add_key(database, name, form.required("role", most=20)), "secret_of": name,
                 "secret_kind": "key"}  # fmt: skip
     if what == "reset_password":
         secret = people.new_password()
@@ -62,7 +62,7 @@ def _change(view: View, form: Form) -> dict[str, Any]:
         sessions.end_all(database, name)
         return {"done": "revoked"}
     if what == "revoke_key":
-        auth.revoke_key(database, name)
+        keys.revoke_key(database, name)
         return {"done": "revoked"}
     raise Refused("invalid", "this cannot be done")
 

@@ -7,7 +7,7 @@ from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 
 from opportune.errors import OpportuneError
-from opportune.service.api.shared import OPEN, caller_of
+from opportune.service.api.requests import OPEN, caller_of
 from opportune.service.pages import errors
 from opportune.service.pages.accounts import ACCOUNTS
 from opportune.service.pages.participants import PARTICIPANTS

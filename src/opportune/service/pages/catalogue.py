@@ -10,7 +10,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
-from opportune.service.alerts import CODES
+from opportune.service.monitoring.alerts import CODES
 from opportune.service.pages.texts import FOLDER
 
 HERE = Path(__file__).parent

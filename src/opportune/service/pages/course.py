@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Integer, case, cast, func, select
 
-from opportune.service import clock, expected, tables
-from opportune.service.expected import Expected
+from opportune.service.monitoring import forecast
+from opportune.service.monitoring.forecast import Forecast
 from opportune.service.pages.shared import View
-from opportune.service.running import Running
+from opportune.service.record import tables
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 
 DAY = 24 * clock.HOUR
 LEAST_DAYS = 3
@@ -95,7 +97,7 @@ def course(view: View) -> Course:
         by_step = select(day, _D.c.step, func.count()).group_by(day, _D.c.step)
         steps = [tuple(row) for row in connection.execute(by_step)]
         people = [tuple(row) for row in connection.execute(select(_P.c.step, _P.c.status))]
-        known = expected.stored(connection, running)
+        known = forecast.stored(connection, running)
     first = min(found, default=0)
     last = max([*found, (view.now + _offset(view.now, running.timezone)) // DAY]) if found else -1
     days = range(first, last + 1) if found else range(0)
@@ -117,14 +119,14 @@ def course(view: View) -> Course:
     )  # fmt: skip
 
 
-def _total(running: Running, people: Rows) -> int:
+def _total(running: StudyInForce, people: Rows) -> int:
     """Decision points in all, without those that are lost as someone has left."""
     lost: int = sum(running.horizon - step for step, status in people if status in _LEFT)
     return running.horizon * (running.participants if running.policy.shared else len(people)) - lost
 
 
 def _planned(
-    running: Running, known: Expected | None, budget: float | None, people: Rows, steps: Rows, days: range
+    running: StudyInForce, known: Forecast | None, budget: float | None, people: Rows, steps: Rows, days: range
 ) -> list[float]:  # fmt: skip
     """What was to be expected on each day, for the decision points that have come."""
     if budget is None or not days:
@@ -138,7 +140,7 @@ def _planned(
 
 
 def _forecast(
-    view: View, known: Expected | None, budget: float | None, people: Rows, spent: list[float],
+    view: View, known: Forecast | None, budget: float | None, people: Rows, spent: list[float],
     counts: list[int],
 ) -> list[tuple[int, float, float]]:  # fmt: skip
     """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""

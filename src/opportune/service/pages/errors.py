@@ -6,12 +6,12 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from opportune.errors import OpportuneError
-from opportune.service.api import shared as api
+from opportune.service.accounts.sessions import Session
+from opportune.service.api import requests as api
 from opportune.service.pages.shared import Asked, go, html, language_of
 from opportune.service.pages.signing import sign_in_page
 from opportune.service.pages.texts import Texts, texts
 from opportune.service.problems import TITLES, Problem, Refused
-from opportune.service.sessions import Session
 
 _BACK = {
     "taken",

@@ -8,11 +8,12 @@ from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 from sqlalchemy import func, select
 
-from opportune.service import clock, events, reading, tables
-from opportune.service.api.reads import participant_shown
-from opportune.service.api.shared import PAGE, known_decision, known_name, roles
-from opportune.service.auth import ADMIN, ANALYST, STAFF
-from opportune.service.commands import NOT_ASKED, Enrol, Note, Reward, SetStatus
+from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.api.reads import participant_details
+from opportune.service.api.requests import PAGE, known_decision, known_name, roles
+from opportune.service.commands.base import NOT_ASKED
+from opportune.service.commands.participants import Enrol, Note, SetStatus
+from opportune.service.commands.rewards import Reward
 from opportune.service.pages import timeline, words
 from opportune.service.pages.shared import (
     Asked,
@@ -25,10 +26,12 @@ from opportune.service.pages.shared import (
     in_thread,
     view_of,
 )
-from opportune.service.person import ACTIVE, COMPLETED, PAUSED, STATUSES, WITHDRAWN
-from opportune.service.points import day_of
 from opportune.service.problems import Refused
-from opportune.service.projection import known_of
+from opportune.service.record import events, queries, tables
+from opportune.service.state import clock
+from opportune.service.state.participant import ACTIVE, COMPLETED, PAUSED, STATUSES, WITHDRAWN
+from opportune.service.state.projection import known_of
+from opportune.service.state.schedule import day_of
 
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 WRITERS = roles(STAFF, ADMIN) | PAGE
@@ -58,7 +61,7 @@ def _missing_results(view: View, name: str | None = None) -> dict[str, int]:
         .group_by(table.c.participant)
     )
     if name is not None:
-        query = query.where(tables.made_for(name))
+        query = query.where(table.c.participant == name)
     with view.service.database.reading.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -68,7 +71,7 @@ def _nudges(view: View, name: str | None = None) -> dict[str, int]:
     table = tables.decisions
     query = select(table.c.participant, func.count()).where(table.c.nudge).group_by(table.c.participant)
     if name is not None:
-        query = query.where(tables.made_for(name))
+        query = query.where(table.c.participant == name)
     if view.study["amount"] is None:
         return {}
     with view.service.database.reading.connect() as connection:
@@ -96,7 +99,7 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
     contact, decided, timezone = row["last_reveal"], row["last_decided"], row["timezone"]
     return {
         **row,
-        "left": participant_shown(row, dict(view.study))["budget_left"],
+        "left": participant_details(row, dict(view.study))["budget_left"],
         "own": view.study["amount"] is None,
         "last_contact": None if contact is None else view.both(contact, timezone),
         "last_data": None if decided is None else view.both(decided, timezone),
@@ -126,7 +129,7 @@ def _listed(view: View, *, sort: str, page: int, search: str = "", status: str =
             done: str = "") -> Page:  # fmt: skip
     sort = sort if sort in SORTS else SORTS[0]
     missing, nudges = _missing_results(view), _nudges(view)
-    rows = reading.rows(view.service.database, select(tables.participants))
+    rows = queries.rows(view.service.database, select(*tables.PARTICIPANT))
     found = [_judged(view, row, missing, nudges) for row in rows]
     counts = {name: sum(row["status"] == name for row in found) for name in STATUSES}
     chosen = [
@@ -177,14 +180,14 @@ async def enrol(request: Asked) -> Response[Any]:
     except Refused:
         raise Refused("invalid", f"the pseudonym is {name!r}; expected letters, digits, '.', '_' and '-'") from None
     await carry_out(view, Enrol(participant=name, timezone=timezone or None, **command_fields(view, form)))
-    row = await in_thread(reading.participant_row, view.service.database, name)
+    row = await in_thread(queries.participant_row, view.service.database, name)
     assert row is not None
     return go(f"/participants/{row['number']}?done=enrolled")
 
 
 def _row(view: View, number: int) -> dict[str, Any]:
-    found = reading.rows(
-        view.service.database, select(tables.participants).where(tables.participants.c.number == number)
+    found = queries.rows(
+        view.service.database, select(*tables.PARTICIPANT).where(tables.participants.c.number == number)
     )
     if not found:
         raise Refused("not_found", "no participant has this number")
@@ -215,7 +218,7 @@ def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[s
     return {
         **row,
         "at": view.both(row["happened"], row["timezone"]),
-        "told": words.told(row, _why(view, decisions, place), view.t),
+        "told": words.outcome(row, _why(view, decisions, place), view.t),
         "advice": words.action_label(view.running, row["action"]),
         "values": [(words.label_of(view.running, name), text) for name, text in shown.items()],
     }  # fmt: skip
@@ -238,12 +241,12 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     view = view_of(request)
     row = _row(view, number)
     database, table = view.service.database, tables.decisions
-    decisions = reading.rows(database, select(table).where(tables.made_for(row["name"])).order_by(table.c.step))
+    decisions = queries.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
     record = tables.events
-    query = select(record).where(tables.events_about(row["name"]))
-    noted = reading.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
+    query = select(record).where(record.c.participant == row["name"])
+    noted = queries.rows(database, query.where(record.c.kind == events.NOTED).order_by(record.c.seq))
     people = query if everything else query.where(record.c.kind.not_in([events.PROPOSED, events.REWARDED]))
-    latest = reading.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
+    latest = queries.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
     first = 0 if everything else max(0, len(decisions) - DECISIONS_SHOWN)
     unit = view.running.study.settings.reward.unit
     return view.show(
@@ -298,7 +301,7 @@ async def correct(request: Asked, number: FromPath[int]) -> Response[Any]:
     form = await form_of(request)
     view = await in_thread(view_of, request)
     decision, reward = known_decision(form.required("decision", most=20)), form.number("reward")
-    of = await in_thread(reading.decision_row, view.service.database, decision)
+    of = await in_thread(queries.decision_row, view.service.database, decision)
     if of is None or of["participant"] != (await in_thread(_row, view, number))["name"]:
         raise Refused("not_found", "the participant has no such decision")
     reason = form.text("reason", most=500) or None

@@ -6,7 +6,7 @@ from typing import Any
 from opportune.service.pages import words
 from opportune.service.pages.shared import Form
 from opportune.service.problems import Refused
-from opportune.service.running import Running
+from opportune.service.state.study import StudyInForce
 
 MOST_CHOICES = 11
 """More levels than this are asked for by a field, not by buttons."""
@@ -24,7 +24,7 @@ class Question:
     step: float | None = None
 
 
-def questions(running: Running) -> list[Question]:
+def questions(running: StudyInForce) -> list[Question]:
     """The questions for all reported variables."""
     found = []
     for name, table in running.study.settings.variables.items():
@@ -39,7 +39,7 @@ def questions(running: Running) -> list[Question]:
     return found
 
 
-def reported_of(running: Running, form: Form) -> dict[str, Any] | None:
+def reported_of(running: StudyInForce, form: Form) -> dict[str, Any] | None:
     """What was answered; None if nothing was. Some questions without the others cannot be used."""
     reported: dict[str, Any] = {}
     asked = questions(running)

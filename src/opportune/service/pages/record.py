@@ -10,13 +10,15 @@ from litestar.params import FromPath
 from litestar.response import Stream
 from sqlalchemy import or_, select
 
-from opportune.service import clock, events, exports, reading, tables
-from opportune.service.alerts import CODES
-from opportune.service.api.shared import PAGE, roles
-from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.api.requests import PAGE, roles
+from opportune.service.export import exports
+from opportune.service.monitoring.alerts import CODES
 from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
 from opportune.service.problems import Refused
-from opportune.service.verify import verify_beside
+from opportune.service.record import events, queries, tables
+from opportune.service.state import clock
+from opportune.service.verify.check import verify_beside
 
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 ANALYSTS = roles(ANALYST, ADMIN) | PAGE
@@ -35,19 +37,19 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
     if asked["kind"] in events.KINDS:
         query = query.where(table.c.kind == asked["kind"])
     if asked["participant"]:
-        query = query.where(tables.events_about(asked["participant"]))
+        query = query.where(table.c.participant == asked["participant"])
     if asked["who"]:
         names = [asked["who"]]
         if view.role == ANALYST:  # who knows people by role and number
-            wrote = reading.rows(view.service.database, select(table.c.who).distinct())
+            wrote = queries.rows(view.service.database, select(table.c.who).distinct())
             names = [row["who"] for row in wrote if view.named(row["who"]) == asked["who"]]
         query = query.where(table.c.who.in_(names))
     if asked["text"]:
         query = query.where(_has_text(asked["text"], named=view.role != ANALYST))
     if asked["before"].isdecimal() and len(asked["before"]) < 18:
         query = query.where(table.c.seq < int(asked["before"]))
-    found = reading.rows(view.service.database, query.order_by(table.c.seq.desc()).limit(PER_PAGE + 1))
-    rows, more = reading.page(found, PER_PAGE)
+    found = queries.rows(view.service.database, query.order_by(table.c.seq.desc()).limit(PER_PAGE + 1))
+    rows, more = queries.page(found, PER_PAGE)
     shown = []
     for row in rows:
         event = events.decode(row["body"])

@@ -23,18 +23,18 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from sqlalchemy import func, select
 
 from opportune._version import __version__
-from opportune.service import reading, tables
-from opportune.service.api.shared import SESSION, caller_of, service_of
-from opportune.service.auth import ADMIN, ANALYST, STAFF
-from opportune.service.commands import Command
+from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.accounts.pseudonyms import labels
+from opportune.service.accounts.sessions import Session
+from opportune.service.api.requests import SESSION, caller_of, service_of
+from opportune.service.commands.base import Command
 from opportune.service.pages import words
 from opportune.service.pages.texts import Texts, languages, preferred, texts
 from opportune.service.problems import Refused
-from opportune.service.running import Running
+from opportune.service.record import queries, tables
+from opportune.service.record.writer import Reply
 from opportune.service.service import Service
-from opportune.service.sessions import Session
-from opportune.service.unnamed import labels
-from opportune.service.writer import Reply
+from opportune.service.state.study import StudyInForce
 
 Asked = Request[Any, Any, State]
 Page = Response[bytes]
@@ -132,7 +132,7 @@ class View:
     request: Asked
     service: Service
     session: Session
-    running: Running
+    running: StudyInForce
     study: Mapping[str, Any]
     t: Texts
     timezone: str
@@ -164,7 +164,7 @@ class View:
 
     def show(self, template: str, code: int = 200, /, **content: Any) -> Page:
         """A page."""
-        alerts = reading.alert_rows(self.service.database, limit=100)
+        alerts = queries.alert_rows(self.service.database, limit=100)
         shown = {
             "view": self, "role": self.role, "who": self.who, "form_token": self.session.form,
             "study_name": self.study["name"], "red": sum(alert["level"] == "red" for alert in alerts),
@@ -190,10 +190,10 @@ def view_of(request: Asked) -> View:
     """Who looks, at what."""
     service = service_of(request)
     session: Session = request.scope[SESSION]  # type: ignore[literal-required]
-    study = reading.study_row(service.database)
+    study = queries.study_row(service.database)
     if study is None:
         raise Refused("not_found", "no study is launched in this database")
-    running = Running.from_text(study["file"])
+    running = StudyInForce.from_text(study["file"])
     language = session.language or preferred(request.headers.get("accept-language", ""))
     return View(
         request=request, service=service, session=session, running=running, study=study, t=texts(language),
@@ -288,7 +288,7 @@ async def form_of(request: Asked) -> Form:
 def command_fields(view: View, form: Form) -> dict[str, Any]:
     """Who writes, when, and under which key: a form that is sent twice is carried out once."""
     key = form.required("once", most=64)
-    return {"who": view.who, "received": view.now, "key": f"{view.who}:page:{key}", "fingerprint": form.fingerprint}
+    return {"who": view.who, "received": view.now, "key": f"page:{key}", "fingerprint": form.fingerprint}
 
 
 async def carry_out(view: View, command: Command) -> Reply:

@@ -9,9 +9,9 @@ from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.params import QueryParameter
 
-from opportune.service import clock, people, sessions
-from opportune.service.api.shared import COOKIE, OPEN, PAGE, address_of, roles, service_of
-from opportune.service.auth import ADMIN, ANALYST, STAFF
+from opportune.service.accounts import people, sessions
+from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.api.requests import COOKIE, OPEN, PAGE, address_of, roles, service_of
 from opportune.service.pages.shared import (
     FORM_COOKIE,
     NAVIGATION,
@@ -27,6 +27,7 @@ from opportune.service.pages.shared import (
 )
 from opportune.service.pages.texts import languages
 from opportune.service.problems import Refused
+from opportune.service.state import clock
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22}")
 EVERYONE = roles(STAFF, ANALYST, ADMIN) | PAGE

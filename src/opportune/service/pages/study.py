@@ -8,16 +8,16 @@ from typing import Any
 from litestar import get
 from sqlalchemy import func, select
 
-from opportune.service import reading, tables
-from opportune.service.alerts import CODES
-from opportune.service.api.shared import PAGE, roles
-from opportune.service.auth import ADMIN, ANALYST, STAFF
-from opportune.service.events import PROPOSED
+from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.api.requests import PAGE, roles
+from opportune.service.monitoring.alerts import CODES
 from opportune.service.pages.charts import Chart, Figure, around, room
 from opportune.service.pages.course import Course, course
 from opportune.service.pages.participants import late
 from opportune.service.pages.shared import Asked, Page, View, view_of
 from opportune.service.pages.texts import Texts
+from opportune.service.record import queries, tables
+from opportune.service.record.events import PROPOSED
 
 KEPT_SECONDS = 60.0
 _lock = threading.Lock()
@@ -175,7 +175,7 @@ def show_study(request: Asked) -> Page:
             "todo": said.get(alert["code"], ""),
             "said": translated(CODES[alert["code"]][1]) if alert["code"] in CODES else alert["text"],
         }
-        for alert in reading.alert_rows(view.service.database)
+        for alert in queries.alert_rows(view.service.database)
     ]
     answered, settled = sum(found.answered), sum(found.settled)
     with view.service.database.reading.connect() as connection:

@@ -18,7 +18,7 @@ from babel.numbers import format_decimal
 from babel.support import Translations
 
 from opportune.errors import InputError
-from opportune.service import clock
+from opportune.service.state import clock
 
 FOLDER = Path(__file__).parent / "locale"
 VARIABLE = "OPPORTUNE_LOCALE"

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from opportune.service import clock, events
 from opportune.service.pages import words
 from opportune.service.pages.charts import Chart, Figure, around
 from opportune.service.pages.shared import View
-from opportune.service.points import day_of
+from opportune.service.record import events
+from opportune.service.state import clock
+from opportune.service.state.schedule import day_of
 
 RESULTS, CALLS, OPENINGS, NOTES, DECISIONS = 3.0, 2.0, 1.0, 0.0, -1.0
 

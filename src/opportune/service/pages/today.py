@@ -11,9 +11,10 @@ from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 from sqlalchemy import select
 
-from opportune.service import calls, clock, reading, sessions, tables
-from opportune.service.api.shared import COOKIE, PAGE, known_decision, roles, service_of
-from opportune.service.auth import ADMIN, STAFF
+from opportune.service.accounts import sessions
+from opportune.service.accounts.keys import ADMIN, STAFF
+from opportune.service.api.requests import COOKIE, PAGE, known_decision, roles, service_of
+from opportune.service.commands import calls
 from opportune.service.pages import words
 from opportune.service.pages.participants import HISTORY
 from opportune.service.pages.questions import questions, reported_of
@@ -31,6 +32,8 @@ from opportune.service.pages.shared import (
     view_of,
 )
 from opportune.service.problems import Refused
+from opportune.service.record import queries, tables
+from opportune.service.state import clock
 
 DESK = roles(STAFF, ADMIN) | PAGE
 BY_ITSELF = DESK | {"by_itself": True}
@@ -46,15 +49,11 @@ _D, _P, _C = tables.decisions, tables.participants, tables.calls
 
 def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     """What was sensed of those who wait to be called, the latest first."""
-    waits = select(_P.c.name, _P.c.open_decision.label("id"), _P.c.step).where(_P.c.open_decision.is_not(None))
-    those = waits.cte("those", recursive=True)  # from the few who wait, one decision back at a time
-    before = select(those.c.name, _D.c.previous, those.c.step).join(_D, _D.c.id == those.c.id)
-    those = those.union(before.where(_D.c.step > those.c.step - HISTORY))
     query = (
-        select(those.c.name, _D.c.happened, _D.c.sensed)
-        .join(_D, _D.c.id == those.c.id)
-        .where(_D.c.step < those.c.step)
-        .order_by(those.c.name, _D.c.step.desc())
+        select(_P.c.name, _D.c.happened, _D.c.sensed)
+        .join(_D, _D.c.participant == _P.c.name)
+        .where(_P.c.open_decision.is_not(None), _D.c.step < _P.c.step, _D.c.step >= _P.c.step - HISTORY)
+        .order_by(_P.c.name, _D.c.step.desc())
     )
     found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
     with view.service.database.reading.connect() as connection:
@@ -75,7 +74,7 @@ def _rows(view: View, *conditions: Any, order: Any, limit: int) -> list[dict[str
         .outerjoin(_C, _C.c.decision == _D.c.id)
         .where(_D.c.nudge, *conditions)
     )  # fmt: skip
-    return reading.rows(view.service.database, query.order_by(*order).limit(limit))
+    return queries.rows(view.service.database, query.order_by(*order).limit(limit))
 
 
 def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
 def open_calls(view: View) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Who is to be called, the most urgent first; and what is about to go on record."""
     found = _rows(view, tables.open_nudge, order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
-    view.service.alerts.shown.note(found)
+    view.service.alerts.viewed.note(found)
     earlier = _earlier(view)
     waiting, held = [], []
     for row in found:
@@ -145,7 +144,7 @@ def _content(view: View) -> dict[str, Any]:
 
 def _told(view: View, decision: str) -> dict[str, Any] | None:
     """What to read out after someone was reached."""
-    row = reading.decision_row(view.service.database, known_decision(decision)) if decision else None
+    row = queries.decision_row(view.service.database, known_decision(decision)) if decision else None
     if row is None or not row["nudge"]:
         return None
     return {
@@ -192,7 +191,7 @@ async def changes(request: Asked) -> ServerSentEvent:
 
 
 def _open_row(view: View, form: Form) -> dict[str, Any]:
-    row = reading.decision_row(view.service.database, known_decision(form.required("decision", most=20)))
+    row = queries.decision_row(view.service.database, known_decision(form.required("decision", most=20)))
     if row is None or not row["nudge"]:
         raise Refused("not_found", "no call has this id")
     return row

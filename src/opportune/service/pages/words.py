@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
 
-from opportune.service import clock
-from opportune.service.fold import WAS_PAST
 from opportune.service.pages.texts import Texts
-from opportune.service.running import Running
+from opportune.service.state import clock
+from opportune.service.state.fold import WAS_PAST
+from opportune.service.state.study import StudyInForce
 
 RARE = 1 / 3
 """A value that was there at fewer of the earlier decision points than this is unlike other days."""
@@ -31,25 +31,25 @@ class Unusual:
     since: int | None
 
 
-def label_of(running: Running, variable: str) -> str:
+def label_of(running: StudyInForce, variable: str) -> str:
     """What people call a variable."""
     table = running.study.settings.variables.get(variable)
     return (table.label if table is not None else None) or variable.replace("_", " ")
 
 
-def action_label(running: Running, action: str) -> str:
+def action_label(running: StudyInForce, action: str) -> str:
     """What people call an action."""
     table = running.study.settings.actions.get(action)
     return (table.label if table is not None else None) or action
 
 
-def action_description(running: Running, action: str) -> str | None:
+def action_description(running: StudyInForce, action: str) -> str | None:
     """What staff may add about an action."""
     table = running.study.settings.actions.get(action)
     return None if table is None else table.description
 
 
-def value_label(running: Running, variable: str, value: Any, t: Texts) -> str:
+def value_label(running: StudyInForce, variable: str, value: Any, t: Texts) -> str:
     """What people call a value."""
     table = running.study.settings.variables.get(variable)
     if table is not None and table.answers and table.levels and value in table.levels:
@@ -59,7 +59,9 @@ def value_label(running: Running, variable: str, value: Any, t: Texts) -> str:
     return str(value)
 
 
-def unusual(running: Running, sensed: dict[str, Any], earlier: Sequence[tuple[int, dict[str, Any]]]) -> Unusual | None:
+def unusual(
+    running: StudyInForce, sensed: dict[str, Any], earlier: Sequence[tuple[int, dict[str, Any]]]
+) -> Unusual | None:
     """What stands out most among the sensed variables; `earlier` are moments and values, the latest first."""
     found: list[tuple[float, Unusual]] = []
     for name, table in running.study.settings.variables.items():
@@ -116,7 +118,7 @@ def age_words(last_reveal: int | None, now: int, timezone: str, t: Texts) -> str
 
 
 def why_now(
-    running: Running, row: dict[str, Any], sensed: dict[str, Any], earlier: Sequence[tuple[int, dict[str, Any]]],
+    running: StudyInForce, row: dict[str, Any], sensed: dict[str, Any], earlier: Sequence[tuple[int, dict[str, Any]]],
     last_reveal: int | None, now: int, t: Texts,
 ) -> str:  # fmt: skip
     """Why a participant should be reached now, in a sentence."""
@@ -140,7 +142,7 @@ def why_now(
     return _("What the participant tells us could change the advice, and %(age)s.", age=age)
 
 
-def told(row: dict[str, Any], why: str, t: Texts) -> str:
+def outcome(row: dict[str, Any], why: str, t: Texts) -> str:
     """A decision of the past in plain words; `why` is why there was a call, if there was one."""
     _ = t.gettext
     if not row["available"]:
@@ -193,7 +195,7 @@ def left_words(expires: int, now: int, t: Texts) -> str:
     return ngettext("%(num)s day left", "%(num)s days left", hours // 24)
 
 
-def next_due(running: Running, timezones: Sequence[str], now: int) -> tuple[int, str] | None:
+def next_due(running: StudyInForce, timezones: Sequence[str], now: int) -> tuple[int, str] | None:
     """When the next decisions are due, and in which time zone; None where apps ask when they like."""
     moments = []
     for timezone in timezones:

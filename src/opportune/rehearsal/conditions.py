@@ -1,0 +1,109 @@
+"""What simulated participants meet at their steps, by name: whoever drives live decisions with simulate's draws.
+
+Draws are functions of (seed, stream, step), so what a participant meets does not depend on what is decided. What each
+action would bring is found by simulating policies that always take it; nothing of a world is written a second time.
+"""
+
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from opportune.algorithm.protocol import Draws
+from opportune.policy import Policy
+from opportune.problems.finite import Problem
+from opportune.problems.variables import levels_of
+from opportune.recommenders import FixedAction
+from opportune.revealers import Always
+from opportune.simulation import simulate
+from opportune.simulation.visit import visit
+from opportune.worlds.common import lateness
+
+Values = dict[str, Any]
+
+
+def stream_of(world: int, replicate: int = 0) -> int:
+    """The stream of draws that participant number `world` has in a replicate of `simulate`."""
+    return world << 32 | replicate
+
+
+def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> tuple[Values, Values]:
+    """What is met at a step, by name: public and sensed values, and those that are reported.
+
+    `index` is the context's number in the trace, where contexts are a finite set.
+    """
+    problem = world.informed_problem()
+    if isinstance(problem, Problem):
+        levels = problem.levels(int(index))
+    else:
+        values = visit(world, np.zeros(step, dtype=np.int64), seed=seed, stream=stream).values[-1]
+        levels = {}
+        for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
+            names = levels_of(variable)
+            levels[name] = float(value) if names is None else names[int(value)]
+    hidden = {name for name, seen in problem.visibility.items() if seen == "reported"}
+    return (
+        {name: value for name, value in levels.items() if name not in hidden},
+        {name: value for name, value in levels.items() if name in hidden},
+    )
+
+
+def steps_late(world: Any, step: int, *, seed: int, stream: int) -> int:
+    """How many steps late a step's reward arrives."""
+    known = SimpleNamespace(happenings=SimpleNamespace(reward_delay=[most_late(world)]))
+    draws = Draws(np.uint64(seed), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
+    return int(getattr(lateness, "py_func", lateness)(known, draws, step))
+
+
+def most_late(world: Any) -> int:
+    """The most steps that a reward may be late."""
+    return int(world.happenings.reward_delay)
+
+
+class Conditions:
+    """What participants meet who live in these worlds, one each, as in the first replicate of `simulate`."""
+
+    def __init__(self, worlds: Sequence[Any], *, steps: int, seed: int) -> None:
+        self.worlds, self.seed = worlds, seed
+        self._actions = worlds[0].problem.action_names
+        fixed = [
+            Policy(recommender=FixedAction(action=a), revealer=Always(), name=str(a)) for a in range(len(self._actions))
+        ]
+        found = simulate(
+            worlds, fixed, horizon=steps, replicates=1, seed=seed, trace=True, progress=False, device="cpu"
+        ).isel(replicate=0)
+        first = found.isel(policy=0)
+        self._context = first["context"].values
+        self._opened = first["opened"].values
+        self._available = first["available"].values
+        self._revealed = first["revealed"].values
+        self._rewards = found["reward"].values
+
+    def context(self, world: int, step: int) -> tuple[Values, Values]:
+        """Public and sensed values, and those that are reported."""
+        return context_at(
+            self.worlds[world], self._context[world, step - 1], step, seed=self.seed, stream=stream_of(world)
+        )
+
+    def opened(self, world: int, step: int) -> bool:
+        """Whether the app is opened unasked."""
+        return bool(self._opened[world, step - 1])
+
+    def available(self, world: int, step: int) -> bool:
+        """Whether the participant is available, and sensed values are there."""
+        return bool(self._available[world, step - 1])
+
+    def answers(self, world: int, step: int) -> bool:
+        """Whether a nudge would be answered; asked only where the app was not opened."""
+        return bool(self._revealed[world, step - 1])
+
+    def reward(self, world: int, step: int, action: str) -> float | None:
+        """What an action brings; None where the reward never arrives."""
+        found = float(self._rewards[self._actions.index(action), world, step - 1])
+        return None if math.isnan(found) else found
+
+    def arrives(self, world: int, step: int) -> int:
+        """The step at whose end the reward arrives."""
+        return step + steps_late(self.worlds[world], step, seed=self.seed, stream=stream_of(world))

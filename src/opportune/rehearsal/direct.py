@@ -1,0 +1,130 @@
+"""How a demonstration reaches its study: straight to the database, as of whatever time it says."""
+
+import datetime as dt
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from opportune.client import ServiceError
+from opportune.rehearsal.access import ANSWER, DECIDE, ENROL, NOTE, REWARD, STATUS, Write
+from opportune.service.api.reads import decision_details, participant_details
+from opportune.service.commands import calls
+from opportune.service.commands.base import SYSTEM, Command
+from opportune.service.commands.decisions import Propose
+from opportune.service.commands.expiry import Expire, GiveUp
+from opportune.service.commands.participants import Enrol, Note, SetStatus
+from opportune.service.commands.rewards import Reward
+from opportune.service.problems import Refused
+from opportune.service.record import queries
+from opportune.service.record.database import Database
+from opportune.service.record.writer import Reply, Writer
+from opportune.service.state import clock
+
+COMMANDS: dict[str, type[Command]] = {ENROL: Enrol, STATUS: SetStatus, NOTE: Note, REWARD: Reward}
+MOST = 100_000
+CALLS_TAKE = 3 * clock.MINUTE
+"""From one call to the next."""
+DECLINES = 4
+"""One in so many who do not answer declines; the others cannot be reached."""
+
+
+class DirectAccess:
+    """A study in a database that no service runs on.
+
+    Args:
+        database: its database.
+        staff: the names under which calls are made, in turns.
+        app: the name under which phones ask.
+
+    """
+
+    def __init__(self, database: Database, *, staff: Sequence[str], app: str = "phone") -> None:
+        self.writer, self._app = Writer(database), app
+        self._staff = itertools.cycle(staff)
+        self._unanswered = itertools.count(1)
+
+    def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
+        """Have things done as of a time, all of them in one transaction; what is overdue by then is looked after."""
+        now = clock.from_datetime(at)
+        self._sweep(now)
+        spell = CALLS_TAKE if writes and writes[0].kind == ANSWER else 0
+        replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
+        unanswered = [
+            i for i, write in enumerate(writes) if write.kind == ANSWER and not write.body["answered"]
+        ]  # goes on record a minute later
+        concluded = self.writer.write(
+            [
+                calls.Conclude(who=SYSTEM, received=now + i * spell + calls.UNDO, decision=writes[i].about)
+                for i in unanswered
+            ]
+        )
+        for i, reply in zip(unanswered, concluded, strict=True):
+            replies[i] = reply
+        return [_read(reply) for reply in replies]
+
+    def _command(self, write: Write, now: int) -> Command:
+        body, about = write.body, write.about
+        who = self._app if write.kind in {DECIDE, REWARD} else next(self._staff)
+        done: dict[str, Any] = {"who": who, "received": now}
+        if write.kind == DECIDE:
+            given = {name: value for name, value in body.items() if name != "at"}
+            moment = clock.from_datetime(dt.datetime.fromisoformat(body["at"]))
+            return Propose(participant=about, given=given, at=moment, **done)
+        if write.kind == ANSWER:
+            return self._answer(about, body, done)
+        named = {"decision": about} if write.kind == REWARD else {"participant": about}
+        return COMMANDS[write.kind](**{**body, **named}, **done)
+
+    def _answer(self, decision: str, body: dict[str, Any], done: dict[str, Any]) -> Command:
+        if body["answered"]:
+            return calls.Reach(decision=decision, reported=body.get("reported"), **done)
+        declined = next(self._unanswered) % DECLINES == 0
+        return calls.GiveUpCall(decision=decision, outcome=calls.DECLINED if declined else calls.UNREACHABLE, **done)
+
+    def try_call(self, decision: str, at: dt.datetime) -> None:
+        """Staff call, and nobody answers this time."""
+        self.writer.do(calls.Try(who=next(self._staff), received=clock.from_datetime(at), decision=decision))
+
+    def _sweep(self, now: int) -> None:
+        """Close windows, and give up rewards that are overdue."""
+        late, unrewarded = queries.overdue(self.writer.database, now)
+        commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+        commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+        if commands:
+            self.writer.write(commands)
+
+    def tell(self, at: dt.datetime) -> None:
+        """Time is what each write says."""
+
+    def participants(self) -> Iterable[dict[str, Any]]:
+        """Everyone who takes part."""
+        database = self.writer.database
+        study = queries.study_row(database)
+        assert study is not None
+        return [participant_details(row, study) for row in queries.participant_rows(database, limit=MOST)]
+
+    def decisions(self, participant: str) -> Iterable[dict[str, Any]]:
+        """A participant's decisions, in their order."""
+        found = queries.decision_rows(self.writer.database, participant, limit=MOST)
+        return [decision_details(row) for row in found]
+
+    def decision(self, decision: str) -> dict[str, Any]:
+        """One decision."""
+        row = queries.decision_row(self.writer.database, decision)
+        assert row is not None
+        return decision_details(row)
+
+    def calls(self) -> Iterable[dict[str, Any]]:
+        """The decisions that wait for someone to reach the participant, the most urgent first."""
+        return [decision_details(row) for row in queries.open_nudges(self.writer.database, limit=MOST)]
+
+
+def _read(reply: "Reply | Exception") -> "dict[str, Any] | ServiceError":
+    if isinstance(reply, Refused):
+        return ServiceError(reply.status, reply.code, str(reply))
+    if isinstance(reply, Exception):
+        raise reply
+    found: dict[str, Any] = msgspec.json.decode(reply.body)
+    return found

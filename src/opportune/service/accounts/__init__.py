@@ -1,0 +1,1 @@
+"""Who may do what: keys, people, passwords, sessions, limits, pseudonyms."""

@@ -1,0 +1,1 @@
+"""What a request does: checks, the events that follow, and the answer."""

@@ -1,0 +1,100 @@
+"""Launching, amending and closing a study."""
+
+import difflib
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+from opportune.errors import InputError
+from opportune.service.commands.base import Answered, Command, open_study
+from opportune.service.commands.decisions import settle_open
+from opportune.service.problems import Refused
+from opportune.service.record.transaction import Transaction
+from opportune.service.state.study import StudyInForce
+
+
+class Launch(Command, kw_only=True):
+    """A study begins: its file is frozen."""
+
+    file: str
+    source: str
+
+    def run(self, transaction: Transaction) -> Answered:
+        """Begin, unless it has begun: then the file must be the one in force."""
+        if transaction.study is not None:
+            if StudyInForce.from_text(self.file, self.source).hash != transaction.running.hash:
+                text = f"{self.source} is not the study file in force, which was launched or amended otherwise"
+                raise Refused("exists", f"{text}; see opportune amend for changes")
+            return 200, {"study": transaction.study["name"], "launched": False}
+        transaction.launch(
+            StudyInForce.from_text(self.file, self.source), who=self.who, received=self.received, source=self.source
+        )
+        assert transaction.study is not None
+        return 201, {"study": transaction.study["name"], "launched": True}
+
+
+class Amend(Command, kw_only=True):
+    """Another study file is in force from now on, for a reason."""
+
+    file: str
+    source: str
+    reason: str
+
+    def run(self, transaction: Transaction) -> Answered:
+        """Change what can be changed under way; anything that would change decisions is refused."""
+        open_study(transaction)
+        running = StudyInForce.from_text(self.file, self.source)
+        if running.hash == transaction.running.hash:
+            raise InputError(f"{self.source} is the study file in force; expected one that differs")
+        refuse_changes(transaction.running, running, self.source)
+        given = {"file": self.file, "source": PurePath(self.source).name, "reason": self.reason}
+        event = transaction.amend(running, given, who=self.who, received=self.received)
+        return 200, {"event": event.seq, "hash": running.hash}
+
+
+class Close(Command, kw_only=True):
+    """The study ends: no one is enrolled and no decisions are made any more."""
+
+    settles: ClassVar[bool] = True
+
+    reason: str
+
+    def run(self, transaction: Transaction) -> Answered:
+        """Settle what is open, and close."""
+        open_study(transaction)
+        from opportune.service.record.tables import participants  # noqa: PLC0415
+
+        query = participants.select().where(participants.c.open_decision.is_not(None))
+        for row in transaction.connection.execute(query).mappings().all():
+            settle_open(transaction, transaction.person(row["name"]), cause="closed", command=self)
+        event = transaction.close({"reason": self.reason}, who=self.who, received=self.received)
+        return 200, {"event": event.seq}
+
+
+def difference(old: str, new: str) -> str:
+    """What changes in a study file, line by line."""
+    before, after = ([f"{line}\n" for line in text.splitlines()] for text in (old, new))
+    return "".join(difflib.unified_diff(before, after, "in force", "amended", n=1))
+
+
+def refuse_changes(old: StudyInForce, new: StudyInForce, source: str) -> None:
+    """Refuse an amendment that would change how decisions are made: such a study is another study."""
+    was, will = _deciding(old), _deciding(new)
+    changed = [name for name in was if was[name] != will[name]]
+    if changed:
+        raise InputError(
+            f"{source} changes {', '.join(changed)}, by which decisions are made; expected the same under way: "
+            "launch another study for that"
+        )
+
+
+def _deciding(running: StudyInForce) -> dict[str, Any]:
+    cohort = running.cohort()
+    return {
+        "name": running.study.name,
+        "what agents know (variables, actions, reward)": cohort.problem.to_dict(),
+        "policy and budget": running.policy.describe(),
+        "horizon": running.horizon,
+        "seed": running.seed,
+        "planned participants": running.participants,
+        "decision times": len(running.times),
+    }

@@ -1,0 +1,84 @@
+"""What all commands share: the writes that requests ask for, each run inside the writer's transaction."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from opportune.live.point import LEARNED, SKIPPED
+from opportune.service.problems import Refused
+from opportune.service.record.transaction import Transaction
+from opportune.service.state import clock
+from opportune.service.state.participant import Participant
+
+Answered = tuple[int, dict[str, Any]]
+"""The status and what is answered."""
+NOT_ASKED = "no decision was asked for"
+SYSTEM = "service"
+
+
+class Command(msgspec.Struct, kw_only=True):
+    """A write that someone asked for."""
+
+    records: ClassVar[bool] = True
+    """Whether something should be on record afterwards."""
+
+    settles: ClassVar[bool] = False
+    """Whether a nudge that is still open may be settled as unanswered with it."""
+
+    who: str
+    received: int
+    key: str = ""
+    fingerprint: str = ""
+    let_stand: bool = False
+    """Such a nudge is settled without the learned policy, which has failed to: what stands stays."""
+
+    def about(self) -> tuple[str | None, str | None]:
+        """The participant and the decision that the command names, so that a batch reads them at once."""
+        return None, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        """Do it: the status, and what is answered."""
+        raise NotImplementedError
+
+
+def open_study(transaction: Transaction) -> dict[str, Any]:
+    """The study, if it is launched and not closed."""
+    if transaction.study is None:
+        raise Refused("not_found", "no study is launched in this database")
+    if transaction.study["status"] != "open":
+        raise Refused("closed", "the study is closed: no one is enrolled, and no decisions are made")
+    return transaction.study
+
+
+def participant_answer(person: Participant) -> dict[str, Any]:
+    """A participant as the API shows it."""
+    left = person.agent.budget_left
+    return {
+        "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
+        "number": person.number, "stream": person.stream, "enrolled": clock.iso(person.enrolled),
+        "step": person.agent.step, "budget_left": None if math.isinf(left) else left,
+        "open_decision": person.open_decision,
+    }  # fmt: skip
+
+
+def decision_answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision as the API shows it."""
+    expires = row["expires"] if row["status"] == "nudge" else None
+    return {
+        "decision": row["id"], "participant": row["participant"], "step": row["step"], "status": row["status"],
+        "nudge": row["nudge"], "action": row["action"], "probability": row["probability"],
+        "budget_left": row["budget_left"], "expires": None if expires is None else clock.iso(expires),
+        "outcome": row["outcome"], "revealed": bool(row["revealed"]), "why": row["why"], "mode": row["mode"],
+        "late": row["answered_late"] is not None,
+    }  # fmt: skip
+
+
+def reward_answer(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision's reward as the API shows it."""
+    return {
+        "decision": row["id"], "participant": row["participant"], "step": row["step"], "reward": row["reward"],
+        "learned": row["reward_status"] == LEARNED, "skipped": row["reward_status"] == SKIPPED,
+        "changes": row["reward_changes"],
+    }  # fmt: skip

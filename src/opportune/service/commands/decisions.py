@@ -1,0 +1,222 @@
+"""Decision points and what becomes of their nudges."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from sqlalchemy import update
+
+from opportune import checks
+from opportune.errors import InputError, StateError
+from opportune.live import point
+from opportune.service.commands.base import NOT_ASKED, SYSTEM, Answered, Command, decision_answer, open_study
+from opportune.service.problems import Refused
+from opportune.service.record import events, tables
+from opportune.service.record.transaction import Transaction
+from opportune.service.state import clock, schedule
+from opportune.service.state.participant import COMPLETED, FALLBACK_MODE, PAUSED, WITHDRAWN, Participant
+
+
+class Propose(Command, kw_only=True):
+    """A decision point: nudge now, and what stands meanwhile?"""
+
+    settles: ClassVar[bool] = True
+
+    participant: str
+    given: dict[str, Any]
+    at: int | None = None
+    fallback: bool = False
+    """Decide by the study's fallback, as the learned policy cannot be used."""
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        open_study(transaction)
+        person = transaction.person(self.participant)
+        happened = self.received if self.at is None else self.at
+        if self.at is not None:
+            schedule.check_time(self.at, self.received, person)
+        if person.status in {WITHDRAWN, COMPLETED}:
+            raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
+        step = self._step(transaction, person, happened)
+        if step > transaction.running.horizon:
+            raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} are made")
+        given = self._checked(transaction, person, step)
+        over = happened + transaction.running.answer_window <= self.received
+        if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
+            given["past"] = True  # nobody can be nudged any more
+        settle_open(transaction, person, cause="next", command=self)
+        while person.agent.step + 1 < step:  # decision points that nobody asked about
+            missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
+            if self.fallback:
+                missed["mode"] = FALLBACK_MODE
+            due = schedule.time_of(transaction.running, person.agent.step + 1, person.enrolled, person.timezone)
+            transaction.happen(
+                events.PROPOSED,
+                person,
+                missed,
+                who=SYSTEM,
+                received=self.received,
+                happened=min(max(due, person.enrolled), happened),
+            )
+        event = transaction.happen(
+            events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened
+        )
+        return 201, decision_answer(transaction.decision(str(event.decision)))
+
+    def _step(self, transaction: Transaction, person: Participant, happened: int) -> int:
+        """The decision point that is asked about: the next, or by the clock where the study has decision times."""
+        running, following = transaction.running, person.agent.step + 1
+        if not running.times:
+            return following
+        step = schedule.step_at(running, happened, person.enrolled, person.timezone)
+        if step >= following:
+            return step
+        there = clock.local(schedule.time_of(running, following, person.enrolled, person.timezone), person.timezone)
+        comes = f"comes at {there:%H:%M} on {there:%Y-%m-%d} in {person.timezone}"
+        if step < 1:
+            raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point {comes}")
+        then = f"; the next {comes}" if following <= running.horizon else ""
+        raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision{then}")
+
+    def _checked(self, transaction: Transaction, person: Participant, step: int) -> dict[str, Any]:
+        """What was given, without what need not be said; refused here, before anything has happened."""
+        given: dict[str, Any] = {"sensed": self.given["sensed"]}
+        if self.given.get("opened"):
+            given["opened"] = True
+        for name in ("reported", "shown"):
+            if self.given.get(name) is not None:
+                given[name] = self.given[name]
+        if not self.given.get("available", True) or person.status == PAUSED:
+            paused = f"paused: {person.reason}" if person.reason else "paused"
+            given["available"] = False
+            given["reason"] = paused if person.status == PAUSED else self.given.get("reason")
+            checks.text("reason", given["reason"] or "", empty=True)
+        elif self.given.get("reason") is not None:
+            raise Refused("invalid", "reason is given, but available is true; expected no reason, or available: false")
+        agent = person.agent
+        entry = transaction.fold.step(agent, step, given["sensed"], given.get("reported"))
+        available = given.get("available", True) and not entry.place.missing
+        if given.get("opened") and not available:
+            del given["opened"]  # nothing is revealed while the participant is not available
+        if "shown" in given:
+            if given.get("opened"):
+                raise Refused("invalid", "shown is given, but the app is open; expected one of the two")
+            point.standing_action(agent.problem.action_names, agent.problem.action_names[0], given["shown"], False)
+        if self.fallback:
+            given["mode"] = FALLBACK_MODE
+            given.pop("reported", None)
+            if entry.place.missing and not given.get("reason"):
+                given["available"], given["reason"] = False, point.absence(None, entry.place.missing)
+        return given
+
+
+class Answer(Command, kw_only=True):
+    """What became of a nudge."""
+
+    decision: str
+    answered: bool
+    opened: bool = False
+    reported: dict[str, Any] | None = None
+    earlier: dict[str, dict[str, Any]] | None = None
+    shown: str | None = None
+    cause: str = "answer"
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, transaction: Transaction) -> Answered:
+        row = transaction.decision(self.decision)
+        person = transaction.person(row["participant"])
+        if row["status"] == "nudge" and row["expires"] <= self.received and (self.answered or self.opened):
+            settle_unanswered(transaction, self.decision, cause="window", who=SYSTEM, command=self)
+        if row["status"] == "settled":
+            return self._late(transaction, person, row)
+        given = {"answered": self.answered, "cause": self.cause}
+        if self.opened:
+            given["opened"] = True
+        for name in ("reported", "earlier", "shown"):
+            if getattr(self, name) is not None:
+                given[name] = getattr(self, name)
+        if self.let_stand:
+            given["mode"] = FALLBACK_MODE
+        else:
+            self._check(person, row)
+        transaction.happen(
+            events.SETTLED, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"]
+        )
+        return 200, decision_answer(row)
+
+    def _check(self, person: Participant, row: Mapping[str, Any]) -> None:
+        """Refuse what `settle` would refuse, before anything has happened."""
+        try:
+            self._try(person, row)
+        except StateError as error:
+            raise Refused("invalid", str(error)) from None
+
+    def _try(self, person: Participant, row: Mapping[str, Any]) -> None:
+        agent, entry = person.agent, person.agent.steps[row["step"]]
+        revealed = self.answered or self.opened
+        if (self.reported is not None or self.earlier is not None) and not revealed:
+            raise Refused("invalid", "reported values are given, but nothing was revealed; expected answered: true")
+        if self.shown is not None:
+            names = agent.problem.action_names
+            point.standing_action(names, names[0], self.shown, revealed)
+        if self.reported is not None:
+            point.with_reported(agent.problem, agent.reported_names, entry, self.reported)
+        numbers = {}
+        for number, told in (self.earlier or {}).items():
+            if not number.isdecimal() or int(number) >= row["step"]:
+                raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
+            numbers[int(number)] = told
+        agent.told_earlier(numbers or None)
+
+    def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
+        """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.
+
+        Of what it tells only what was reported of this decision point is kept: `earlier` takes a reveal.
+        """
+        late = row["nudge"] and row["outcome"] == "unanswered" and row["answered_late"] is None
+        if not late or not (self.answered or self.opened):
+            raise Refused("settled_already", f"decision {row['id']!r} is settled ({row['outcome']})")
+        open_study(transaction)
+        if person.status in {WITHDRAWN, COMPLETED}:
+            raise Refused("not_active", f"{person.name!r} is {person.status}: an answer that is late no longer counts")
+        given: dict[str, Any] = {}
+        if self.reported is not None:
+            agent = person.agent
+            point.with_reported(agent.problem, agent.reported_names, agent.steps[row["step"]], self.reported)
+            given["reported"] = self.reported
+        transaction.happen(
+            events.ANSWERED_LATE, person, given, who=self.who, received=self.received, step=row["step"],
+            decision=row["id"],
+        )  # fmt: skip
+        return 200, decision_answer(row)
+
+
+def _public(person: Participant, sensed: Mapping[str, Any]) -> dict[str, Any]:
+    """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now.
+
+    It takes the place of what nobody knows any more; exports leave it out.
+    """
+    problem = person.agent.problem
+    shown = [name for name, seen in problem.visibility.items() if seen == "public"]
+    return {name: sensed[name] for name in shown if name in sensed and name not in problem.schedule.variables}
+
+
+def settle_open(transaction: Transaction, person: Participant, *, cause: str, command: Command) -> None:
+    """A nudge that is still open counts as unanswered now."""
+    if person.open_decision is not None:
+        settle_unanswered(transaction, person.open_decision, cause=cause, who=command.who, command=command)
+
+
+def settle_unanswered(transaction: Transaction, decision: str, *, cause: str, who: str, command: Command) -> None:
+    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
+    said = transaction.said.pop(decision, None)
+    if said is not None:
+        cause, who = said
+        table = tables.calls
+        transaction.connection.execute(update(table).where(table.c.decision == decision).values(due=None))
+    Answer(
+        who=who, received=command.received, decision=decision, answered=False, cause=cause, let_stand=command.let_stand
+    ).run(transaction)

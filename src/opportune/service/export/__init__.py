@@ -1,0 +1,1 @@
+"""Exports: CSV files and a dictionary of their columns."""

@@ -1,0 +1,1 @@
+"""What is watched: alerts, checks, forecasts, logs."""

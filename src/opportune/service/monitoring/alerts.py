@@ -1,0 +1,126 @@
+"""Alerts: red (someone or the data may be harmed), yellow (handled, look at it), green (for the record)."""
+
+import threading
+from collections.abc import Callable
+
+import httpx
+import structlog
+from sqlalchemy import and_, insert, select, update
+
+from opportune.service.monitoring import checks
+from opportune.service.monitoring.logs import described
+from opportune.service.monitoring.viewed import ViewedNudges
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
+
+RED, YELLOW, GREEN = "red", "yellow", "green"
+CODES = {
+    "fallback": (RED, "A decision was made by the study's fallback, as the learned policy could not be used."),
+    "undecided": (RED, "A decision was asked for and could not be made."),
+    "unrecorded": (RED, "An answer, a reward or something that staff did could not be recorded."),
+    "rebuilt": (YELLOW, "A stored state could not be read; all states were made again from the record."),
+    "verify": (RED, "The record does not verify."),
+    "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
+    "rewards": (YELLOW, "Rewards are overdue and were given up."),
+    "overspent": (RED, "More of a budget is spent than there is."),
+    "unshown": (RED, "A nudge was decided and nobody has looked at it."),
+    "pacing": (YELLOW, "Nudges are spent faster or slower than planned."),
+}
+LOOK_EVERY = 60 * clock.MICROSECONDS
+log = structlog.get_logger()
+
+
+class Alerts:
+    """Raises alerts, and looks for what should raise one. One that is open is not raised again."""
+
+    def __init__(self, database: Database, *, now: Callable[[], int] = clock.now) -> None:
+        self._database, self._now = database, now
+        self._lock = threading.Lock()
+        self._looked = 0
+        self.viewed = ViewedNudges(database)
+
+    def raise_alert(self, level: str, code: str, participant: str | None, text: str) -> bool:
+        """Raise an alert, unless the same is open; whether it was raised."""
+        table = tables.alerts
+        same = and_(
+            table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
+        )
+        row = {"level": level, "code": code, "participant": participant, "text": text[:1000], "raised": self._now()}
+        with self._lock, self._database.writing.begin() as connection:
+            connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
+            if connection.execute(update(table).where(same).values(raised=row["raised"])).rowcount:
+                return False  # it is open, and not over yet; unless another process has cleared it by now
+            connection.execute(insert(table), row)
+        log.warning("alert", level=level, code=code)  # whom it is about is in the table, not in the log
+        self._send(level, code, text)
+        return True
+
+    def clear(self, code: str, participant: str | None = None) -> None:
+        """What raised an alert is over."""
+        table = tables.alerts
+        same = and_(
+            table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
+        )
+        with self._lock, self._database.writing.begin() as connection:
+            connection.execute(update(table).where(same).values(cleared=self._now()))
+
+    def look(self, now: int) -> None:
+        """Look for what should raise an alert, and for alerts whose cause is over; once a minute is enough."""
+        if now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
+        running = self._running()
+        if running is None:
+            return
+        self.viewed.write()
+        for code, find in checks.CHECKS.items():
+            try:
+                self._look_for(code, find, running, now)
+            except Exception as error:  # the others are looked for all the same
+                log.error("a check for alerts failed", code=code, **described(error))
+
+    def _look_for(self, code: str, find: checks.Check, running: StudyInForce, now: int) -> None:
+        """Raise an alert for whoever should have one and has none, and clear the others."""
+        table = tables.alerts
+        with self._database.reading.connect() as connection:
+            standing = select(table.c.id, table.c.participant, table.c.raised, table.c.text).where(
+                table.c.code == code, table.c.cleared.is_(None)
+            )
+            there = connection.execute(standing).all()  # first: what is raised meanwhile is not cleared
+            wanted = find(connection, running, now)
+        for participant, text in wanted.items():
+            if participant not in {alert.participant for alert in there}:
+                self.raise_alert(CODES[code][0], code, participant, text)
+        over = [alert for alert in there if alert.participant not in wanted]
+        others = [alert for alert in there if wanted.get(alert.participant, alert.text) != alert.text]
+        reworded = others if code in checks.AS_THINGS_STAND else []
+        if over or reworded:
+            with self._lock, self._database.writing.begin() as connection:
+                for alert in reworded:
+                    text = wanted[alert.participant]
+                    connection.execute(update(table).where(table.c.id == alert.id).values(text=text))
+                for alert in over:  # unless it was raised again
+                    same = and_(table.c.id == alert.id, table.c.raised == alert.raised)
+                    connection.execute(update(table).where(same).values(cleared=self._now()))
+
+    def _running(self) -> StudyInForce | None:
+        with self._database.reading.connect() as connection:
+            text = connection.execute(select(tables.study.c.file)).scalar()
+        return None if text is None else StudyInForce.from_text(text)
+
+    def _send(self, level: str, code: str, text: str) -> None:
+        """Tell the study's webhook, if it has one; the participant is not named."""
+        running = self._running()
+        if running is None or running.webhook is None:
+            return
+        body = {"study": running.study.name, "level": level, "code": code, "text": CODES.get(code, ("", text))[1]}
+        threading.Thread(target=_post, args=(running.webhook, body), daemon=True).start()
+
+
+def _post(address: str, body: dict[str, str]) -> None:
+    try:
+        httpx.post(address, json=body, timeout=10.0).raise_for_status()
+    except httpx.HTTPError as error:
+        log.warning("the webhook did not take an alert", error=type(error).__name__)

@@ -1,0 +1,1 @@
+"""The record: events, the writer, transactions, the database and its tables."""

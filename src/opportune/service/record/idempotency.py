@@ -1,0 +1,58 @@
+"""What was answered to requests, by caller and key, so that a retry gets the same bytes."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import Connection, insert, select
+
+from opportune.service.record import tables
+
+Key = tuple[str, str]
+"""The caller's name, and the key that the caller chose."""
+
+
+class Answer(NamedTuple):
+    """What was answered, and a fingerprint of the request."""
+
+    fingerprint: str
+    status: int
+    body: bytes
+
+
+class Answers:
+    """The answers that one transaction looks up and adds."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[Key, Answer] = {}
+        self._new: list[Key] = []
+
+    def read(self, keys: Iterable[Key]) -> None:
+        """Look up what was answered to some requests: a query for each caller, as SQLite has no index for pairs."""
+        wanted: dict[str, list[str]] = {}
+        for caller, key in keys:
+            wanted.setdefault(caller, []).append(key)
+        table = tables.requests.c
+        for caller, names in wanted.items():
+            query = select(*table).where(table.caller == caller, table.key.in_(names))
+            for _, key, *answer in self._connection.execute(query):
+                self._known[caller, key] = Answer(*answer)
+
+    def find(self, key: Key) -> Answer | None:
+        """What was answered to a request that was looked up; None if it is new."""
+        return self._known.get(key)
+
+    def add(self, key: Key, answer: Answer) -> None:
+        """Store an answer with this transaction."""
+        self._known[key] = answer
+        self._new.append(key)
+
+    def write(self) -> None:
+        """Insert the new answers."""
+        if self._new:
+            rows = [{"caller": key[0], "key": key[1], **_row(self._known[key])} for key in self._new]
+            self._connection.execute(insert(tables.requests), rows)
+
+
+def _row(answer: Answer) -> dict[str, object]:
+    return {"fingerprint": answer.fingerprint, "status": answer.status, "answer": answer.body}

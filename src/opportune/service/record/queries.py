@@ -1,0 +1,113 @@
+"""What the API and the command line read: rows, in pages."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Select, case, func, select
+
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+
+MOST_AT_ONCE = 200
+"""How many overdue decisions a sweep takes up."""
+
+
+def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
+    """Nudges whose window has ended, and settled decisions whose reward is no longer waited for."""
+    table = tables.decisions
+    with database.reading.connect() as connection:
+        late = select(table.c.id).where(tables.open_nudge, table.c.expires <= now)
+        unrewarded = select(table.c.id).where(table.c.reward_due <= now, table.c.status == "settled")
+        return (
+            list(connection.execute(late.order_by(table.c.expires).limit(MOST_AT_ONCE)).scalars()),
+            list(connection.execute(unrewarded.order_by(table.c.reward_due).limit(MOST_AT_ONCE)).scalars()),
+        )
+
+
+def rows(database: Database, query: Select[Any]) -> list[dict[str, Any]]:
+    """What a query finds."""
+    with database.reading.connect() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def study_row(database: Database) -> dict[str, Any] | None:
+    """The study, without the bytes of its state."""
+    columns = [c for c in tables.study.c if c.name != "shared"]
+    found = rows(database, select(*columns))
+    return found[0] if found else None
+
+
+def spent(database: Database, study: dict[str, Any]) -> tuple[float, int]:
+    """What is spent in all: of a budget that participants share, or of their own together."""
+    if study["amount"] is not None:
+        return study["spent"], study["nudges"]
+    table = tables.participants.c
+    query = select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
+    with database.reading.connect() as connection:
+        probabilities, nudges = connection.execute(query).one()
+    return float(probabilities), int(nudges)
+
+
+def participant_rows(database: Database, *, after: str = "", limit: int) -> list[dict[str, Any]]:
+    """Participants in the order of their names."""
+    table = tables.participants
+    return rows(database, select(*tables.PARTICIPANT).where(table.c.name > after).order_by(table.c.name).limit(limit))
+
+
+def participant_row(database: Database, name: str) -> dict[str, Any] | None:
+    """One participant."""
+    found = rows(database, select(*tables.PARTICIPANT).where(tables.participants.c.name == name))
+    return found[0] if found else None
+
+
+def decision_row(database: Database, decision: str) -> dict[str, Any] | None:
+    """One decision."""
+    found = rows(database, select(tables.decisions).where(tables.decisions.c.id == decision))
+    return found[0] if found else None
+
+
+def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) -> list[dict[str, Any]]:
+    """A participant's decisions in their order."""
+    table = tables.decisions
+    query = select(table).where(table.c.participant == name, table.c.step > after)
+    return rows(database, query.order_by(table.c.step).limit(limit))
+
+
+def open_nudges(database: Database, *, after: tuple[int, str] = (0, ""), limit: int) -> list[dict[str, Any]]:
+    """The nudges that wait for an answer, the most urgent first."""
+    table = tables.decisions
+    expires, name = after
+    later = (table.c.expires > expires) | ((table.c.expires == expires) & (table.c.id > name))
+    query = select(table).where(tables.open_nudge, later)
+    return rows(database, query.order_by(table.c.expires, table.c.id).limit(limit))
+
+
+def event_rows(
+    database: Database, *, after: int = 0, limit: int, participant: str | None = None
+) -> list[dict[str, Any]]:
+    """Events in their order."""
+    table = tables.events
+    query = select(table).where(table.c.seq > after)
+    if participant is not None:
+        query = query.where(table.c.participant == participant)
+    return rows(database, query.order_by(table.c.seq).limit(limit))
+
+
+def alert_rows(database: Database, *, limit: int = 500) -> list[dict[str, Any]]:
+    """Alerts that are not cleared, red ones before the others, the latest first."""
+    table = tables.alerts
+    level = case({"red": 0, "yellow": 1}, value=table.c.level, else_=2)
+    query = select(table).where(table.c.cleared.is_(None))
+    return rows(database, query.order_by(level, table.c.id.desc()).limit(limit))
+
+
+def count(database: Database, table: Any, *conditions: Any) -> int:
+    """How many rows there are."""
+    with database.reading.connect() as connection:
+        query = select(func.count()).select_from(table)
+        return int(connection.execute(query.where(*conditions) if conditions else query).scalar_one())
+
+
+def page(found: Sequence[dict[str, Any]], limit: int) -> tuple[Sequence[dict[str, Any]], bool]:
+    """The first rows, and whether there are more; `found` has one more than `limit` if so."""
+    return found[:limit], len(found) > limit

@@ -1,0 +1,254 @@
+"""The tables: the record of events, and what follows from it, kept because asking the record would take long.
+
+`events` is the truth. `study`, `participants` and `decisions` are what folding it gives, written in the same
+transaction; `verify` folds it again and compares. `requests` holds what was answered to whom, so that a retry gets the
+same bytes. Times are microseconds since 1970, UTC.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    literal_column,
+    text,
+)
+
+metadata = MetaData()
+SPARE = 1e-6
+"""Expected budgets are sums of probabilities, which are rounded."""
+
+
+def _within(prefix: str) -> CheckConstraint:
+    """The budget invariant, in the database: never more than there is, counted if the budget is hard."""
+    rule = f"amount IS NULL OR (spent <= amount + {SPARE} AND (hard = 0 OR nudges <= amount))"
+    return CheckConstraint(f"({rule}) AND spent >= 0 AND nudges >= 0", name=f"{prefix}_budget")
+
+
+study = Table(
+    "study",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("seq", BigInteger, nullable=False),  # the last event
+    Column("head", Text, nullable=False),  # its hash
+    Column("name", Text, nullable=False),
+    Column("hash", Text, nullable=False),  # of the study file in force
+    Column("status", Text, nullable=False),  # open or closed
+    Column("launched", BigInteger, nullable=False),
+    Column("enrolled", Integer, nullable=False),
+    Column("amendments", Integer, nullable=False),
+    Column("amount", Float),  # of the budget that all share; NULL where each has its own, or none
+    Column("hard", Integer, nullable=False),
+    Column("spent", Float, nullable=False),
+    Column("nudges", Integer, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("shared", LargeBinary, nullable=False),  # the model and the budget, where they are shared
+    CheckConstraint("id = 1", name="study_one"),
+    _within("study"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("participant", Text),
+    Column("decision", Text),
+    Column("who", Text, nullable=False),
+    Column("received", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("events_participant", "participant", "seq"),
+    Index("events_decision", "decision"),
+    Index("events_skipped", "seq", sqlite_where=text("kind = 'skipped'"), postgresql_where=text("kind = 'skipped'")),
+)
+
+participants = Table(
+    "participants",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("number", Integer, nullable=False, unique=True),
+    Column("stream", BigInteger, nullable=False),
+    Column("timezone", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason", Text),
+    Column("enrolled", BigInteger, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # the last event about the participant
+    Column("step", Integer, nullable=False),
+    Column("open_decision", Text),
+    Column("last_decided", BigInteger),
+    Column("last_reveal", BigInteger),
+    Column("amount", Float),  # of the participant's own budget
+    Column("hard", Integer, nullable=False),
+    Column("spent", Float, nullable=False),
+    Column("nudges", Integer, nullable=False),
+    Column("state", LargeBinary, nullable=False),  # the agent's, as of that event
+    _within("participants"),
+)
+PARTICIPANT = tuple(column for column in participants.c if column.name != "state")
+"""What pages and programs read of participants: all but the state, which is long."""
+
+# Indexes of what is still to come hold little, and grow at their end: a decision that is over costs them nothing.
+_OPEN = text("status = 'nudge'")
+_UNREWARDED = text("reward_due IS NOT NULL")
+_DUE = ("reward_due", "happened", "participant")  # all that is asked for of what is due
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("participant", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("seq", BigInteger, nullable=False),  # the last event that changed it
+    Column("day", Integer, nullable=False),
+    Column("happened", BigInteger, nullable=False),
+    Column("received", BigInteger, nullable=False),
+    Column("timezone", Text, nullable=False),
+    Column("sensed", Text, nullable=False),
+    Column("reported", Text),
+    Column("available", Boolean, nullable=False),
+    Column("reason", Text),
+    Column("nudge", Boolean, nullable=False),
+    Column("probability", Float, nullable=False),
+    Column("coin", Float, nullable=False),
+    Column("gap", Float, nullable=False),
+    Column("price", Float, nullable=False),
+    Column("disagreement", Float, nullable=False),
+    Column("tolerance", Float, nullable=False),
+    Column("fresh_action", Text, nullable=False),
+    Column("stale_action", Text, nullable=False),
+    Column("budget_before", Float),
+    Column("budget_left", Float),
+    Column("mode", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("expires", BigInteger),
+    Column("status", Text, nullable=False),  # nudge or settled
+    Column("outcome", Text),  # opened, answered, unanswered, none
+    Column("settled", BigInteger),
+    Column("action", Text, nullable=False),
+    Column("revealed", Boolean, nullable=False),
+    Column("offline", Boolean, nullable=False),
+    Column("answered_late", BigInteger),
+    Column("seen", Boolean, nullable=False),  # its context is known to the revealer
+    Column("unanswered", Boolean, nullable=False),
+    Column("reward_status", Text, nullable=False),  # waiting, learned, skipped, nothing
+    Column("reward", Float),
+    Column("reward_received", BigInteger),
+    Column("reward_first", Float),
+    Column("reward_changes", Integer, nullable=False),
+    Column("reward_due", BigInteger),  # when it is no longer waited for; NULL once it is there or given up
+    Column("features", Text, nullable=False),  # the study file in force, by the beginning of its hash
+    Column("version", Text, nullable=False),
+    UniqueConstraint("participant", "step", name="decisions_step"),
+    Index("decisions_due", *_DUE, sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
+    Index("decisions_open", "expires", "id", sqlite_where=_OPEN, postgresql_where=_OPEN),
+    Index("decisions_nudged", "settled", sqlite_where=text("nudge = 1"), postgresql_where=text("nudge")),
+)
+
+open_nudge = decisions.c.status == literal_column("'nudge'")
+"""A nudge waits for an answer; written out, so that databases see that their index of open nudges has it."""
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("caller", Text, primary_key=True),
+    Column("key", Text, primary_key=True),  # of the caller's choosing
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("created", BigInteger, nullable=False),
+    Column("used", BigInteger),
+    Column("revoked", BigInteger),
+)
+
+people = Table(
+    "people",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("used", BigInteger),
+    Column("revoked", BigInteger),
+    Column("failures", Integer, nullable=False),
+    Column("locked_until", BigInteger),
+    Column("language", Text),
+    Column("timezone", Text),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("level", Text, nullable=False),  # red, yellow, green
+    Column("code", Text, nullable=False),
+    Column("participant", Text),
+    Column("text", Text, nullable=False),
+    Column("raised", BigInteger, nullable=False),
+    Column("seq", BigInteger),
+    Column("cleared", BigInteger),
+    Index("alerts_open", "cleared", "code", "participant"),
+)
+
+calls = Table(  # what staff do about nudges beside the record: who has taken one, and what is about to be recorded
+    "calls",
+    metadata,
+    Column("decision", Text, primary_key=True),
+    Column("participant", Text, nullable=False),
+    Column("taken_by", Text),
+    Column("taken_until", BigInteger),
+    Column("tries", Integer, nullable=False),
+    Column("tried", BigInteger),  # when last
+    Column("outcome", Text),  # reached, unreachable, declined
+    Column("done_by", Text),
+    Column("done", BigInteger),
+    Column("due", BigInteger),  # when the outcome goes on record, which can be undone until then; NULL once it has
+    Column("changed", BigInteger, nullable=False),
+    Index("calls_changed", "changed"),
+    Index("calls_due", "due"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("hash", Text, primary_key=True),  # of what the browser holds
+    Column("person", Text, nullable=False),
+    Column("link", Boolean, nullable=False),  # good for signing in once
+    Column("form", Text, nullable=False),  # what every form must bring along
+    Column("language", Text, nullable=False),
+    Column("timezone", Text),
+    Column("created", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Index("sessions_person", "person"),
+)
+
+viewed = Table(  # nudges that somebody who can act on them has looked at, beside the record
+    "viewed",
+    metadata,
+    Column("decision", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
+forecasts = Table(  # what a study is expected to spend, worked out once for each study file
+    "forecasts",
+    metadata,
+    Column("hash", Text, primary_key=True),  # of the study file
+    Column("body", Text, nullable=False),
+)

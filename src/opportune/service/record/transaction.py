@@ -1,0 +1,372 @@
+"""One transaction of the writer: what it reads, the events it appends, and the rows that follow from them.
+
+Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) first, so events have one order, and what
+was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
+
+from opportune._version import __version__
+from opportune.errors import StateError
+from opportune.service.problems import Refused
+from opportune.service.record import events, tables
+from opportune.service.record.events import Event
+from opportune.service.record.idempotency import Answers, Key
+from opportune.service.state import clock, projection
+from opportune.service.state.fold import Fold
+from opportune.service.state.packing import UNSOUND, Unsound, pack_shared, unpack_shared
+from opportune.service.state.participant import CHANGING, Participant
+from opportune.service.state.study import StudyInForce
+
+_STUDY = [column for column in tables.study.c if column.name not in {"file", "shared"}]
+
+
+class Memory:
+    """What a writer keeps between transactions: agents, as of the events that it has seen."""
+
+    def __init__(self) -> None:
+        self.fold: Fold | None = None
+        self.participants: dict[str, Participant] = {}
+        self.seq = 0
+        """The event that what participants share is as of."""
+
+    def forget(self, names: Iterable[str] | None = None) -> None:
+        """Drop what may not be what is stored: of all participants, or of some."""
+        self.seq = 0
+        for name in list(self.participants) if names is None else names:
+            self.participants.pop(name, None)
+
+
+class Transaction:
+    """A transaction: read under the lock, append events, and write all of it at once in `flush`."""
+
+    def __init__(self, connection: Connection, memory: Memory) -> None:
+        self.connection = connection
+        self.memory = memory
+        row = connection.execute(select(*_STUDY).with_for_update()).mappings().one_or_none()
+        self.study: dict[str, Any] | None = None if row is None else dict(row)
+        self.seq: int = 0 if row is None else row["seq"]
+        self.head: str = events.START if row is None else row["head"]
+        self.participants: dict[str, Participant | None] = {}
+        self.applying = False
+        self.rebuilt = False
+        self.wrote = False
+        """Whether there is something to make durable."""
+        self.answers = Answers(connection)
+        self._events: list[dict[str, Any]] = []  # rows
+        self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
+        self._new: dict[str, None] = {}
+        self._updates: dict[str, dict[str, Any]] = {}
+        self._changed: dict[str, Participant] = {}
+        self._enrolled: set[str] = set()
+        self._said: dict[str, tuple[str, str]] | None = None
+        if row is not None:
+            self._attach(row)
+        else:
+            memory.fold = None
+
+    @property
+    def said(self) -> dict[str, tuple[str, str]]:
+        """What staff have said of calls and can still undo: {decision: (outcome, who)}; read once, if at all."""
+        if self._said is None:
+            calls = tables.calls.c
+            query = select(calls.decision, calls.outcome, calls.done_by).where(calls.due.is_not(None))
+            self._said = {row.decision: (row.outcome, row.done_by) for row in self.connection.execute(query)}
+        return self._said
+
+    def calls_changed(self) -> None:
+        """Staff have said something in this transaction."""
+        self._said = None
+
+    @property
+    def fold(self) -> Fold:
+        """The agents; raises before a study is launched."""
+        if self.memory.fold is None:
+            raise Refused("not_found", "no study is launched in this database")
+        return self.memory.fold
+
+    @property
+    def running(self) -> StudyInForce:
+        """The study file in force."""
+        return self.fold.running
+
+    @property
+    def together(self) -> bool:
+        """Whether participants share something."""
+        return self.fold.running.policy.together
+
+    def _attach(self, row: Mapping[Any, Any]) -> None:
+        """Bring what is kept between transactions to what this one has read."""
+        memory = self.memory
+        if memory.fold is None or memory.fold.running.hash != row["hash"]:
+            running = StudyInForce.from_text(self.connection.execute(select(tables.study.c.file)).scalar_one())
+            memory.forget()
+            memory.fold = Fold(running)
+        if self.together and memory.seq != self.seq:
+            try:
+                shared = self.connection.execute(select(tables.study.c.shared)).scalar_one()
+                unpack_shared(memory.fold.cohort, shared)
+            except StateError:
+                self._rebuild()
+        memory.seq = self.seq
+
+    def _rebuild(self) -> None:
+        """A stored state cannot be used: make all of them from the record, and store them with this transaction."""
+        from opportune.service.verify.check import rebuilt  # noqa: PLC0415  (which folds what transactions write)
+
+        made = rebuilt(self.connection)
+        self.memory.fold, self.memory.participants = made.fold, made.participants
+        self.participants = {name: made.participants.get(name) for name in self.participants}
+        self._changed = dict(made.participants)
+        self.rebuilt = True
+
+    def read(self, *, keys: Iterable[Key] = (), names: Iterable[str] = (), ids: Iterable[str] = ()) -> None:
+        """Read what a batch of commands is about: requests, participants and decisions, a query each."""
+        self.answers.read(keys)
+        people = [*names, *(row["participant"] for row in self._read_decisions(list(ids)))]
+        missing = [name for name in dict.fromkeys(people) if name not in self.participants]
+        if missing:
+            self._read_people(missing)
+            waiting = [person.open_decision for name in missing if (person := self.participants[name]) is not None]
+            self._read_decisions([decision for decision in waiting if decision is not None])  # settled by the next
+
+    def _read_decisions(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows of decisions, as of the events of this transaction."""
+        missing = [decision for decision in ids if decision not in self._decisions]
+        if missing:
+            query = select(tables.decisions).where(tables.decisions.c.id.in_(missing))
+            for row in self.connection.execute(query).mappings():
+                self._decisions[row["id"]] = {**row, **self._updates.get(row["id"], {})}
+        return [self._decisions[decision] for decision in ids if decision in self._decisions]
+
+    def _read_people(self, names: Sequence[str]) -> None:
+        """Participants by name; the state of those that are in memory as they are stored is not read."""
+        table, known = tables.participants.c, self.memory.participants
+        self.participants |= dict.fromkeys(names)
+        stored = self.connection.execute(select(table.name, table.seq).where(table.name.in_(names))).all()
+        stale = [name for name, seq in stored if name not in known or known[name].seq != seq]
+        rows = {}
+        if stale:
+            query = select(tables.participants).where(table.name.in_(stale))
+            rows = {row["name"]: row for row in self.connection.execute(query).mappings()}
+        for name, _seq in stored:
+            unpacked = name in rows and not self.rebuilt  # else all are made from the record by now
+            self.participants[name] = self._unpacked(rows[name]) if unpacked else self.memory.participants[name]
+
+    def _unpacked(self, row: Mapping[Any, Any]) -> Participant:
+        """The participant that a row describes; what is in memory of it need not be read again."""
+        known = self.memory.participants.pop(row["name"], None)  # until it is whole
+        agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
+        since = 0 if known is None else known.seq
+        table = tables.decisions
+        query = select(table).where(table.c.participant == row["name"], table.c.seq > since)
+        decisions = self.connection.execute(query.order_by(table.c.step)).mappings()
+        try:
+            person = Participant.from_row(row, decisions, agent=agent, known=[] if known is None else known.decisions)
+        except StateError:
+            if self._events:  # the record in the database does not have them yet
+                raise
+            self._rebuild()
+            return self.memory.participants[row["name"]]
+        self.memory.participants[row["name"]] = person
+        return person
+
+    def person(self, name: str) -> Participant:
+        """A participant by name."""
+        if name not in self.participants:
+            self.read(names=[name])
+        found = self.participants[name]
+        if found is None:
+            raise Refused("not_found", f"no participant is called {name!r}")
+        return found
+
+    def decision(self, decision: str) -> dict[str, Any]:
+        """A decision's row by its id, as of the events of this transaction."""
+        if decision not in self._decisions:
+            self.read(ids=[decision])
+        found = self._decisions.get(decision)
+        if found is None:
+            raise Refused("not_found", f"no decision is called {decision!r}")
+        return found
+
+    def launch(self, running: StudyInForce, *, who: str, received: int, source: str) -> None:
+        """The first event: the study file is in force from now on."""
+        self.memory.fold = Fold(running)
+        self.study = {
+            "id": 1, "name": running.study.name, "hash": running.hash, "status": "open", "launched": received,
+            "enrolled": 0, "amendments": 0, "amount": running.amount if running.policy.shared else None,
+            "hard": int(running.hard), "spent": 0.0, "nudges": 0, "file": running.text,
+        }  # fmt: skip
+        given = {"file": running.text, "source": PurePath(source).name}
+        self._append(events.LAUNCHED, given=given, answer={}, who=who, received=received)
+        row = {**self.study, "seq": self.seq, "head": self.head, "shared": pack_shared(self.fold.cohort)}
+        self.connection.execute(insert(tables.study), row)
+
+    def enrol(self, name: str, timezone: str, *, who: str, received: int) -> Participant:
+        """A new participant."""
+        assert self.study is not None
+        number = self.study["enrolled"]
+        stream = number << 32  # as in Cohort, and as world `number` of simulate
+        person = Participant(
+            name=name, number=number, stream=stream, timezone=timezone, status="active", reason=None,
+            enrolled=received, seq=0, agent=self.fold.agent(number, stream),
+        )  # fmt: skip
+        self.study["enrolled"] += 1
+        event = self._append(
+            events.ENROLLED, person=person, given={"timezone": timezone},
+            answer={"number": number, "stream": stream}, who=who, received=received,
+        )  # fmt: skip
+        person.seq = event.seq
+        self.participants[name] = person
+        self.memory.participants[name] = person
+        self._enrolled.add(name)
+        self._changed[name] = person
+        return person
+
+    def happen(
+        self, kind: str, person: Participant, given: dict[str, Any], *, who: str, received: int,
+        happened: int | None = None, step: int | None = None, decision: str | None = None,
+    ) -> Event:  # fmt: skip
+        """Let something happen to a participant, and append it to the record."""
+        at = received if happened is None else happened
+        self._changed[person.name] = person
+        sealed = person.sealed(given.get("earlier")) if kind in {events.SETTLED, events.PROPOSED} else []
+        self.applying = True  # until it has happened; what fails on the way may have changed the agent
+        answer = self.fold.apply(kind, person, given, step)
+        self.applying = False
+        if kind == events.PROPOSED:
+            step, decision = person.agent.step, f"d{self.seq + 1}"
+        event = self._append(
+            kind, person=person, given=given, answer=answer, who=who, received=received, happened=at, step=step,
+            decision=decision,
+        )  # fmt: skip
+        person.seq = event.seq
+        self._follow(event, person, received, at)
+        if sealed:
+            for values in projection.uncovered(person, sealed, given, event.seq):
+                self._change(person, values, at)
+        return event
+
+    def _follow(self, event: Event, person: Participant, received: int, happened: int) -> None:
+        """What follows from an event in the tables."""
+        for new, values in projection.changes(event, person, self.running, received, happened):
+            if new:
+                self._decisions[values["id"]] = values
+                self._new[values["id"]] = None
+                person.follow(True, values, happened)
+            else:
+                self._change(person, values, happened)
+
+    def _change(self, person: Participant, values: dict[str, Any], happened: int) -> None:
+        """What is new in the row of a decision."""
+        decision = values["id"]
+        if decision in self._decisions:
+            self._decisions[decision].update(values)
+        if decision not in self._new:
+            self._updates.setdefault(decision, {}).update(values)
+        person.follow(False, values, happened)
+
+    def _append(
+        self, kind: str, *, given: dict[str, Any], answer: dict[str, Any], who: str, received: int,
+        happened: int | None = None, person: Participant | None = None, step: int | None = None,
+        decision: str | None = None,
+    ) -> Event:  # fmt: skip
+        now = clock.iso(received)
+        event = Event(
+            seq=self.seq + 1, kind=kind, before=self.head, participant=None if person is None else person.name,
+            step=step, decision=decision, who=who, received=now,
+            happened=now if happened is None or happened == received else clock.iso(happened),
+            timezone=None if person is None else person.timezone, version=__version__, study=self.running.hash,
+            given=given, answer=answer,
+        )  # fmt: skip
+        body = events.encode(event)
+        self.seq, self.head = event.seq, events.hash_of(body)
+        self._events.append({
+            "seq": event.seq, "kind": kind, "participant": event.participant, "decision": decision, "who": who,
+            "received": received, "hash": self.head, "body": body.decode(),
+        })  # fmt: skip
+        return event
+
+    def amend(self, running: StudyInForce, given: dict[str, Any], *, who: str, received: int) -> Event:
+        """From now on another study file is in force."""
+        assert self.study is not None
+        event = self._append(events.AMENDED, given=given, answer={}, who=who, received=received)
+        self.fold.amend(running)
+        self.study["hash"] = running.hash
+        self.study["amendments"] += 1
+        self.connection.execute(update(tables.study).values(file=running.text, hash=running.hash))
+        return event
+
+    def close(self, given: dict[str, Any], *, who: str, received: int) -> Event:
+        """No more decisions are made."""
+        assert self.study is not None
+        self.study["status"] = "closed"
+        return self._append(events.CLOSED, given=given, answer={}, who=who, received=received)
+
+    def flush(self) -> None:
+        """Write everything; it is durable once the transaction is committed."""
+        self.answers.write()
+        self.wrote = self.wrote or self.rebuilt or bool(self._events)
+        if not self.wrote:
+            return
+        if self._events:
+            self.connection.execute(insert(tables.events), self._events)
+        if self._new:
+            self.connection.execute(insert(tables.decisions), [self._decisions[decision] for decision in self._new])
+        self._update_decisions()
+        self._write_people()
+        self._write_study()
+
+    def touch(self) -> None:
+        """Have the study's row written as it is, to see whether that can be done."""
+        self.wrote = self.study is not None
+
+    def _update_decisions(self) -> None:
+        """Write what has changed in rows that were there; those in which the same columns have changed together."""
+        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for values in self._updates.values():
+            alike.setdefault(tuple(values), []).append(values)
+        for columns, rows in alike.items():
+            _update(self.connection, tables.decisions, "id", columns, rows)
+
+    def _write_people(self) -> None:
+        """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
+        if self.together and not self.fold.cohort.common.sound():
+            raise Unsound(UNSOUND)
+        shared = self.running.policy.shared
+        rows = [{**person.row(shared=shared), "state": person.pack()} for person in self._changed.values()]
+        new = [row for row in rows if row["name"] in self._enrolled]
+        if new:
+            self.connection.execute(insert(tables.participants), new)
+        if len(new) < len(rows):
+            known = [row for row in rows if row["name"] not in self._enrolled]
+            _update(self.connection, tables.participants, "name", CHANGING, known)
+
+    def _write_study(self) -> None:
+        assert self.study is not None
+        values: dict[str, Any] = {"seq": self.seq, "head": self.head, "enrolled": self.study["enrolled"]}
+        values |= {"status": self.study["status"], "amendments": self.study["amendments"]}
+        if self.together:
+            values["shared"] = pack_shared(self.fold.cohort)
+        if self.running.policy.shared:
+            values["spent"], values["nudges"] = self.fold.spending()
+        self.connection.execute(update(tables.study).values(values))
+
+    def committed(self) -> None:
+        """What was written is durable: what is kept in memory is as of its last event."""
+        self.memory.seq = self.seq
+
+
+def _update(
+    connection: Connection, table: Table, key: str, columns: Iterable[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Set some columns of rows that are found by their key."""
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns if name != key}
+    change = update(table).where(table.c[key] == bindparam("found_by")).values(values)
+    connection.execute(
+        change, [{"found_by": row[key], **{f"new_{name}": row[name] for name in values}} for row in rows]
+    )

@@ -1,0 +1,315 @@
+"""The writer: whatever waits goes into one transaction, and is answered once that is durable.
+
+One thread per process owns the writing connection and the agents. A transaction that fails is rolled back and what it
+touched is forgotten, so that the next reads what is stored; its commands are tried again one by one, so that one that
+cannot be carried out does not take others with it.
+"""
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from opportune.errors import InputError, OpportuneError
+from opportune.service.commands import calls
+from opportune.service.commands.base import SYSTEM, Command
+from opportune.service.commands.decisions import Propose
+from opportune.service.commands.expiry import Expire, GiveUp
+from opportune.service.monitoring.logs import described
+from opportune.service.problems import Refused, as_json
+from opportune.service.record.database import Database
+from opportune.service.record.idempotency import Answer
+from opportune.service.record.transaction import Memory, Transaction
+from opportune.service.state import clock
+from opportune.service.state.packing import Unsound
+
+MOST_AT_ONCE = 256
+UNKNOWN_END = "the request came to an end that nobody foresaw; try again with the same key"
+log = structlog.get_logger()
+
+
+class Reply(NamedTuple):
+    """What a command was answered: the status and the body, the same bytes for every retry."""
+
+    status: int
+    body: bytes
+
+
+class Waiting(NamedTuple):
+    """A command that waits to be written, and the future of its reply; in an event loop, if there is one."""
+
+    command: Command
+    future: "Future[Reply] | asyncio.Future[Reply]"
+    loop: asyncio.AbstractEventLoop | None = None
+
+
+class TooLate(Exception):  # noqa: N818  (a command was refused)
+    """A command was refused after it had changed something: the transaction must go."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(str(refused))
+        self.refused = refused
+
+
+class Writer:
+    """Carries out commands in batches; `submit` hands back a future that is done once the answer is durable."""
+
+    def __init__(
+        self, database: Database, *, on_alert: Callable[[str, str, str | None, str], object] | None = None
+    ) -> None:
+        self.database = database
+        self.memory = Memory()
+        self.failing: str | None = None
+        """Why nothing could be stored the last time, if so."""
+        self.batches = 0
+        self.written = 0
+        self._alert = on_alert
+        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()  # None: come to an end
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the writer's thread."""
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what still waits, and end."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def submit(self, command: Command) -> "Future[Reply]":
+        """Have a command carried out with whatever else waits."""
+        future: Future[Reply] = Future()
+        self._waiting.put(Waiting(command, future))
+        return future
+
+    def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
+        """Have a command of an event loop carried out with whatever else waits; the future is done in that loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Reply] = loop.create_future()
+        self._waiting.put(Waiting(command, future, loop))
+        return future
+
+    def do(self, command: Command) -> Reply:
+        """Carry out one command, here and now; for programs without a writer's thread."""
+        found = self.write([command])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        while batch := self._next():
+            self.deliver(batch, self._write_anyway([item.command for item in batch]))
+
+    def _next(self, most: int = MOST_AT_ONCE) -> list[Waiting]:
+        """What waits, as soon as something does; nothing once the writer is to end and nothing waits any more."""
+        first = self._waiting.get()
+        batch = [] if first is None else [first]
+        while batch and len(batch) < most:
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if item is None:
+                self._waiting.put(None)  # for the next time
+                break
+            batch.append(item)
+        return batch
+
+    def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
+        """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
+        loops: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Reply | Exception]]] = {}
+        for item, reply in zip(waiting, found, strict=True):
+            loops.setdefault(item.loop, []).append((item.future, reply))
+        for loop, answered in loops.items():
+            if loop is None:
+                _answer_all(answered)
+            else:
+                with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
+                    loop.call_soon_threadsafe(_answer_all, answered)
+
+    @property
+    def alive(self) -> bool:
+        """Whether what waits will be written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _write_anyway(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        """Whatever happens, everyone is answered, and the thread goes on."""
+        try:
+            return self.write(commands)
+        except Exception as error:
+            log.error("batch failed", commands=len(commands), **described(error))
+            return [Refused("internal", UNKNOWN_END) for _ in commands]
+
+    def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        """Carry out commands in one transaction; if it fails, in one each."""
+        try:
+            found = self._transaction(commands)
+        except (DBAPIError, OSError) as error:
+            if not isinstance(error, IntegrityError) or len(commands) == 1:
+                return [self._unavailable(error) for _ in commands]
+        except Exception as error:
+            log.error("batch failed", commands=len(commands), **described(error))
+        else:
+            return found
+        return [self._alone(command) for command in commands]
+
+    def _alone(self, command: Command) -> "Reply | Exception":
+        """One command by itself; a decision that the learned policy cannot make, or settle, is by the fallback."""
+        try:
+            return self._transaction([command])[0]
+        except (DBAPIError, OSError) as error:
+            return self._unavailable(error)
+        except TooLate as error:
+            return error.refused
+        except Exception as error:
+            if command.settles:
+                return self._fall_back(command, error)
+            if isinstance(error, Unsound):
+                return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
+            return self._failed(error, command)
+
+    def _fall_back(self, command: Command, error: Exception) -> "Reply | Exception":
+        """Do without the learned policy as far as need be: it may be able to settle a nudge, and not to decide."""
+        log.error("the learned policy could not be used", **described(error))
+        another: Exception = error
+        for what in ("fallback", "let_stand") if isinstance(command, Propose) else ("let_stand",):
+            setattr(command, what, True)
+            try:
+                reply = self._transaction([command])[0]
+            except (DBAPIError, OSError) as unavailable:
+                return self._unavailable(unavailable)
+            except TooLate as late:
+                return late.refused
+            except Exception as failed:
+                another = failed
+            else:
+                if isinstance(reply, Reply):
+                    self._tell_of_fallback(command, reply, error)
+                return reply
+        return self._failed(another, command)
+
+    def _tell_of_fallback(self, command: Command, reply: Reply, error: Exception) -> None:
+        why = error if isinstance(error, OpportuneError) else type(error).__name__
+        what = "made" if isinstance(command, Propose) else "settled"
+        about = msgspec.json.decode(reply.body).get("participant")  # none where the study is closed
+        self._tell("red", "fallback", about, f"A decision was {what} by the fallback: {why}")
+
+    def _tell(self, level: str, code: str, participant: str | None, text: str) -> None:
+        """Raise an alert; where that cannot be done, whoever asked is answered all the same."""
+        if self._alert is None:
+            return
+        try:
+            self._alert(level, code, participant, text)
+        except Exception as error:
+            log.error("an alert could not be raised", level=level, code=code, **described(error))
+
+    def _failed(self, error: Exception, command: Command) -> Refused:
+        log.error("command failed", **described(error))
+        if isinstance(command, Propose):
+            self._tell("red", "undecided", command.participant, "A decision could not be made; the log says why.")
+        elif command.records:
+            self._tell("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
+        return Refused("internal", "the request could not be carried out; nothing of it is stored")
+
+    def _unavailable(self, error: Exception) -> Refused:
+        self.failing = _reason(getattr(error, "orig", error))
+        log.error("nothing can be stored", **described(getattr(error, "orig", None) or error))
+        self.database.writing.dispose()  # the next transaction begins on a fresh connection
+        return Refused("unavailable", "nothing can be stored at the moment; try again with the same key")
+
+    def _transaction(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
+        transaction: Transaction | None = None
+        try:
+            with self.database.writing.connect() as connection, connection.begin():
+                transaction = Transaction(connection, self.memory)
+                abouts = [command.about() for command in commands]
+                if transaction.study is not None:
+                    transaction.read(
+                        keys=[(command.who, command.key) for command in commands if command.key],
+                        names=[name for name, _ in abouts if name is not None],
+                        ids=[decision for _, decision in abouts if decision is not None],
+                    )
+                found = [self._carry_out(transaction, command) for command in commands]
+                transaction.flush()
+            transaction.committed()
+            if transaction.wrote:
+                self.failing = None
+            if transaction.rebuilt:
+                self._tell("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
+        except BaseException:
+            self.memory.forget(None if transaction is None or transaction.rebuilt else [*transaction.participants])
+            raise
+        self.batches += 1
+        self.written += len(commands)
+        return found
+
+    def _carry_out(self, transaction: Transaction, command: Command) -> "Reply | Exception":
+        """One command of a transaction. What is refused has changed nothing: all checks come before all events."""
+        key = (command.who, command.key)
+        before = transaction.answers.find(key) if command.key else None
+        if before is not None:
+            if before.fingerprint == command.fingerprint:
+                return Reply(before.status, before.body)
+            return Refused("key_reused", "the idempotency key was used before, with other content")
+        seq = transaction.seq
+        try:
+            status, answer = command.run(transaction)
+        except (InputError, Refused) as error:
+            refused = error if isinstance(error, Refused) else Refused("invalid", str(error))
+            if transaction.seq != seq or transaction.applying:
+                raise TooLate(refused) from error
+            return refused
+        body = as_json(answer)
+        if command.key:
+            transaction.answers.add(key, Answer(command.fingerprint, status, body))
+        return Reply(status, body)
+
+
+def _reason(error: BaseException) -> str:
+    """Why nothing can be stored; of what a server says only the kind, as it may name whom it was about."""
+    if isinstance(error, sqlite3.Error):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
+
+
+def _answer_all(answered: "Sequence[tuple[Future[Reply] | asyncio.Future[Reply], Reply | Exception]]") -> None:
+    for future, reply in answered:
+        if future.done():  # the client has gone
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+
+
+def sweep(writer: Writer, received: int | None = None) -> int:
+    """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
+
+    Hands back how many commands that took.
+    """
+    from opportune.service.record.queries import overdue  # noqa: PLC0415  (which reads what writers write)
+
+    now = clock.now() if received is None else received
+    late, unrewarded = overdue(writer.database, now)
+    commands: list[Command] = [
+        calls.Conclude(who=SYSTEM, received=now, decision=decision) for decision in calls.due(writer.database, now)
+    ]
+    commands += [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+    commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+    for future in [writer.submit(command) for command in commands]:
+        with contextlib.suppress(OpportuneError):
+            future.result()
+    return len(commands)

@@ -1,0 +1,1 @@
+"""The state that folding the record gives: participants, their schedule, the study in force."""

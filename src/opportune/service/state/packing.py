@@ -1,0 +1,133 @@
+"""The state of a live agent as bytes, and back: what a service stores with every decision.
+
+`live.saving` describes a whole agent as JSON and checks all of it; this is for the case that costs must be
+microseconds. The bytes hold what is a participant's own of the state, by name and without padding, the open proposal
+and a checksum; steps are stored elsewhere, one by one, and handed back to `unpack`.
+"""
+
+import functools
+import json
+import struct
+import zlib
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.errors import StateError
+from opportune.live.agent import Agent
+from opportune.live.cohort import Cohort
+from opportune.live.numbers import Numbers
+from opportune.live.point import Step
+from opportune.live.saving import careful, describe_proposal, restore_proposal
+
+FORMAT = b"OPS2"
+_HEAD = struct.Struct("<4sIIII")  # the format, checksum of the rest, lengths of the text, the names and the numbers
+UNSOUND = "the state of a participant is no longer finite"
+
+
+class Unsound(StateError):  # noqa: N818  (a state is)
+    """A state is not finite, or its variances are not positive: it must not be stored."""
+
+
+def pack(agent: Agent) -> bytes:
+    """What is an agent's own, but for its steps."""
+    made = agent.open_proposal
+    proposal = "null" if made is None else json.dumps(describe_proposal(made))
+    order = agent.pending.order_bytes()
+    text = f"[{agent.step}, {_yes(agent.late_answer)}, {_yes(agent.withdrawn)}, {len(order) // 8}, {proposal}]"
+    return _sealed(text.encode(), agent.numbers, agent.numbers.own, order)
+
+
+def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
+    """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
+    text, names, numbers = content_of(data)
+    with careful():
+        step, late_answer, withdrawn, waiting, proposal = json.loads(text)
+        agent.step = checks.whole("step", step, least=0, most=agent.horizon)
+        agent.late_answer = checks.yes_no("late_answer", late_answer)
+        agent.withdrawn = checks.yes_no("withdrawn", withdrawn)
+        held = 8 * checks.whole("rewards that wait", waiting, least=0, most=agent.step)
+        agent.pending.set_order(array("q", numbers[:held]))
+        for known in steps:
+            agent.steps[known.step] = known
+            agent.pending.note(known)
+        if len(agent.steps) != agent.step:
+            stored = len(agent.steps)
+            raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {stored} are stored")
+        _fill(agent.numbers, agent.numbers.own, names, numbers[held:])
+        agent.open_proposal = restore_proposal(agent, proposal)
+    if not agent.numbers.sound():
+        raise StateError("the state cannot be resumed: it has a variance that is not positive")
+
+
+def pack_shared(cohort: Cohort) -> bytes:
+    """What the participants of a cohort share: the model, the budget, both or nothing."""
+    return _sealed(b"", cohort.common, cohort.common.shared)
+
+
+def unpack_shared(cohort: Cohort, data: bytes) -> None:
+    """Bring what a cohort shares to where `pack_shared` found it."""
+    _, names, numbers = content_of(data)
+    _fill(cohort.common, cohort.common.shared, names, numbers)
+
+
+def _yes(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _sealed(text: bytes, numbers: Numbers, arrays: tuple[str, ...], order: bytes = b"") -> bytes:
+    parts = numbers.parts(arrays)
+    names = _names(tuple((name, part.size) for name, part in parts.items()))
+    content = b"".join((text, names, order, *(part.tobytes() for part in parts.values())))
+    check = zlib.crc32(content)
+    return _HEAD.pack(FORMAT, check, len(text), len(names), len(content) - len(text) - len(names)) + content
+
+
+@functools.lru_cache(maxsize=256)
+def _names(parts: tuple[tuple[str, int], ...]) -> bytes:
+    """The names of a state's parts with their lengths, as they are stored."""
+    return json.dumps(dict(parts)).encode()
+
+
+def content_of(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """The text, the names and the numbers of what was packed, if they are what they were."""
+    if len(data) < _HEAD.size:
+        raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")
+    found, check, *lengths = _HEAD.unpack_from(data)
+    if found != FORMAT or len(data) != _HEAD.size + sum(lengths):
+        raise StateError("the state cannot be resumed: it was cut, or written in another format")
+    content = data[_HEAD.size :]
+    if zlib.crc32(content) != check:
+        raise StateError("the state cannot be resumed: its checksum does not fit its contents")
+    text, names = lengths[0], lengths[0] + lengths[1]
+    return content[:text], content[text:names], content[names:]
+
+
+def parts_of(names: bytes, numbers: bytes) -> dict[str, NDArray[np.float64]]:
+    """The parts of a packed state by name, flat."""
+    with careful():
+        sizes: Mapping[str, Any] = checks.mapping("names", json.loads(names), "{name: how many numbers}")
+        known = {name: checks.whole(name, size, least=0, most=len(numbers)) for name, size in sizes.items()}
+    if 8 * sum(known.values()) != len(numbers):
+        expected = 8 * sum(known.values())
+        raise StateError(f"the state cannot be resumed: it has {len(numbers)} bytes of numbers; expected {expected}")
+    found, first, given = {}, 0, np.frombuffer(numbers, dtype=np.float64)
+    for name, size in known.items():
+        found[name] = given[first : first + size]
+        first += size
+    return found
+
+
+def _fill(into: Numbers, arrays: tuple[str, ...], names: bytes, numbers: bytes) -> None:
+    """Copy a packed state into arrays that compiled code has the addresses of."""
+    parts, given = into.parts(arrays), parts_of(names, numbers)
+    if {name: part.size for name, part in parts.items()} != {name: part.size for name, part in given.items()}:
+        raise StateError("the state cannot be resumed: its parts are not those of this study")
+    for name, part in parts.items():
+        if not np.isfinite(given[name]).all():
+            raise StateError("the state cannot be resumed: it holds NaN or infinity")
+        part[...] = given[name].reshape(part.shape)

@@ -1,0 +1,125 @@
+"""A participant in memory: the agent that decides, and what the service knows of it besides."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from opportune.live.agent import Agent
+from opportune.live.point import UNDECIDED, Step
+from opportune.live.saving import restore_step
+from opportune.service.state.packing import UNSOUND, Unsound, pack, unpack
+
+ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
+STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
+LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
+"""By what a decision was made."""
+CHANGING = (
+    "status", "reason", "seq", "step", "open_decision", "last_decided", "last_reveal", "spent", "nudges", "state",
+)  # fmt: skip
+"""Columns of `participants` that change after enrolment."""
+
+
+@dataclass(slots=True)
+class Participant:
+    """A participant, as of event `seq`."""
+
+    name: str
+    number: int
+    stream: int
+    timezone: str
+    status: str
+    reason: str | None
+    enrolled: int
+    seq: int
+    agent: Agent
+    decisions: list[str] = field(default_factory=list)
+    """Their ids; that of decision point t stands at t - 1."""
+    open_decision: str | None = None
+    last_decided: int | None = None
+    last_reveal: int | None = None
+
+    @classmethod
+    def from_row(
+        cls, row: Mapping[Any, Any], decisions: Iterable[Mapping[Any, Any]], *, agent: Agent, known: "list[str]"
+    ) -> "Participant":
+        """The participant that a row of `participants` describes.
+
+        Args:
+            row: of `participants`.
+            decisions: rows of the participant's decisions that the agent does not have yet, or has as they were.
+            agent: as it was once, or at its beginning; it is brought to what is stored.
+            known: ids of the decisions that the agent has.
+
+        """
+        names = (
+            "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "open_decision",
+            "last_decided", "last_reveal",
+        )  # fmt: skip
+        person = cls(agent=agent, decisions=known, **{name: row[name] for name in names})
+        changed = []
+        for decision in decisions:
+            changed.append(step_of(agent, decision))
+            if decision["step"] > len(known):
+                known.append(decision["id"])
+        unpack(agent, row["state"], changed)
+        return person
+
+    def row(self, *, shared: bool) -> dict[str, Any]:
+        """The row of `participants`, without the state; what is spent of a shared budget stands in `study`."""
+        spent, nudges = self.spending() if not shared else (0.0, 0)
+        budget = self.agent.policy.budget
+        return {
+            "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
+            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
+            "step": self.agent.step, "open_decision": self.open_decision, "last_decided": self.last_decided,
+            "last_reveal": self.last_reveal, "amount": None if shared or budget is None else budget.amount,
+            "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
+        }  # fmt: skip
+
+    def pack(self) -> bytes:
+        """The agent's state as it is stored; raises `Unsound` if it must not be."""
+        if not self.agent.numbers.sound():
+            raise Unsound(UNSOUND)
+        return pack(self.agent)
+
+    def spending(self) -> tuple[float, int]:
+        """What the budget that the agent draws on has spent: probabilities, and nudges."""
+        budget = self.agent.numbers.budget
+        return float(budget.spent[0]), int(budget.nudges[0])
+
+    def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
+        """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
+        sealed = self.agent.pending.sealed
+        return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
+
+    def follow(self, new: bool, values: dict[str, Any], happened: int) -> None:
+        """Take over what a change to the row of a decision says of the participant."""
+        if new:
+            self.decisions.append(values["id"])
+            self.last_decided = happened
+        if "status" in values:
+            self.open_decision = values["id"] if values["status"] == "nudge" else None
+        if values.get("revealed"):
+            self.last_reveal = happened
+
+
+def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:
+    """The agent's step that a row of `decisions` describes; one by the fallback is over for it at once."""
+    settled = row["status"] == "settled" or row["mode"] == FALLBACK_MODE
+    reported = row["reported"]
+    return restore_step(
+        agent,
+        row["step"],
+        {
+            "context": msgspec.json.decode(row["sensed"]),
+            "reported": None if reported is None else msgspec.json.decode(reported),
+            "action": agent.problem.action_names.index(row["action"]) if settled else UNDECIDED,
+            "settled": settled,
+            "seen": bool(row["seen"]),
+            "unanswered": bool(row["unanswered"]),
+            "status": row["reward_status"],
+            "reward": (row["reward"] or 0.0) if row["reward_status"] == "learned" else 0.0,
+        },
+    )

@@ -1,0 +1,134 @@
+"""The rows of `decisions` that an event makes or changes: readable without folding, and checked by `verify`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opportune.live.point import LEARNED, NOTHING, SKIPPED
+from opportune.service.record import events
+from opportune.service.record.events import Event
+from opportune.service.state.participant import FALLBACK_MODE, LEARNED_MODE, Participant
+from opportune.service.state.schedule import counted_day, day_of
+from opportune.service.state.study import StudyInForce
+
+
+class Change(NamedTuple):
+    """Columns of one decision: a new row (`new`), or what is new in one that is there."""
+
+    new: bool
+    values: dict[str, Any]
+
+
+def changes(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> list[Change]:
+    """What an event changes in `decisions`."""
+    if event.kind == events.PROPOSED:
+        return [Change(True, _proposed(event, person, running, received, happened))]
+    maker = _MAKERS.get(event.kind)
+    return [] if maker is None else [Change(False, maker(event, person, running, received, happened))]
+
+
+def uncovered(person: Participant, sealed: Iterable[int], given: Mapping[str, Any], seq: int) -> list[dict[str, Any]]:
+    """What a reveal changes in earlier steps: those that it uncovers, and those that it tells a part of."""
+    changed, named = [], given.get("earlier") or ()
+    for number in sealed:
+        entry = person.agent.steps[number]
+        if entry.seen or str(number) in named:
+            decision = person.decisions[number - 1]
+            changed.append({"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)})
+    return changed
+
+
+def known_of(row: Mapping[str, Any]) -> str | None:
+    """What was reported of a decision, as far as a reveal has told it: until then it is sealed."""
+    seen = row["seen"] and row["mode"] == LEARNED_MODE  # of a fallback's nothing is pending, and nothing is told
+    return row["reported"] if row["status"] == "settled" and (row["revealed"] or seen) else None
+
+
+def _proposed(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
+    answer, given = event.answer, event.given
+    done = answer.get("settled")
+    entry = person.agent.steps[_step(event)]
+    told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
+    day = day_of(happened, person.enrolled, person.timezone)
+    return {
+        "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
+        "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,
+        "timezone": person.timezone, "sensed": _text(given["sensed"]),
+        "reported": None if told is None else _text(told),
+        "available": answer["available"], "reason": answer["reason"], "nudge": nudged,
+        "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],
+        "disagreement": answer["disagreement"], "tolerance": answer["tolerance"], "fresh_action": answer["fresh"],
+        "stale_action": stale, "budget_before": answer["before"], "budget_left": answer["left"],
+        "mode": given.get("mode", LEARNED_MODE), "why": (done or answer)["why"],
+        "expires": happened + running.answer_window if nudged and done is None else None,
+        "status": "nudge" if done is None else "settled",
+        "outcome": None if done is None else done["outcome"], "settled": None if done is None else received,
+        "action": stale if done is None else done["action"], "revealed": done is not None and done["revealed"],
+        "offline": given.get("shown") is not None, "answered_late": None,
+        "seen": entry.seen, "unanswered": entry.unanswered,
+        "reward_status": entry.status, "reward": None, "reward_received": None, "reward_first": None,
+        "reward_changes": 0, "reward_due": None if entry.status == NOTHING else happened + running.reward_window,
+        "features": event.study[:12], "version": event.version,
+    }  # fmt: skip
+
+
+def _settled(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
+    entry = person.agent.steps[_step(event)]
+    by_fallback = {"mode": FALLBACK_MODE, "reward_status": entry.status, "reward_due": None}
+    return {
+        "id": event.decision, "seq": event.seq, "status": "settled", "outcome": event.answer["outcome"],
+        "settled": received, "action": event.answer["action"], "revealed": event.answer["revealed"],
+        "why": event.answer["why"], "offline": event.given.get("shown") is not None,
+        "reported": _text(entry.reported), "seen": entry.seen, "unanswered": entry.unanswered,
+        **(by_fallback if event.given.get("mode") == FALLBACK_MODE else {}),
+    }  # fmt: skip
+
+
+def _answered_late(
+    event: Event, person: Participant, running: StudyInForce, received: int, happened: int
+) -> dict[str, Any]:
+    entry = person.agent.steps[_step(event)]
+    return {
+        "id": event.decision, "seq": event.seq, "answered_late": received, "reported": _text(entry.reported),
+        "unanswered": entry.unanswered,
+    }  # fmt: skip
+
+
+def _rewarded(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
+    reward = event.given["reward"]
+    return {
+        "id": event.decision, "seq": event.seq, "reward": reward, "reward_received": received, "reward_first": reward,
+        "reward_status": LEARNED if event.answer["learned"] else NOTHING, "reward_due": None,
+    }  # fmt: skip
+
+
+def _corrected(
+    event: Event, person: Participant, running: StudyInForce, received: int, happened: int
+) -> dict[str, Any]:
+    return {
+        "id": event.decision, "seq": event.seq, "reward": event.given["reward"], "reward_received": received,
+        "reward_changes": event.given["changes"],
+    }  # fmt: skip
+
+
+def _skipped(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
+    return {"id": event.decision, "seq": event.seq, "reward_status": SKIPPED, "reward_due": None}
+
+
+_MAKERS = {
+    events.SETTLED: _settled,
+    events.ANSWERED_LATE: _answered_late,
+    events.REWARDED: _rewarded,
+    events.CORRECTED: _corrected,
+    events.SKIPPED: _skipped,
+}
+
+
+def _step(event: Event) -> int:
+    assert event.step is not None
+    return event.step
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()

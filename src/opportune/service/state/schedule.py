@@ -1,0 +1,86 @@
+"""Decision points: which one a time belongs to, by the participant's own clock and calendar.
+
+Where the study file has decision times, decision point number (day - 1) * times + place is the one of that day and
+place in the list, whatever happened at those before it. A time belongs to the latest decision time that has come, or to
+the next if that comes within `EARLY` and is the nearer one. Days are local days: that of enrolment is day 1. Where
+clocks go forward, a decision time that the day skips has come once the clock is past it; where they go back, one that
+comes twice is the same.
+"""
+
+import bisect
+import datetime as dt
+from functools import lru_cache
+
+from opportune.service.problems import Refused
+from opportune.service.state import clock
+from opportune.service.state.participant import Participant
+from opportune.service.state.study import StudyInForce
+
+QUARTER = 15 * clock.MINUTE
+DAY = 24 * 60
+"""Minutes."""
+EARLY = 15
+"""Minutes before its time at which a decision point is taken for the next."""
+FAR_PAST = 366 * 24 * clock.HOUR
+AHEAD = 5 * clock.MINUTE
+"""How far the caller's clock may be ahead of ours, or behind what it said before."""
+
+
+def day_of(moment: int, enrolled: int, timezone: str) -> int:
+    """The participant's day of the study: 1 is the local day of enrolment."""
+    return _date(moment // QUARTER, timezone) - _date(enrolled // QUARTER, timezone) + 1
+
+
+@lru_cache(maxsize=65_536)
+def _date(quarter: int, timezone: str) -> int:
+    """The local date at a quarter of an hour since 1970, as a number: no clock changes date or offset within one."""
+    return clock.local(quarter * QUARTER, timezone).toordinal()
+
+
+def step_at(running: StudyInForce, moment: int, enrolled: int, timezone: str) -> int:
+    """The number of the decision point that a time belongs to; below 1 if none has come yet."""
+    there = clock.local(moment, timezone)
+    minutes, begins = there.hour * 60 + there.minute, _begins(running.times)
+    place = bisect.bisect_right(begins, minutes) + (minutes >= begins[0] + DAY)  # the next day's first may be near
+    day = day_of(moment, enrolled, timezone)
+    return (day - 1) * running.per_day + place
+
+
+@lru_cache(maxsize=64)
+def _begins(times: tuple[int, ...]) -> list[float]:
+    """From which minute of the day on a time belongs to each decision time; below 0 if from the day before on."""
+    before = (times[-1] - DAY, *times[:-1])
+    return [time - min(EARLY, (time - last) / 2) for last, time in zip(before, times, strict=True)]
+
+
+def counted_day(running: StudyInForce, day: int, step: int) -> int:
+    """The day that a decision point counts to, told on some day: its own, if it was told the day before it."""
+    return max(day, (step - 1) // running.per_day + 1) if running.times else day
+
+
+def time_of(running: StudyInForce, step: int, enrolled: int, timezone: str) -> int:
+    """When a decision point comes, where the study has decision times; see above for those that the day skips."""
+    day, place = divmod(step - 1, running.per_day)
+    first, minutes = clock.local(enrolled, timezone).date(), running.times[place]
+    date = first + dt.timedelta(days=day)
+    wanted = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60))
+    moment = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone)))
+    if clock.local(moment, timezone).replace(tzinfo=None) == wanted:
+        return moment
+    skipped = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone), fold=1)) // QUARTER * QUARTER
+    while clock.local(skipped, timezone).replace(tzinfo=None) < wanted:  # it comes when clocks go forward
+        skipped += QUARTER
+    return skipped
+
+
+def check_time(moment: int, received: int, person: Participant) -> None:
+    """Refuse times that cannot be right: decision points come after enrolment, and one after the other."""
+    if moment > received + AHEAD:
+        raise Refused("invalid", f"at is {clock.iso(moment)}, which is still to come; expected a time up to now")
+    if moment < received - FAR_PAST:
+        raise Refused("invalid", f"at is {clock.iso(moment)}; expected a time of the last 366 days")
+    if moment < person.enrolled - AHEAD:
+        raise Refused("invalid", f"at is {clock.iso(moment)}; {person.name!r} enrolled on {clock.iso(person.enrolled)}")
+    if person.last_decided is not None and moment < person.last_decided - AHEAD:
+        after = f"expected a time after the latest decision point, {clock.iso(person.last_decided)}"
+        raise Refused("invalid", f"at is {clock.iso(moment)}; {after}")

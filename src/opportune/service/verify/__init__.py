@@ -1,0 +1,1 @@
+"""Verification: the record is folded again and compared with what is stored."""

@@ -1,0 +1,126 @@
+"""Whether the tables hold what folding the record gives: every row, every column, every number of a state."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Select, func, select
+
+from opportune.errors import StateError
+from opportune.service.record import tables
+from opportune.service.verify.replay import Replay, Verdict
+from opportune.service.verify.rounding import is_shared_state_of, is_state_of, near
+
+AT_ONCE = 1000
+
+
+class Spending(NamedTuple):
+    """What the decisions on record have spent: probabilities, and nudges."""
+
+    spent: float
+    nudges: int
+
+
+def read_rows(connection: Connection, query: Select[Any]) -> Iterator[Any]:
+    """The rows that a query finds, of which only some are held at a time."""
+    yield from connection.execute(query, execution_options={"yield_per": AT_ONCE})
+
+
+def compare_people(connection: Connection, replay: Replay) -> None:
+    """Compare participants and their states."""
+    verdict, fold = replay.verdict, replay.fold
+    assert fold is not None
+    left = dict(replay.participants)
+    for row in read_rows(connection, select(tables.participants)):
+        stored = row._mapping
+        name = stored["name"]
+        person = left.pop(name, None)
+        if person is None:
+            verdict.add(f"participant {name} is stored, but was never enrolled")
+            continue
+        _compare(f"participant {name}", stored, person.row(shared=fold.running.policy.shared), verdict)
+        if not _holds(is_state_of, person.agent, stored["state"]):
+            verdict.add(f"participant {name}: the stored state is not what the record gives")
+    for name in left:
+        verdict.add(f"participant {name} is on record, but not stored")
+
+
+def _holds(check: Callable[[Any, bytes], bool], owner: Any, data: bytes) -> bool:
+    """Whether a state that is stored can be read, and is that of an agent or a cohort."""
+    try:
+        return check(owner, data)
+    except StateError:
+        return False
+
+
+def compare_decisions(connection: Connection, replay: Replay) -> Spending:
+    """Compare decisions, a row for each decision point on record; hands back what they have spent by the record."""
+    verdict, left = replay.verdict, dict(replay.decisions)
+    names = replay.columns or tuple(column.name for column in tables.decisions.columns)
+    spent, nudged = names.index("probability"), names.index("nudge")
+    known = left.values()
+    spending = Spending(math.fsum([row[spent] for row in known]), sum([bool(row[nudged]) for row in known]))
+    place = names.index("id")
+    for row in read_rows(connection, select(*(tables.decisions.c[name] for name in names))):
+        values = left.pop(row[place], None)
+        if values is None:
+            verdict.add(f"decision {row[place]} is stored, but not on record")
+        elif tuple(values) != tuple(row):
+            _compare(f"decision {row[place]}", row._mapping, dict(zip(names, values, strict=True)), verdict)
+    for name in left:
+        verdict.add(f"decision {name} is on record, but not stored")
+    return spending
+
+
+def compare_study(connection: Connection, replay: Replay, spending: Spending) -> None:
+    """Compare the study's own row and what participants share, and look for budgets that are overspent."""
+    verdict, fold = replay.verdict, replay.fold
+    study = connection.execute(select(tables.study)).mappings().one_or_none()
+    if study is None or fold is None:
+        if verdict.count or study is not None:
+            verdict.add("there are events, but no study; expected both or neither")
+        return
+    if (study["seq"], study["head"]) != (verdict.count, verdict.head):
+        verdict.add(f"the study is as of event {study['seq']}; the record ends with event {verdict.count}")
+    expected = {"hash": fold.running.hash, "status": "closed" if replay.closed else "open"}
+    _compare("study", study, {**expected, "enrolled": replay.enrolled}, verdict)
+    if fold.running.policy.together and not _holds(is_shared_state_of, fold.cohort, study["shared"]):
+        verdict.add("what participants share is not what the record gives")
+    _check_budget(connection, replay, study, spending)
+
+
+def _check_budget(connection: Connection, replay: Replay, study: Mapping[Any, Any], spending: Spending) -> None:
+    """The sum over the record is what is stored as spent, and not more than there is."""
+    verdict, fold = replay.verdict, replay.fold
+    assert fold is not None
+    spent, nudges = spending
+    stored, counted = study["spent"], study["nudges"]
+    if not fold.running.policy.shared:
+        table = tables.participants.c
+        stored, counted = connection.execute(
+            select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
+        ).one()
+    if not math.isclose(stored, spent, rel_tol=1e-9, abs_tol=1e-6) or int(counted) != nudges:
+        verdict.add(f"{stored:g} and {counted} nudges are stored as spent; the record sums to {spent:g} and {nudges}")
+    if fold.running.amount is None:
+        return
+    rows = [study] if fold.running.policy.shared else connection.execute(select(*tables.PARTICIPANT)).mappings()
+    for row in rows:
+        if row["spent"] > fold.running.amount + tables.SPARE or (
+            fold.running.hard and row["nudges"] > fold.running.amount
+        ):
+            verdict.add(
+                f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges of {fold.running.amount:g} are spent"
+            )
+
+
+def _compare(what: str, stored: Mapping[Any, Any], expected: Mapping[Any, Any], verdict: Verdict) -> None:
+    """Compare one row, column by column."""
+    for name, value in expected.items():
+        if stored[name] != value and not (name == "spent" and _near(stored[name], value)):
+            verdict.add(f"{what}: {name} is stored as {stored[name]!r}; the record gives {value!r}")
+
+
+def _near(stored: Any, value: float) -> bool:
+    """Of a sum, which may have been rounded otherwise."""
+    return isinstance(stored, float) and near(stored, value)

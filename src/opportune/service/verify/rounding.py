@@ -1,0 +1,98 @@
+"""Whether numbers, answers and states are the same but for rounding.
+
+The same study computed on another machine may end in other bits: libraries for matrices and for logarithms round as
+the processor at hand makes it quick. A record that was made on one machine is the same record on another.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import StateError
+from opportune.live.agent import Agent
+from opportune.live.cohort import Cohort
+from opportune.service.state.packing import content_of, pack, pack_shared, parts_of
+
+Floats = NDArray[np.float64]
+
+CLOSE = 1e-9
+"""What two numbers may differ by, against their size or 1, whichever is larger."""
+_POWERS = {"cov": 1.0, "width2": 1.0, "root": 0.5}
+"""Parts of a state that begin with this power of the variance before anything is learned: that is their size."""
+
+
+def near(one: Any, other: Any) -> bool:
+    """Whether two numbers, or lists of them, are equal but for rounding; or both are missing.
+
+    JSON has no number that is not finite, so that one of these is missing where it was read.
+    """
+    if other is None:
+        return one is None or (isinstance(one, float) and not math.isfinite(one))
+    if one is None:
+        return False
+    if isinstance(one, list) or isinstance(other, list):
+        alike = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
+        return alike and all(near(*pair) for pair in zip(one, other, strict=True))
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def is_state_of(agent: Agent, data: bytes) -> bool:
+    """Whether a state that `packing.pack` gave, here or on another machine, is this agent's."""
+    packed = pack(agent)
+    return data == packed or _same(agent, content_of(data), content_of(packed))
+
+
+def _same(agent: Agent, stored: tuple[bytes, bytes, bytes], expected: tuple[bytes, bytes, bytes]) -> bool:
+    held = 8 * len(agent.pending.order())  # which rewards wait for a reveal
+    if stored[2][:held] != expected[2][:held] or not _same_text(stored[0], expected[0]):
+        return False
+    one, other = parts_of(stored[1], stored[2][held:]), parts_of(expected[1], expected[2][held:])
+    return _same_parts(one, other, agent.problem.regularisation)
+
+
+def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
+    """Whether what `packing.pack_shared` gave, here or on another machine, is what a cohort's participants share."""
+    packed = pack_shared(cohort)
+    if data == packed:
+        return True
+    (_, *stored), (_, *expected) = content_of(data), content_of(packed)
+    return _same_parts(parts_of(*stored), parts_of(*expected), cohort.problem.regularisation)
+
+
+def _same_parts(one: Mapping[str, Floats], other: Mapping[str, Floats], lam: float) -> bool:
+    """Part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
+    if one.keys() != other.keys():
+        return False
+    sizes = {name: (1.0 / lam) ** _POWERS.get(name.rpartition(".")[2], 0.0) for name in other}
+    return all(_same_part(part, other[name], least=sizes[name]) for name, part in one.items())
+
+
+def _same_part(one: Floats, other: Floats, *, least: float) -> bool:
+    if one.size != other.size:
+        return False
+    size = max(least, float(np.abs(other).max(initial=0.0)))
+    return bool((np.abs(one - other) <= CLOSE * size).all())  # what is not a number is near nothing
+
+
+def _same_text(told: bytes, expected: bytes) -> bool:
+    """What a state has besides its numbers; a proposal that is open has numbers of its own."""
+    if told == expected:
+        return True
+    try:
+        (*one, proposed), (*other, proposal) = json.loads(told), json.loads(expected)
+    except (ValueError, TypeError):
+        raise StateError("the state cannot be read: its text is not what pack gives") from None
+    if one != other or not isinstance(proposed, dict) or not isinstance(proposal, dict):
+        return False
+    return proposed.keys() == proposal.keys() and all(
+        proposed[name] == value or (_is_number(value) and _is_number(proposed[name]) and near(proposed[name], value))
+        for name, value in proposal.items()
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, list) and all(isinstance(each, float) for each in value))
