@@ -28,7 +28,7 @@ LAYERS = (
     ("policy",),
     ("worlds",),
     ("extensions", "extend"),  # what others have registered, and what they write it with
-    ("simulation.record", "analysis.results", "analysis.heaps"),  # what simulate hands over, and its files
+    ("simulation.record", "analysis.results"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),
     ("rehearsal.conditions",),  # what simulated participants meet

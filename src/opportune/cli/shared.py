@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,8 @@ class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
 
 def say(line: str, code: int) -> int:
     """Write a line to standard error and hand back the code; what a terminal would obey is shown instead."""
-    print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
+    with suppress(BrokenPipeError):  # nobody reads it any more
+        print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
     return code
 
 

@@ -273,7 +273,7 @@ def _check_fit(study: "Study") -> Iterator[Error]:
         so_far += study.policies_of(i)
         try:
             for policy, problem in itertools.product(study.policies_of(i), problems):
-                rule_for(policy, problem, problem.layout(), **size)
+                rule_for(policy, problem, **size)
             policy_labels(so_far)
         except InputError as error:
             yield ("policies", i), str(error)
