@@ -57,7 +57,7 @@ bench-service: install
 
 # Servers killed a thousand times, and the API tried with many more requests.
 torture: install
-	OPPORTUNE_TORTURE=1000 OPPORTUNE_EXAMPLES=100 $(BIN)/python -m pytest tests/service/test_crashes.py tests/service/test_schema.py
+	OPPORTUNE_TORTURE=1000 OPPORTUNE_EXAMPLES=100 $(BIN)/python -m pytest tests/service/record/test_crashes.py tests/service/api/test_schema.py
 
 install: $(ALL)
 

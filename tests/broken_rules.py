@@ -7,9 +7,11 @@ import numpy as np
 from numba import objmode
 
 from opportune.extend import (
+    COUNT,
     Declares,
     LinearWorld,
     Numbers,
+    Recommender,
     Revealer,
     best,
     normal,
@@ -54,9 +56,9 @@ def count_on(p, own, moment, judged):  # type: ignore[no-untyped-def]
 
 
 class State(NamedTuple):
-    """What the rule that keeps to the rules remembers."""
+    """What Thrifty remembers."""
 
-    asked: Annotated[Numbers, 1]
+    asked: Annotated[Numbers, 1, COUNT]  # how often it was asked
 
 
 @step_function
@@ -125,19 +127,22 @@ def beyond(p, own, moment, draws):  # type: ignore[no-untyped-def]
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class Peeker(linucb.LinUCB):
+class Peeker(Recommender):
     """Looks at the fresh model."""
 
     kind: ClassVar[str] = "peeker"
     act_blind: ClassVar[Any] = staticmethod(peek)
+    act_informed: ClassVar[Any] = staticmethod(linucb.act_informed)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class Strayer(linucb.LinUCB):
+class Strayer(Recommender):
     """Recommends what does not exist."""
 
     kind: ClassVar[str] = "strayer"
+    freeze: ClassVar[Any] = staticmethod(linucb.freeze)
+    act_blind: ClassVar[Any] = staticmethod(linucb.act_blind)
     act_informed: ClassVar[Any] = staticmethod(beyond)
 
 

@@ -25,11 +25,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from opportune.engine.compiled import driver_function
 from opportune.engine.hooks import consult
 from opportune.engine.views import participant_at
-from opportune.extend import Declares, Judged, Moment, Numbers, Revealer, inner_function, register, spent_so_far
+from opportune.extend import (
+    Declares, Judged, Moment, Numbers, Revealer, inner_function, register, spent_so_far
+)
 
 
 class Settings(NamedTuple):
-    """The settings in numbers."""
+    """Its settings in numbers."""
 
     every: Annotated[Numbers, 1]
     probability: Annotated[Numbers, 1]
@@ -54,7 +56,7 @@ class NowAndThen(Revealer):
     consult: ClassVar[Any] = staticmethod(weigh)
 
     def numbers(self, use: Any) -> dict[str, float]:
-        return {"every": self.every, "probability": self.probability}
+        return {"every": float(self.every), "probability": self.probability}
 
 
 register(NowAndThen)
@@ -72,8 +74,7 @@ import opportune as op
 import rule
 
 policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=op.Budget(2))
-agent = op.Agent.__new__(op.Agent)
-agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
+agent = op.Agent.seated(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1)
 answer = rule.ask(agent.numbers.handle, rule.NowAndThen.number, 1)
 print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
 """
@@ -99,7 +100,9 @@ def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
     rule.write_text(RULE, encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.75, 0]
     assert run(ASKED, tmp_path) == [0.75, 1]
-    rule.write_text(RULE.replace("min(own.settings", "min(0.5 * own.settings"), encoding="utf-8")
+    rule.write_text(
+        RULE.replace("min(own.settings.probability[0],", "min(0.5 * own.settings.probability[0],"), encoding="utf-8"
+    )
     assert run(ASKED, tmp_path) == [0.375, 0]
     second = "@dataclass(frozen=True, kw_only=True)\nclass Other(NowAndThen):\n    kind: ClassVar[str] = 'other'\n\n"
     added = RULE.replace("register(NowAndThen)", second + "register(Other)\nregister(NowAndThen)")
@@ -189,7 +192,7 @@ from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function
-def take_turns(p, own, draws, step, arrival):
+def take_turns(world, history, p, draws, step, arrival):
     return Moment(step, 0, step % 3, step % 3)
 
 

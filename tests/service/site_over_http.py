@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+from litestar import Litestar
 from litestar.testing import TestClient
 from study_text import study_text
 
@@ -73,6 +74,16 @@ def problem(response: httpx.Response, status: int, code: str) -> str:
     assert (body["status"], body["code"]) == (status, code)
     detail: str = body["detail"]
     return detail
+
+
+def pages_of(app: Litestar) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every method of every page, with the options of its handler."""
+    return {
+        (method, route.path): dict(handler.opt)
+        for route in app.routes
+        for method, (handler, _) in getattr(route, "route_handler_map", {}).items()
+        if not handler.include_in_schema and method not in {"OPTIONS", "HEAD"} and "/schema" not in route.path
+    }
 
 
 @contextlib.contextmanager

@@ -224,14 +224,6 @@ def test_serve_says_where_it_answers(run: Run, tmp_path: Path, monkeypatch: pyte
     assert f"http://127.0.0.1:{served[0]} (Ctrl-C" in err
 
 
-def test_a_name_has_no_colon(run: Run, lived: Database, db: str) -> None:
-    """It stands between a name and the ids of its requests: 'a' and 'a:b' could have the same."""
-    for command in ("keys", "people"):
-        code, out, err = run(command, "add", "a:b", "--role", "staff", "--db", db)
-        assert (code, out) == (2, "")
-        assert "expected one without ':'" in err
-
-
 def test_whoever_has_no_name_here_can_close_a_study(
     run: Run, lived: Database, db: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,7 @@ def test_it_is_a_study_as_they_are(filled: tuple[Database, int]) -> None:
 
 
 def test_the_record_verifies(filled: tuple[Database, int]) -> None:
-    """And times in it go forward."""
+    """Times in the record go forward."""
     database, _ = filled
     verdict = verify(database)
     assert verdict.findings == []

@@ -248,12 +248,12 @@ def test_study_time_goes_as_fast_as_was_said(sqlite: Database, serve: Callable[.
     at, told = dt.datetime(2031, 3, 3, 9, tzinfo=dt.UTC), []
     with place.client() as client, HttpAccess(client, in_order=False) as access:
 
-        def tell(moment: dt.datetime) -> None:
+        def set_time(moment: dt.datetime) -> None:
             told.append(moment)
-            access.tell(moment)
+            access.set_time(moment)
             assert client.get("study")["now"].startswith(moment.isoformat()[:19])
 
-        pace, begin = Pace(3600.0, tell), time.monotonic()
+        pace, begin = Pace(3600.0, set_time), time.monotonic()
         pace.until(at)  # from two seconds before
         pace.until(at + dt.timedelta(hours=1))
         assert 3.0 <= time.monotonic() - begin < 6.0

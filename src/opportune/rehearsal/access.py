@@ -30,7 +30,7 @@ class Write(NamedTuple):
     about: str
     body: dict[str, Any]
     key: str
-    """The same whenever it is tried, also after an interruption, so that it happens once."""
+    """Does not change when the write is tried again, also after an interruption, so that it happens once."""
 
 
 class Access(Protocol):
@@ -39,7 +39,7 @@ class Access(Protocol):
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
         """Have things done at a time; each is answered or refused."""
 
-    def tell(self, at: dt.datetime) -> None:
+    def set_time(self, at: dt.datetime) -> None:
         """Say what time it is."""
 
     def participants(self) -> Iterable[dict[str, Any]]:
@@ -92,7 +92,7 @@ class HttpAccess:
                 with self._lock:
                     self.seconds.append(time.perf_counter() - begin)
 
-    def tell(self, at: dt.datetime) -> None:
+    def set_time(self, at: dt.datetime) -> None:
         """Any request says it."""
         self.client.rehearsal_time = at
         self.client.get("study")

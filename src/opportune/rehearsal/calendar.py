@@ -73,7 +73,7 @@ class Calendar:
 
 
 def _spread(per_day: int) -> tuple[int, ...]:
-    """So many times of day, in minutes."""
+    """Times of day in minutes, spread evenly over the working day."""
     if per_day == 1:
         return (MORNING,)
     return tuple(MORNING + i * (EVENING - MORNING) // (per_day - 1) for i in range(per_day))

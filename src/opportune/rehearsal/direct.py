@@ -48,7 +48,7 @@ class DirectAccess:
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
         """Have things done as of a time, all of them in one transaction; what is overdue by then is looked after."""
         now = clock.from_datetime(at)
-        self._sweep(now)
+        self._expire(now)
         spell = CALLS_TAKE if writes and writes[0].kind == ANSWER else 0
         replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
         unanswered = [
@@ -87,7 +87,7 @@ class DirectAccess:
         """Staff call, and nobody answers this time."""
         self.writer.do(calls.Try(who=next(self._staff), received=clock.from_datetime(at), decision=decision))
 
-    def _sweep(self, now: int) -> None:
+    def _expire(self, now: int) -> None:
         """Close windows, and give up rewards that are overdue."""
         late, unrewarded = queries.overdue(self.writer.database, now)
         commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
@@ -95,7 +95,7 @@ class DirectAccess:
         if commands:
             self.writer.write(commands)
 
-    def tell(self, at: dt.datetime) -> None:
+    def set_time(self, at: dt.datetime) -> None:
         """Time is what each write says."""
 
     def participants(self) -> Iterable[dict[str, Any]]:

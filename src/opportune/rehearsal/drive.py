@@ -101,7 +101,7 @@ class Rehearsal:
         self.made = 0
         """Decisions that were made in this run."""
         self._told = told
-        self._pace = Pace(factor, access.tell)
+        self._pace = Pace(factor, access.set_time)
         self.calendar = Calendar(running, first, first_days(count, running))
         self._find(count)
         for place in set(range(count)) - set(self.members):

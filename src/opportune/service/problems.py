@@ -13,7 +13,7 @@ TITLES = {
     "key_missing": (400, "The header Idempotency-Key is missing"),
     "unauthenticated": (401, "No valid key"),
     "forbidden": (403, "The key's role may not do this"),
-    "not_found": (404, "There is no such thing"),
+    "not_found": (404, "Not found"),
     "method_not_allowed": (405, "The address does not take this method"),
     "exists": (409, "It exists already"),
     "key_reused": (409, "The idempotency key was used with other content"),

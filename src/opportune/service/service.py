@@ -17,13 +17,13 @@ from opportune.errors import InputError
 from opportune.service.accounts.keys import Keys
 from opportune.service.accounts.limits import Limits
 from opportune.service.commands.base import SYSTEM, Command
-from opportune.service.commands.expiry import Touch
+from opportune.service.commands.expiry import Touch, expire_all
 from opportune.service.export.exports import study_in_force
 from opportune.service.monitoring.alerts import Alerts
 from opportune.service.monitoring.logs import described
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database, reachable
-from opportune.service.record.writer import Reply, Writer, sweep
+from opportune.service.record.writer import Reply, Writer
 from opportune.service.state import clock
 
 SWEEP_SECONDS = 5
@@ -104,7 +104,7 @@ class Service:
         """The time: what a rehearsal has told, or the clock's."""
         return self.rehearsed if self.rehearsal and self.rehearsed else clock.now()
 
-    def tell(self, told: str | None) -> None:
+    def set_time(self, told: str | None) -> None:
         """A rehearsal says what time it is; time does not go back."""
         if told is None:
             return
@@ -134,7 +134,7 @@ class Service:
     def look_after(self) -> None:
         """Do what is to be done every few seconds."""
         for job in (
-            partial(sweep, self.writer, self.now()),
+            partial(expire_all, self.writer, self.now()),
             self._try_again,
             self.keys.note_use,
             self.alerts.viewed.write,

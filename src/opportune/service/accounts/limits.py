@@ -13,7 +13,7 @@ from opportune.service.problems import Refused
 KEYS, KEY_SECONDS = 100, 60
 """Wrong keys from one address in as many seconds."""
 SIGN_INS, SIGN_IN_SECONDS = 30, 300
-"""Wrong passwords and links, likewise: a clinic's whole staff may share an address."""
+"""Wrong passwords and links from one address in as many seconds: a clinic's whole staff may share one."""
 _MOST_ADDRESSES = 10_000
 
 

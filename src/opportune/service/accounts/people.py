@@ -11,7 +11,7 @@ from sqlalchemy import case, insert, select, update
 from opportune import checks
 from opportune.errors import InputError
 from opportune.service.accounts import sessions
-from opportune.service.accounts.keys import ROLES, Caller, check_name, check_new_name
+from opportune.service.accounts.keys import ROLES, Caller, check_name
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
@@ -28,7 +28,7 @@ _AT_ONCE = threading.Semaphore(2)
 
 def add_person(database: Database, name: str, role: str, password: str | None = None) -> str:
     """Someone who can sign in; the password is handed back here and nowhere else."""
-    check_new_name(name)
+    check_name(name)
     checks.choice("role", role, [r for r in ROLES if r != "app"])
     chosen = new_password() if password is None else password
     check_password(chosen)

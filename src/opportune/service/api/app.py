@@ -10,11 +10,10 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from opportune._version import __version__
 from opportune.errors import OpportuneError
-from opportune.service.api import requests
-from opportune.service.api.exported import EXPORTS
-from opportune.service.api.health import WATCHING, Measured
+from opportune.service.api import problems, requests
+from opportune.service.api.health import HEALTH, Measured
 from opportune.service.api.reads import READS
-from opportune.service.api.strict import StrictRequest
+from opportune.service.api.requests import StrictRequest
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
@@ -36,8 +35,8 @@ def create_app(service: Service) -> Litestar:
 
     app = Litestar(
         route_handlers=[
-            Router("/api/v1", route_handlers=[*WRITES, *READS, *EXPORTS], request_class=StrictRequest),
-            *WATCHING,
+            Router("/api/v1", route_handlers=[*WRITES, *READS], request_class=StrictRequest),
+            *HEALTH,
             PAGES,
         ],
         guards=[requests.guard],
@@ -65,7 +64,7 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
     """An address that is not there: programs get a problem, people a page."""
     for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
     if not for_people:
-        return requests.on_http(request, error)
+        return problems.on_http(request, error)
     page = errors.on_http(request, error)  # no middleware sees it, as there is no such address
     page.headers |= {name.decode(): value.decode() for name, value in (*HEADERS, NO_STORE)}
     return page
@@ -73,8 +72,8 @@ def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
 
 def _handlers() -> dict[Any, Any]:
     return {
-        Refused: requests.on_refused,
-        OpportuneError: requests.on_bad_input,
+        Refused: problems.on_refused,
+        OpportuneError: problems.on_bad_input,
         HTTPException: _on_http,
-        Exception: requests.on_fault,
+        Exception: problems.on_fault,
     }

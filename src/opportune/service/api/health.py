@@ -14,7 +14,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from opportune.service.accounts.keys import ADMIN, ANALYST
-from opportune.service.api.requests import OPEN, refusals, roles, service_of
+from opportune.service.api.problems import refusals
+from opportune.service.api.requests import OPEN, roles, service_of
 from opportune.service.problems import Problem, Refused
 from opportune.service.record import queries, tables
 
@@ -104,4 +105,4 @@ def metrics(request: Asked) -> Response[bytes]:
     return Response(generate_latest(REGISTRY), media_type="text/plain")
 
 
-WATCHING = [healthz, readyz, metrics]
+HEALTH = [healthz, readyz, metrics]

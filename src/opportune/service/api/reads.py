@@ -7,12 +7,13 @@ from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
+from litestar.response import Stream
 
 from opportune.service.accounts.keys import ADMIN, ANALYST, APP, STAFF
 from opportune.service.accounts.pseudonyms import labels
 from opportune.service.api import models
+from opportune.service.api.problems import READING, refusals
 from opportune.service.api.requests import (
-    READING,
     After,
     Limit,
     answer,
@@ -21,12 +22,12 @@ from opportune.service.api.requests import (
     known_decision,
     known_name,
     received,
-    refusals,
     roles,
     service_of,
 )
 from opportune.service.commands.base import NOT_ASKED, decision_answer, reward_answer
 from opportune.service.commands.participants import FetchBundle
+from opportune.service.export import exports
 from opportune.service.problems import Refused
 from opportune.service.record import queries
 from opportune.service.state import clock
@@ -215,4 +216,25 @@ def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[
     return as_json({"items": items, "next": str(rows[-1]["seq"]) if more else None})
 
 
-READS = [list_participants, get_participant, list_decisions, bundle, get_decision, calls, study, events]
+@get(
+    "/exports/{name:str}", opt=roles(ANALYST, ADMIN), sync_to_thread=True, tags=["exports"], operation_id="export",
+    responses={
+        **READING,
+        200: ResponseSpec(bytes, description="The file.", generate_examples=False, media_type="text/csv"),
+    },
+    summary="decisions.csv, participants.csv, nudges.csv, rewards.csv, events.csv or dictionary.json",
+)  # fmt: skip
+def export(request: Asked, name: FromPath[str]) -> Response[Any]:
+    """A table of the study, with pseudonyms only; `dictionary.json` explains every column."""
+    database = service_of(request).database
+    if name == "dictionary.json":
+        return as_json(exports.dictionary(database))
+    stem, dot, ending = name.rpartition(".")
+    if stem not in exports.NAMES or (dot, ending) != (".", "csv"):
+        raise Refused("not_found", f"no export has this name; expected one of {', '.join(exports.NAMES)}, as .csv")
+
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Stream(exports.whole_file(database, stem), media_type="text/csv", headers=headers)
+
+
+READS = [list_participants, get_participant, list_decisions, bundle, get_decision, calls, study, events, export]

@@ -1,31 +1,26 @@
-"""What all addresses share: who asks, the key of a write, answers as bytes, problems."""
+"""What all addresses share: who asks, the key of a write, bodies as they are written, answers as bytes."""
 
 import hashlib
 import re
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 from litestar import MediaType, Request, Response
 from litestar.concurrency import sync_to_thread
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import ValidationException
 from litestar.handlers.base import BaseRouteHandler
-from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
-from opportune.errors import OpportuneError
 from opportune.service.accounts import sessions
 from opportune.service.accounts.keys import ADMIN, Caller
 from opportune.service.api.models import NAME
-from opportune.service.monitoring.logs import described
-from opportune.service.problems import Problem, Refused, encoded
+from opportune.service.problems import Refused
 from opportune.service.record.writer import Reply
 from opportune.service.service import Service
 
 JSON = "application/json"
-PROBLEM = "application/problem+json"
 CALLER = "opportune.caller"
 SESSION = "opportune.session"
 COOKIE = "opportune_session"
@@ -37,7 +32,7 @@ DECISION = r"^d[1-9][0-9]{0,17}$"
 _DECISION = re.compile(DECISION)
 _NAME = re.compile(NAME)
 _ENCODE = msgspec.json.Encoder().encode
-log = structlog.get_logger()
+_PLACE = re.compile(r"(.*) - at `\$\.?(.*)`$", re.DOTALL)
 
 IdempotencyKey = Annotated[
     str,
@@ -51,34 +46,6 @@ IdempotencyKey = Annotated[
 ]
 After = Annotated[str | None, QueryParameter(name="after", max_length=200, description="`next` of the page before.")]
 Limit = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="How many at most.")]
-
-_SENTENCES = {
-    400: "The body or a parameter cannot be read.",
-    401: "No valid key.",
-    403: "The key's role may not do this.",
-    404: "There is no such thing.",
-    405: "The address does not take this method.",
-    409: "It does not fit what is on record; `code` says how.",
-    413: "The body is too large.",
-    422: "A value cannot be used.",
-    429: "Too many wrong keys from this address; a valid one is never refused so.",
-    500: "Something is wrong with the service.",
-    503: "Nothing can be stored at the moment; try again with the same key.",
-}
-
-
-def refusals(*codes: int) -> dict[int, ResponseSpec]:
-    """The problems that an address may answer with, for the schema."""
-    return {
-        code: ResponseSpec(
-            data_container=Problem, description=_SENTENCES[code], generate_examples=False, media_type=PROBLEM
-        )
-        for code in sorted({*codes, 400, 401, 403, 429, 500})
-    }
-
-
-WRITING = refusals(404, 409, 413, 422, 503)
-READING = refusals(404, 422)
 
 
 def roles(*allowed: str) -> dict[str, Any]:
@@ -101,7 +68,7 @@ async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
     if caller.role not in allowed and not everything:
         raise Refused("forbidden", f"the role {caller.role!r} may not do this")
     if service.rehearsal and not page:
-        service.tell(connection.headers.get("rehearsal-time"))
+        service.set_time(connection.headers.get("rehearsal-time"))
     connection.scope[CALLER] = caller  # type: ignore[literal-required]
 
 
@@ -171,65 +138,34 @@ def known_name(name: str) -> str:
 
 
 def known_decision(decision: str) -> str:
-    """A decision's id from an address, likewise."""
+    """A decision's id from an address; one that cannot exist is not looked for."""
     if not _DECISION.fullmatch(decision):
         raise Refused("not_found", "no decision has such an id")
     return decision
 
 
-def problem_response(problem: Problem) -> "Response[bytes]":
-    """Problem details (RFC 9457)."""
-    headers = {}
-    if problem.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if problem.status == 503:
-        headers["Retry-After"] = "1"
-    if problem.status == 429:
-        headers["Retry-After"] = "60"
-    return Response(encoded(problem), status_code=problem.status, media_type=PROBLEM, headers=headers)
-
-
-def on_refused(_request: "Request[Any, Any, Any]", error: Refused) -> "Response[bytes]":
-    """What the service refuses."""
-    return problem_response(error.problem())
-
-
-def on_bad_input(_request: "Request[Any, Any, Any]", error: OpportuneError) -> "Response[bytes]":
-    """What a check refuses."""
-    return problem_response(Problem.of("invalid", str(error)))
-
-
-_BY_STATUS = {
-    401: "unauthenticated", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 413: "too_large",
-    415: "unsupported", 429: "too_many", 503: "unavailable",
-}  # fmt: skip
-
-
-def on_http(_request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[bytes]":
-    """What the framework refuses: addresses, methods, bodies that are not what the schema says."""
-    if error.status_code >= 500 and error.status_code != 503:
-        return on_fault(_request, error)
-    code, detail = _BY_STATUS.get(error.status_code, "malformed"), error.detail
-    if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        parts = [part for part in error.extra if isinstance(part, dict)]
-        if any(part.get("source") == "header" for part in parts):
-            code = "key_missing"
-        detail = "; ".join(f"{part.get('key', 'body')}: {part.get('message', '')}" for part in parts) or detail
-    if code == "malformed" and "'Idempotency-Key'" in detail:
-        code = "key_missing"
-    return problem_response(Problem.of(code, detail[:1000]))
-
-
-def on_fault(request: "Request[Any, Any, Any]", error: Exception) -> "Response[bytes]":
-    """Anything that nobody has foreseen."""
-    if isinstance(error, RecursionError):
-        return problem_response(Problem.of("malformed", "the body is nested too deeply"))
-    if isinstance(error, UnicodeDecodeError):
-        return problem_response(Problem.of("malformed", "the body is not UTF-8"))
-    log.error("a request failed", method=request.method, **described(error))
-    return problem_response(Problem.of("internal", "the request failed; the log says why"))
-
-
 def as_json(value: Any, status: int = 200) -> "Response[bytes]":
     """Any answer."""
     return Response(msgspec.json.encode(value), status_code=status, media_type=MediaType.JSON)
+
+
+class StrictRequest(Request[Any, Any, Any]):
+    """A request whose body must have the types of its schema."""
+
+    async def json(self) -> Any:
+        """The body, refused where a value would have to be converted."""
+        found = await super().json()
+        field = self.route_handler.parsed_data_field
+        if field is not None:
+            try:
+                msgspec.convert(found, field.annotation, strict=True)
+            except msgspec.ValidationError as error:
+                raise ValidationException(_plainly(str(error))) from None
+        return found
+
+
+def _plainly(message: str) -> str:
+    """What is wrong with which field, shortened."""
+    found = _PLACE.fullmatch(message)
+    reason, place = (found[1], found[2] or "body") if found else (message, "body")
+    return f"{place}: {reason}"[:300]

@@ -12,8 +12,8 @@ from msgspec import Meta
 
 from opportune.service.accounts.keys import ADMIN, APP, STAFF
 from opportune.service.api import models
+from opportune.service.api.problems import WRITING
 from opportune.service.api.requests import (
-    WRITING,
     IdempotencyKey,
     answer,
     as_json,

@@ -1,13 +1,17 @@
 """What the service does by itself, as time passes: commands that nobody has asked for."""
 
+import contextlib
 from typing import ClassVar
 
+from opportune.errors import OpportuneError
 from opportune.live.point import WAITING
-from opportune.service.commands.base import Answered, Command, decision_answer, reward_answer
+from opportune.service.commands import calls
+from opportune.service.commands.base import SYSTEM, Answered, Command, decision_answer, reward_answer
 from opportune.service.commands.decisions import settle_unanswered
 from opportune.service.commands.rewards import Reward
-from opportune.service.record import events
+from opportune.service.record import events, queries
 from opportune.service.record.transaction import Transaction
+from opportune.service.record.writer import Writer
 
 
 class Touch(Command, kw_only=True):
@@ -59,3 +63,20 @@ class GiveUp(Command, kw_only=True):
             received=self.received, step=row["step"], decision=row["id"],
         )  # fmt: skip
         return 200, reward_answer(row)
+
+
+def expire_all(writer: Writer, now: int) -> int:
+    """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
+
+    Hands back how many commands that took.
+    """
+    late, unrewarded = queries.overdue(writer.database, now)
+    commands: list[Command] = [
+        calls.Conclude(who=SYSTEM, received=now, decision=decision) for decision in calls.due(writer.database, now)
+    ]
+    commands += [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+    commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
+    for future in [writer.submit(command) for command in commands]:
+        with contextlib.suppress(OpportuneError):
+            future.result()
+    return len(commands)

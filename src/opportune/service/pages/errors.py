@@ -7,7 +7,8 @@ from litestar.exceptions import HTTPException
 
 from opportune.errors import OpportuneError
 from opportune.service.accounts.sessions import Session
-from opportune.service.api import requests as api
+from opportune.service.api import problems as api
+from opportune.service.api.requests import SESSION
 from opportune.service.pages.shared import Asked, go, html, language_of
 from opportune.service.pages.signing import sign_in_page
 from opportune.service.pages.texts import Texts, texts
@@ -50,7 +51,7 @@ def sentences(t: Texts) -> dict[str, str]:
 
 
 def _page(request: Asked, problem: Problem) -> "Response[Any]":
-    session: Session | None = request.scope.get(api.SESSION)  # type: ignore[assignment]
+    session: Session | None = request.scope.get(SESSION)  # type: ignore[assignment]
     if problem.code == "unauthenticated":
         wants_page = "text/html" in request.headers.get("accept", "")
         if request.method == "GET" and wants_page:

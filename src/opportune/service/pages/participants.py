@@ -41,6 +41,7 @@ DECISIONS_SHOWN = 60
 EVENTS_SHOWN = 100
 HISTORY = 14
 """Earlier decision points that tell what is usual."""
+LARGEST_NUMBER = 2**31 - 1
 SORTS = ("participant", "status", "day", "nudges", "age", "last")
 Sort = Annotated[str, QueryParameter(name="sort", max_length=20)]
 PageNumber = Annotated[int, QueryParameter(name="page", ge=1, le=100_000)]
@@ -107,7 +108,7 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def overview(view: View, row: dict[str, Any]) -> dict[str, Any]:
-    """One participant, likewise."""
+    """One participant as the page of that participant shows them."""
     name = row["name"]
     return _worded(view, _judged(view, row, _missing_results(view, name), _nudges(view, name)))
 
@@ -186,6 +187,8 @@ async def enrol(request: Asked) -> Response[Any]:
 
 
 def _row(view: View, number: int) -> dict[str, Any]:
+    if number > LARGEST_NUMBER:
+        raise Refused("not_found", "no participant has this number")
     found = queries.rows(
         view.service.database, select(*tables.PARTICIPANT).where(tables.participants.c.number == number)
     )

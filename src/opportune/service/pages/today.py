@@ -173,7 +173,7 @@ async def changes(request: Asked) -> ServerSentEvent:
     """Tells when the list has changed."""
     service, token = service_of(request), request.cookies[COOKIE]
 
-    async def tell() -> AsyncIterator[ServerSentEventMessage]:
+    async def versions() -> AsyncIterator[ServerSentEventMessage]:
         known = await in_thread(calls.version, service.database)
         yield ServerSentEventMessage(event="version", data=known, retry=2000)
         quiet = 0
@@ -187,7 +187,7 @@ async def changes(request: Asked) -> ServerSentEvent:
                     return
                 yield ServerSentEventMessage(event="version", data=known)
 
-    return ServerSentEvent(tell(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    return ServerSentEvent(versions(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
 def _open_row(view: View, form: Form) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 
-from opportune.errors import DataError, InputError
+from opportune.errors import DataError, InputError, WriteError
 
 BUSY_MILLISECONDS = 10_000
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536", "wal_autocheckpoint=64000")
@@ -190,19 +190,21 @@ class Database:
             return
         file = self.path.resolve()  # by whichever name someone calls it
         path = file.with_name(file.name + ".lock")
-        with path.open("a+") as lock:
+        with path.open("ab+", buffering=0) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 lock.seek(0)
-                holder = lock.read().strip() or "unknown"
+                holder = lock.read().decode().strip() or "unknown"
                 raise DataError(
                     f"{self.path} is in use by process {holder}; expected one service for a SQLite file: stop the "
                     "other, or use PostgreSQL for several"
                 ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
+            try:
+                lock.truncate(0)
+                lock.write(str(os.getpid()).encode())
+            except OSError as error:
+                raise WriteError(f"{path} cannot be written ({error.strerror})") from None
             try:
                 yield
             finally:

@@ -79,9 +79,4 @@ def decode(body: str | bytes) -> Event:
 
 def hash_of(body: bytes) -> str:
     """SHA-256 of a stored event; it names the event before by its own, so one change breaks all that follow."""
-    return digest_of(body).hex()
-
-
-def digest_of(body: bytes) -> bytes:
-    """The same, as the bytes that it is written for."""
-    return hashlib.sha256(body).digest()
+    return hashlib.sha256(body).hexdigest()

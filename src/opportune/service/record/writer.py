@@ -18,17 +18,14 @@ import msgspec
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from opportune.errors import InputError, OpportuneError
-from opportune.service.commands import calls
-from opportune.service.commands.base import SYSTEM, Command
+from opportune.errors import InputError, OpportuneError, WriteError
+from opportune.service.commands.base import Command
 from opportune.service.commands.decisions import Propose
-from opportune.service.commands.expiry import Expire, GiveUp
 from opportune.service.monitoring.logs import described
 from opportune.service.problems import Refused, as_json
 from opportune.service.record.database import Database
 from opportune.service.record.idempotency import Answer
 from opportune.service.record.transaction import Memory, Transaction
-from opportune.service.state import clock
 from opportune.service.state.packing import Unsound
 
 MOST_AT_ONCE = 256
@@ -101,8 +98,13 @@ class Writer:
         return future
 
     def do(self, command: Command) -> Reply:
-        """Carry out one command, here and now; for programs without a writer's thread."""
+        """Carry out one command, here and now; for programs without a writer's thread.
+
+        Raises what the command was refused for, or `WriteError` where nothing can be stored.
+        """
         found = self.write([command])[0]
+        if isinstance(found, Refused) and found.code == "unavailable":
+            raise WriteError(f"{self.database.name} cannot be written ({self.failing})")
         if isinstance(found, Exception):
             raise found
         return found
@@ -195,17 +197,17 @@ class Writer:
                 another = failed
             else:
                 if isinstance(reply, Reply):
-                    self._tell_of_fallback(command, reply, error)
+                    self._alert_of_fallback(command, reply, error)
                 return reply
         return self._failed(another, command)
 
-    def _tell_of_fallback(self, command: Command, reply: Reply, error: Exception) -> None:
+    def _alert_of_fallback(self, command: Command, reply: Reply, error: Exception) -> None:
         why = error if isinstance(error, OpportuneError) else type(error).__name__
         what = "made" if isinstance(command, Propose) else "settled"
         about = msgspec.json.decode(reply.body).get("participant")  # none where the study is closed
-        self._tell("red", "fallback", about, f"A decision was {what} by the fallback: {why}")
+        self._raise_alert("red", "fallback", about, f"A decision was {what} by the fallback: {why}")
 
-    def _tell(self, level: str, code: str, participant: str | None, text: str) -> None:
+    def _raise_alert(self, level: str, code: str, participant: str | None, text: str) -> None:
         """Raise an alert; where that cannot be done, whoever asked is answered all the same."""
         if self._alert is None:
             return
@@ -217,9 +219,11 @@ class Writer:
     def _failed(self, error: Exception, command: Command) -> Refused:
         log.error("command failed", **described(error))
         if isinstance(command, Propose):
-            self._tell("red", "undecided", command.participant, "A decision could not be made; the log says why.")
+            self._raise_alert(
+                "red", "undecided", command.participant, "A decision could not be made; the log says why."
+            )
         elif command.records:
-            self._tell("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
+            self._raise_alert("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
         return Refused("internal", "the request could not be carried out; nothing of it is stored")
 
     def _unavailable(self, error: Exception) -> Refused:
@@ -246,7 +250,9 @@ class Writer:
             if transaction.wrote:
                 self.failing = None
             if transaction.rebuilt:
-                self._tell("yellow", "rebuilt", None, "A stored state could not be read; it was made from the record.")
+                self._raise_alert(
+                    "yellow", "rebuilt", None, "A stored state could not be read; it was made from the record."
+                )
         except BaseException:
             self.memory.forget(None if transaction is None or transaction.rebuilt else [*transaction.participants])
             raise
@@ -293,23 +299,3 @@ def _answer_all(answered: "Sequence[tuple[Future[Reply] | asyncio.Future[Reply],
             future.set_exception(reply)
         else:
             future.set_result(reply)
-
-
-def sweep(writer: Writer, received: int | None = None) -> int:
-    """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
-
-    Hands back how many commands that took.
-    """
-    from opportune.service.record.queries import overdue  # noqa: PLC0415  (which reads what writers write)
-
-    now = clock.now() if received is None else received
-    late, unrewarded = overdue(writer.database, now)
-    commands: list[Command] = [
-        calls.Conclude(who=SYSTEM, received=now, decision=decision) for decision in calls.due(writer.database, now)
-    ]
-    commands += [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
-    commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
-    for future in [writer.submit(command) for command in commands]:
-        with contextlib.suppress(OpportuneError):
-            future.result()
-    return len(commands)

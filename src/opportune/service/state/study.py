@@ -40,9 +40,9 @@ class StudyInForce:
     answer_window: int
     """How long an answer is waited for, in microseconds."""
     reward_window: int
-    """How long a reward is waited for, likewise."""
+    """How long a reward is waited for, in microseconds."""
     silence: int
-    """How long a participant may be silent without an alert, likewise."""
+    """How long a participant may be silent without an alert, in microseconds."""
     reward_default: float | None
     reward_bounds: tuple[float, float]
     webhook: str | None

@@ -43,7 +43,7 @@ def test_nothing_is_lost_when_the_server_is_killed(url: str, servers: Parent) ->
 
 
 def test_two_servers_over_one_database(new_postgres: str, servers: Parent) -> None:
-    """Likewise where two servers share a PostgreSQL database, and now this, now that one is killed."""
+    """Nothing is lost where two servers share a PostgreSQL database and either is killed at random moments."""
     prepare(new_postgres, shared=True, pooled=True)
     assert torture(servers, new_postgres, rounds=max(4, ROUNDS // 4), servers=2) == []
 

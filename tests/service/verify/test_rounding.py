@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import mixed_problem
+from small_problem import mixed_problem
 
 import opportune as op
 from opportune.errors import StateError

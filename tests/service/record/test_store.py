@@ -150,6 +150,19 @@ def test_a_retry_gets_the_original_answer(database: Database) -> None:
     assert verify(database).decisions == 1
 
 
+def test_two_callers_may_choose_the_same_key(sqlite: Database) -> None:
+    """Whatever their names have in common: each gets a decision of its own."""
+    writer = Writer(sqlite)
+    launch(writer, study_text())
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    given = {"sensed": {"time_of_day": "morning", "stress": 3, "sleep": "poor"}}
+    asked = [
+        Propose(who=who, received=BEGIN, participant="P1", given=given, key=key, fingerprint="a")
+        for who, key in (("a", "b:1"), ("a:b", "1"), ("a", "1"))
+    ]
+    assert len({answer_of(reply)["decision"] for reply in writer.write([*asked, *asked])}) == 3
+
+
 def test_the_same_key_twice_in_one_batch_is_one_decision(sqlite: Database) -> None:
     """A client that sends a request twice at once gets one decision."""
     writer = Writer(sqlite)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from course import answer_of, launch
 from desk import PASSWORD, Desk, desks, went
-from site_over_http import SENSED, Site, good, site_on
+from site_over_http import SENSED, Site, good, pages_of, site_on
 from study_text import study_text
-from test_api import pages_of
 
 from opportune.service.accounts import people, sessions
 from opportune.service.commands import calls
@@ -545,6 +544,15 @@ def test_no_name_stands_in_an_address(site: Site) -> None:
             for target in re.findall(r'(?:href|action)="([^"]*)"', desk.page(path)):
                 assert "SECRET" not in target
     assert decision in anna["anna"].page("/today")
+
+
+def test_a_number_that_nobody_can_have_is_not_found(site: Site) -> None:
+    """However many digits it has."""
+    call(site, "P1")
+    anna = desks(site, anna="staff")["anna"]
+    for digits in (10, 23, 300):
+        assert anna.request("GET", f"/participants/{'9' * digits}").status_code == 404
+    assert anna.request("GET", f"/participants?page={'9' * 23}").status_code == 400
 
 
 def test_an_address_that_is_not_there(site: Site) -> None:

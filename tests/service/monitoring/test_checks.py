@@ -14,6 +14,7 @@ from study_text import study_text
 from opportune.live.agent import Agent
 from opportune.service.commands.administration import Close
 from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import expire_all
 from opportune.service.commands.participants import Enrol, SetStatus
 from opportune.service.monitoring import checks
 from opportune.service.monitoring.alerts import CODES, Alerts
@@ -21,7 +22,7 @@ from opportune.service.monitoring.checks import even_plan, judged
 from opportune.service.record import queries, tables
 from opportune.service.record.database import Database
 from opportune.service.record.queries import alert_rows, open_nudges
-from opportune.service.record.writer import Writer, sweep
+from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 
 WINDOW = 120 * clock.MINUTE  # of the example
@@ -81,7 +82,7 @@ def test_a_nudge_whose_window_ended_unseen_stays_red_for_a_day(sqlite: Database,
         with sqlite.writing.begin() as connection:
             connection.execute(tables.calls.insert(), row)
     writer.start()
-    sweep(writer, BEGIN + WINDOW + clock.MINUTE)
+    expire_all(writer, BEGIN + WINDOW + clock.MINUTE)
     writer.stop()
     alerts = Alerts(sqlite)
     alerts.look(BEGIN + 3 * clock.HOUR)
@@ -354,7 +355,7 @@ def test_alerts_say_how_things_stand(sqlite: Database) -> None:
     writer.start()
     texts = []
     for moment in (WINDOW - 50 * clock.MINUTE, WINDOW - 20 * clock.MINUTE, WINDOW + clock.MINUTE):
-        sweep(writer, BEGIN + moment)
+        expire_all(writer, BEGIN + moment)
         alerts.look(BEGIN + moment)
         (alert,) = alert_rows(sqlite)
         texts.append((alert["id"], alert["text"]))
@@ -432,7 +433,7 @@ def test_rewards_that_a_default_replaced_are_overdue_all_the_same(sqlite: Databa
     alerts.look(BEGIN)
     assert alerts_of(sqlite, "rewards") == []
     writer.start()
-    assert sweep(writer, BEGIN + 30 * DAY) == 1
+    assert expire_all(writer, BEGIN + 30 * DAY) == 1
     writer.stop()
     alerts.look(BEGIN + 30 * DAY + clock.HOUR)
     assert alerts_of(sqlite, "rewards") == [None]

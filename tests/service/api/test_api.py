@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from litestar import Litestar
-from site_over_http import SENSED, Site, good, problem, site_on
+from site_over_http import SENSED, Site, good, pages_of, problem, site_on
 
 from opportune.service.accounts.keys import ROLES, add_key, revoke_key
 from opportune.service.record.database import Database
@@ -278,16 +278,6 @@ FOR_ALL = {
 }
 
 
-def pages_of(app: Litestar) -> dict[tuple[str, str], dict[str, Any]]:
-    """Every method of every page, with the options of its handler."""
-    return {
-        (method, route.path): dict(handler.opt)
-        for route in app.routes
-        for method, (handler, _) in getattr(route, "route_handler_map", {}).items()
-        if not handler.include_in_schema and method not in {"OPTIONS", "HEAD"} and "/schema" not in route.path
-    }
-
-
 def addresses(app: Litestar) -> set[tuple[str, str]]:
     """Every method of every address that is for programs; test_pages.py has those for people."""
     return {
@@ -436,7 +426,7 @@ def test_what_was_reported_is_sealed_until_it_is_told(site: Site) -> None:
 
 
 def test_what_is_spent_in_all(site: Site) -> None:
-    """Also where everyone has a budget of their own."""
+    """Where everyone has a budget of their own, too."""
     for name in ("P001", "P002"):
         site.enrol(name)
         nudged(site, name)
@@ -459,3 +449,13 @@ def test_a_pause_may_have_another_reason(site: Site) -> None:
 def test_a_time_zone_is_a_place(site: Site, zone: str) -> None:
     """Not whatever this machine happens to be set to."""
     assert site.post("participants", {"participant": "P001", "timezone": zone}, "staff").status_code in {400, 422}
+
+
+@pytest.mark.parametrize(
+    "path", ["events?after={}", "participants/P001/decisions?after={}", "calls?after={}.d1", "events?limit={}"]
+)
+def test_numbers_of_many_digits_are_refused(site: Site, path: str) -> None:
+    """They are no fault of the service."""
+    site.enrol()
+    for digits in (23, 150):
+        assert site.get(path.format("9" * digits)).status_code in {400, 422}

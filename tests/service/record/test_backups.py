@@ -47,7 +47,7 @@ def lived(sqlite: Database) -> Database:
 
 @pytest.mark.parametrize("name", ODD)
 def test_files_may_be_called_anything(run: Run, lived: Database, tmp_path: Path, name: str) -> None:
-    """Also what means something in an address; the backup is where it was wanted, and nothing else is written."""
+    """Whatever characters mean in an address; the backup is where it was wanted, and nothing else is written."""
     folder = tmp_path / name
     folder.mkdir()
     file = folder / f"{name}.backup"

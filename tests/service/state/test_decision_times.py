@@ -8,13 +8,14 @@ from study_text import study_text
 
 from opportune.service.commands.base import NOT_ASKED
 from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import expire_all
 from opportune.service.commands.participants import Enrol
 from opportune.service.commands.rewards import Reward
 from opportune.service.monitoring.alerts import Alerts
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database
 from opportune.service.record.queries import alert_rows, decision_row, decision_rows
-from opportune.service.record.writer import Writer, sweep
+from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 from opportune.service.state.schedule import day_of, step_at, time_of
 from opportune.service.state.study import StudyInForce
@@ -119,9 +120,9 @@ def test_a_window_that_ends_settles_the_nudge(sqlite: Database) -> None:
     window = TIMES.answer_window
     assert made["expires"] == clock.iso(begun + window)
     writer.start()
-    assert sweep(writer, begun + window - 1) == 0
-    assert sweep(writer, begun + window) == 1
-    assert sweep(writer, begun + window) == 0
+    assert expire_all(writer, begun + window - 1) == 0
+    assert expire_all(writer, begun + window) == 1
+    assert expire_all(writer, begun + window) == 0
     writer.stop()
     row = decision_row(sqlite, made["decision"])
     assert row is not None
@@ -145,9 +146,9 @@ def test_rewards_that_never_come(sqlite: Database, default: float | None) -> Non
     writer.do(Reward(who="app", received=begun, decision=second, reward=1.0))
     due = begun + StudyInForce.from_text(text).reward_window
     writer.start()
-    assert sweep(writer, due - 1) == 0
-    assert sweep(writer, due) == 1
-    assert sweep(writer, due) == 0
+    assert expire_all(writer, due - 1) == 0
+    assert expire_all(writer, due) == 1
+    assert expire_all(writer, due) == 0
     writer.stop()
     row = decision_row(sqlite, first)
     assert row is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from live_examples import mixed_problem
+from small_problem import mixed_problem
 
 import opportune as op
 from opportune.engine.layout import Snapshot

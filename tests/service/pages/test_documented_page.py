@@ -18,7 +18,7 @@ from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
 from opportune.service.verify.check import verify
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "service.md").read_text(encoding="utf-8")
 
 
 def test_the_page_runs(sqlite: Database) -> None:

@@ -133,3 +133,32 @@ def test_a_participant_has_one_decision_at_each_step(database: Database) -> None
         row = connection.execute(select(tables.decisions).limit(1)).mappings().one()
     with pytest.raises(IntegrityError), database.writing.begin() as connection:
         connection.execute(tables.decisions.insert(), {**row, "id": "d999"})
+
+
+def test_a_full_disk_is_named(sqlite: Database) -> None:
+    """Where the lock cannot be written, and where a program without a service writes: a sentence, no traceback."""
+    program = f"""
+import resource, sys
+from opportune.errors import WriteError
+from opportune.service.record.database import Database
+from opportune.service.commands.administration import Launch
+from opportune.service.record.writer import Writer
+database = Database({sqlite.url!r})
+text = {study_text()!r}
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+def held():
+    with database.held():
+        pass
+def launch():
+    Writer(database).do(Launch(who="test", received=1, file=text, source="study.toml"))
+for call in (held, launch):
+    try:
+        call()
+    except WriteError as error:
+        print("refused:", error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = (line[9:] for line in done.stdout.splitlines() if line.startswith("refused: "))
+    assert first.endswith("study.db.lock cannot be written (File too large)")
+    assert second.startswith(f"{sqlite.name} cannot be written (")

@@ -17,13 +17,14 @@ from study_text import study_text
 
 from opportune.service.commands.administration import Amend, Launch
 from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.expiry import expire_all
 from opportune.service.commands.participants import Enrol
 from opportune.service.commands.rewards import Reward
 from opportune.service.export import exports
 from opportune.service.export.exports import NAMES, cell, dictionary, export, whole_file
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database
-from opportune.service.record.writer import Writer, sweep
+from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 from opportune.service.state.packing import pack, unpack
 
@@ -241,7 +242,7 @@ def test_nothing_is_made_up(sqlite: Database) -> None:
     assert table(sqlite, "decisions")[3]["mood"] == "low"
     writer.do(Reward(who="app", received=moment, decision=made["decision"], reward=0.0))
     writer.start()
-    assert sweep(writer, moment + 60 * 24 * clock.HOUR) == 1
+    assert expire_all(writer, moment + 60 * 24 * clock.HOUR) == 1
     writer.stop()
     assert [row["reward_imputed"] for row in table(sqlite, "decisions")] == ["0", "1", "0", "0"]
     assert "somebody" not in "".join(export(sqlite, "events"))
