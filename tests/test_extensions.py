@@ -192,7 +192,7 @@ from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function
-def take_turns(world, history, p, draws, step, arrival):
+def take_turns(p, own, draws, step, arrival):
     return Moment(step, 0, step % 3, step % 3)
 
 
