@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.policy import LEAST_BUDGET, Policy, layout_for, rule_for
+from opportune.policy import LEAST_BUDGET, Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import MOST_CONTEXTS
 from opportune.problems.variables import DayOfStudy, Number, check_variable
@@ -268,13 +268,12 @@ def _check_fit(study: "Study") -> Iterator[Error]:
         yield _place_of(error, ("reward",)), str(error)
         return
     so_far: list[Policy] = []
-    horizon, people = study.settings.study.horizon, study.settings.study.instances
+    horizon, participants = study.settings.study.horizon, study.settings.study.instances
     for i in range(len(study.settings.policies)):
         so_far += study.policies_of(i)
         try:
             for policy, problem in itertools.product(study.policies_of(i), problems):
-                layout = layout_for(policy, problem, horizon=horizon, participants=people)
-                rule_for(policy, problem, layout, horizon=horizon, participants=people)
+                rule_for(policy, problem, horizon=horizon, participants=participants)
             policy_labels(so_far)
         except InputError as error:
             yield ("policies", i), str(error)

@@ -4,7 +4,7 @@ import copy
 from typing import NamedTuple
 
 from opportune.errors import InputError
-from opportune.policy import Policy, layout_for, rule_for
+from opportune.policy import Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.study.build import Study
@@ -25,9 +25,7 @@ def live(study: Study) -> Live:
     policy = live_policy(study)
     problem = live_problem(study)
     participants = planned_participants(study)
-    horizon = study.settings.study.horizon
-    layout = layout_for(policy, problem, horizon=horizon, participants=participants)
-    rule_for(policy, problem, layout, horizon=horizon, participants=participants)
+    rule_for(policy, problem, horizon=study.settings.study.horizon, participants=participants)
     return Live(problem, policy, participants, study.settings.serve.fallback or study.settings.study.actions[0])
 
 

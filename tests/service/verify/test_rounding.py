@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
+from opportune.engine.layout import ARRAY_OF, STATE
 from opportune.errors import StateError
-from opportune.live.point import STATE
-from opportune.service.state.packing import _sealed as sealed
-from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.state.packing import pack, pack_shared
 from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
 
 
@@ -29,49 +28,50 @@ def agent_at_work() -> op.Agent:
     raise AssertionError("nobody was nudged")
 
 
-def with_number(agent: op.Agent, place: int, number: float) -> bytes:
-    """The agent's state, but for one of its numbers."""
-    text, numbers = content_of(pack(agent))
-    held = len(numbers) - agent._block.nbytes
-    block = np.frombuffer(numbers[held:]).copy()
-    block[place] = number
-    return sealed(text, numbers[:held], block)
+def with_number(agent: op.Agent, part: str, place: int, number: float) -> bytes:
+    """The agent's state, but for one number of one of its parts."""
+    flat = agent.numbers.parts([part_array(part)])[part]
+    where = np.unravel_index(place, flat.shape)
+    kept = flat[where]
+    flat[where] = number
+    changed = pack(agent)
+    flat[where] = kept
+    return changed
+
+
+def part_array(part: str) -> str:
+    """The array in which a part lies."""
+    return ARRAY_OF[part.rpartition(".")[0]]
 
 
 def test_a_state_is_an_agents_but_for_rounding() -> None:
     """Every number may differ by less than a billionth of the largest of its kind, and by no more."""
     agent = agent_at_work()
     assert is_state_of(agent, pack(agent))
-    begin = 0
-    for name, array in agent.numbers.arrays.items():
-        for part in agent.numbers.at.views(STATE[name], array):
-            size = float(np.abs(part).max(initial=0.0))
-            for place in {0, len(part) // 2, len(part) - 1} if len(part) else ():
-                apart = (part[place] + CLOSE * size / 4, part[place] + CLOSE * max(size, 1.0) * 4)
-                one, other = (is_state_of(agent, with_number(agent, begin + place, number)) for number in apart)
-                assert one, (name, place)
-                assert not other, (name, place)
-            begin += len(part)
-    assert begin == agent._block.size, "the control: all were looked at"
+    for name, part in agent.numbers.parts(STATE).items():
+        flat, size = part.ravel(), float(np.abs(part).max())
+        for place in {0, flat.size // 2, flat.size - 1}:
+            apart = (flat[place] + CLOSE * size / 4, flat[place] + CLOSE * max(size, 1.0) * 4)
+            one, other = (is_state_of(agent, with_number(agent, name, place, number)) for number in apart)
+            assert one, (name, place)
+            assert not other, (name, place)
 
 
 def test_small_variances_are_held_to_their_own_size() -> None:
     """Where all are far below one, a billionth of one would be anything."""
     problem = mixed_problem(known=True).replace(theta_bound=1e-6)
     agent = op.Agent(problem, op.pd2_ucb(8), horizon=80, seed=1, stream=7)
-    model = agent.numbers.at.views(STATE["model"], agent.numbers.arrays["model"])
-    at, largest = model.theta.size, float(model.cov.max())  # the first number of the model is theta's
-    assert agent._block[at] == largest
+    largest = float(agent.numbers.parts(["model"])["model.cov"].max())
     assert 0.0 < largest < 1e-9, "the control: these are variances"
-    assert is_state_of(agent, with_number(agent, at, largest * (1.0 + 1e-12)))
-    assert not is_state_of(agent, with_number(agent, at, largest * 1.01))
+    assert is_state_of(agent, with_number(agent, "model.cov", 0, largest * (1.0 + 1e-12)))
+    assert not is_state_of(agent, with_number(agent, "model.cov", 0, largest * 1.01))
 
 
 def test_numbers_that_are_none_are_near_nothing() -> None:
     """A state that holds one is nobody's."""
     agent = agent_at_work()
     for odd in (math.nan, math.inf):
-        assert not is_state_of(agent, with_number(agent, 0, odd))
+        assert not is_state_of(agent, with_number(agent, "model.theta", 0, odd))
 
 
 def test_an_open_proposal_is_compared_too() -> None:
@@ -105,14 +105,14 @@ def test_other_steps_or_rewards_that_wait_are_another_state() -> None:
 
 
 @pytest.mark.parametrize("sharing", [{"shared": True}, {"pooled": True}, {"shared": True, "pooled": True}])
-def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
+def test_what_is_shared_is_compared_by_size(sharing: dict[str, bool]) -> None:
     """The model, the budget or both."""
     budget = op.Budget(8, shared=sharing.get("shared", False))
     policy = op.Policy(revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False))
     cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
     cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
     packed = pack_shared(cohort)
-    group = cohort.common.arrays[shared_groups(cohort)[0]]
+    group = cohort.common.arrays[cohort.common.shared[0]]
     was = group[0]
     group[0] = was + 1e-13
     assert pack_shared(cohort) != packed
