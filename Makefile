@@ -34,7 +34,7 @@ test-bounds: install
 	OPPORTUNE_CHECK_BOUNDS=1 $(PYTEST)
 
 test-core: install
-	$(PYTEST) tests/core tests/revealers tests/recommenders tests/worlds tests/simulation tests/live \
+	$(PYTEST) tests/engine tests/algorithm tests/revealers tests/recommenders tests/worlds tests/simulation tests/live \
 		tests/test_agreement.py tests/test_simulate.py tests/test_shared_budget.py tests/test_pace.py
 
 # The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from benchmarks.study import BUDGET, Floats, Study
-from opportune.core.rng import ARRIVAL, COIN, NOISE, draw, normal
+from opportune.algorithm.rng import ARRIVAL, COIN, NOISE, draw, normal
 
 
 @njit

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from opportune.core.rng import ARRIVAL, COIN, NOISE, categorical, draw, normal
+from opportune.algorithm.rng import ARRIVAL, COIN, NOISE, categorical, draw, normal
 from opportune.policy import Policy, naive_ucb, pd1_ucb, pd2_ucb
 from opportune.revealers.learning_primal_dual import paper_tolerance
 from opportune.simulation import simulate

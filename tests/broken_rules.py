@@ -7,11 +7,11 @@ import numpy as np
 from numba import objmode
 
 from opportune import LinearWorld, Recommender, Revealer, register
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import step_function
-from opportune.core.model import best
-from opportune.core.rng import normal
-from opportune.core.scores import score_blind, score_full
+from opportune.algorithm.budget import spent_so_far
+from opportune.algorithm.model import best
+from opportune.algorithm.rng import normal
+from opportune.algorithm.scores import score_blind, score_full
+from opportune.engine.compiled import step_function
 from opportune.recommenders import linucb
 from opportune.worlds import linear
 from opportune.worlds.common import NOISE_SD

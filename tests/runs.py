@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.core.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
+from opportune.algorithm.rng import ARRIVAL, SAMPLE, VARIABLE, categorical, draw, normal
+from opportune.worlds.distributions import Choice, Uniform
 from reference import Contexts, Continuous, Finite
 
 REVEALERS: dict[str, Any] = {
@@ -189,7 +190,7 @@ class ContinuousRun(Run):
     def world(self, who: int) -> Any:
         """A participant's world, for `simulate`."""
         distributions = {
-            name: op.Uniform(v.low, v.high) if isinstance(v, op.Number) else op.Choice(dict.fromkeys(v, 1.0 / len(v)))
+            name: Uniform(v.low, v.high) if isinstance(v, op.Number) else Choice(dict.fromkeys(v, 1.0 / len(v)))
             for name, v in self.variables.items()
             if name != "tod"
         }

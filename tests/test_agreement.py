@@ -7,14 +7,14 @@ decision boundary; such a run says nothing, and another one is drawn in its plac
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import opportune as op
-from opportune.core.rng import ANSWER, AVAILABLE, COIN, DELAY, LOST, NOISE, OPEN, draw, normal
+from opportune.algorithm.rng import ANSWER, AVAILABLE, COIN, DELAY, LOST, NOISE, OPEN, draw, normal
 from reference import SMALLEST_DIVISOR, Data, Participant, Purse, Settings
 from runs import REVEALERS, AnyRun, Case, cases, continuous_cases, draw_run
 
@@ -325,7 +325,7 @@ class Patient:
 def numbered(proposal: op.Proposal, names: Sequence[str]) -> SimpleNamespace:
     """A proposal as the reference has it, with actions by number."""
     actions = {name: names.index(getattr(proposal, name)) for name in ("action", "fresh_action")}
-    return SimpleNamespace(**{**proposal._asdict(), **actions})
+    return SimpleNamespace(**{**{each.name: getattr(proposal, each.name) for each in fields(proposal)}, **actions})
 
 
 def agents_of(run: AnyRun) -> list[op.Agent]:

@@ -4,9 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import opportune as op
 from opportune.recommenders import RECOMMENDERS
 from opportune.revealers import REVEALERS
 from opportune.worlds import WORLDS
@@ -17,11 +22,11 @@ RULE = '''
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import driver_function, inner_function
-from opportune.core.protocol import Judged, Moment
-from opportune.core.registry import consult
-from opportune.core.views import participant_at
+from opportune.algorithm.budget import spent_so_far
+from opportune.engine.compiled import driver_function, inner_function
+from opportune.algorithm.protocol import Judged, Moment
+from opportune.engine.hooks import consult
+from opportune.engine.views import participant_at
 from opportune.extensions import register
 from opportune.revealers.base import Revealer
 
@@ -61,12 +66,15 @@ import json
 import opportune as op
 import rule
 
-policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=2)
+policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=op.Budget(2))
 agent = op.Agent.__new__(op.Agent)
 agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
-answer = rule.ask(agent._handle, rule.NowAndThen.number, 1)
+answer = rule.ask(agent.numbers.handle, rule.NowAndThen.number, 1)
 print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
 """
+
+
+WORLD = op.synthetic_worlds(1, seed=1)[0]
 
 
 def run(script: str, folder: Path) -> Any:
@@ -92,6 +100,73 @@ def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
     added = RULE.replace("register(NowAndThen)", second + "register(Other)\nregister(NowAndThen)")
     rule.write_text(added, encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.75, 0]
+
+
+def test_a_subclass_that_is_not_registered_is_refused() -> None:
+    """Compiled code would run its parent's rule, under its name."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class MyPace(op.Pace):
+        pass
+
+    class MyUcb(op.LinUCB):
+        pass
+
+    class MyWorld(op.LinearWorld):
+        pass
+
+    calls: dict[str, Callable[[], Any]] = {
+        "MyPace": lambda: op.Policy(revealer=MyPace(), budget=op.Budget(2)),
+        "MyUcb": lambda: op.Policy(recommender=MyUcb(), budget=op.Budget(2)),
+        "MyWorld": lambda: op.simulate(
+            MyWorld(WORLD.problem, theta=WORLD.theta), op.pd2_ucb(2), horizon=3, replicates=1, seed=1
+        ),
+    }
+    for name, call in calls.items():
+        expected = f"^{name} is not registered; expected one that is: write @opportune.register above its class$"
+        with pytest.raises(op.InputError, match=expected):
+            call()
+
+
+OWN_ARRIVALS = '''
+from typing import Any, ClassVar
+
+from opportune import LinearWorld, register
+from opportune.engine.compiled import inner_function
+from opportune.algorithm.protocol import Moment
+
+
+@inner_function
+def take_turns(world, history, p, draws, step, arrival):
+    return Moment(step, 0, step % 3, step % 3)
+
+
+@register
+class Turns(LinearWorld):
+    """Contexts 0, 1 and 2 take turns."""
+
+    arrive: ClassVar[Any] = staticmethod(take_turns)
+'''
+
+COUNTED = """
+import json
+import numpy as np
+import opportune as op
+import world
+
+base = op.synthetic_worlds(1, seed=1)[0]
+turns = world.Turns(base.problem, theta=base.theta, context_probs=base.context_probs)
+settings = {"horizon": 30, "replicates": 2, "seed": 1, "progress": False}
+whole, bare = (op.simulate(turns, op.pd2_ucb(5), trace=trace, **settings) for trace in (True, False))
+differ = np.abs(op.regret(whole).isel(step=-1) - op.regret(bare)).max()
+print(json.dumps([bare["context_count"].values[0, 0].tolist(), bool(differ < 1e-9)]))
+"""
+
+
+def test_arrivals_are_counted_by_the_worlds_own_rule(tmp_path: Path) -> None:
+    """Regret without a trace is that with one in a linear world with arrivals of its own."""
+    (tmp_path / "world.py").write_text(OWN_ARRIVALS, encoding="utf-8")
+    assert run(COUNTED, tmp_path) == [[10, 10, 10, 0, 0, 0, 0, 0, 0, 0], True]
 
 
 def test_numbers_are_given_in_order() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opportune.core.layout import ADAPTIVE, CONSTANT, Rule
+from opportune.engine.layout import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
@@ -29,7 +29,7 @@ def rule(policy: Policy, known: Problem | None = None, *, horizon: int = 10, par
     """A policy's numbers for the core, under their names."""
     known = problem() if known is None else known
     at = known.layout(optimistic=policy.optimistic, sampled=policy.recommender.sampled)
-    return at.views(Rule, rule_for(policy, known, at, horizon=horizon, participants=participants))
+    return at.views("rule", rule_for(policy, known, at, horizon=horizon, participants=participants))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import opportune as op
-from opportune.core.compiled import step_function
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.engine.compiled import step_function
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.testing import PROBLEMS, check_recommender, check_revealer, check_world
 from opportune.testing.cases import cases_for
 
@@ -131,7 +131,7 @@ def said() -> dict[str, str]:
         ("Rememberer", "the same simulation once more gave other numbers"),
         ("Peeker", "expected it to depend on what was known at the last reveal, and on what is public"),
         ("Strayer", "expected one of the actions 0 to 2"),
-        ("Gambler", "expected draws by opportune.core.rng alone"),
+        ("Gambler", "expected draws by opportune.algorithm.rng alone"),
         ("Treadmill", "two streams brought the same run"),
     ],
 )

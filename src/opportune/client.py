@@ -18,7 +18,6 @@ from urllib.parse import quote
 import httpx
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError, OpportuneError
 
 AGAIN = {429, 502, 503, 504}
@@ -67,7 +66,6 @@ class Decision:
             raise ServiceError(200, "unknown", f"this is no decision: {checks.shown(answer)}") from None
 
 
-@plain_calls
 class Client:
     """Calls of the service with one key.
 

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 from numba.core.dispatcher import Dispatcher
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.compiled import PACKAGE, extension_hash
-from opportune.core.fitting import PLAIN
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.compiled import PACKAGE, extension_hash
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS, Registry
+from opportune.engine.versions import SIMULATED
 from opportune.errors import InputError, StateError
 from opportune.recommenders import Recommender
 from opportune.revealers import Revealer
@@ -31,7 +30,6 @@ Class = TypeVar("Class", bound=type)
 _modules: dict[str, str] = {}  # of what was registered, each with the hash of its files by then
 
 
-@plain_calls
 def register(entry: Class) -> Class:
     """Make a revealer, a recommender or a world of one's own known; also a decorator of the class.
 
@@ -126,9 +124,9 @@ def _check_functions(entry: Any, registry: Registry) -> None:
                 f"{name} of {entry.__name__} is a method; expected staticmethod({name}), a function {form}"
             )
         plain = getattr(function, "py_func", function)
-        if not isinstance(function, Dispatcher) and not PLAIN:
+        if not isinstance(function, Dispatcher) and not SIMULATED:
             raise InputError(
-                f"{name} of {entry.__name__} is not compiled; expected opportune.core.compiled.step_function above it"
+                f"{name} of {entry.__name__} is not compiled; expected opportune.engine.compiled.step_function above it"
             )
         if len(inspect.signature(plain).parameters) != len(arguments):
             given = ", ".join(inspect.signature(plain).parameters)

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.budget import growth
-from opportune.core.layout import ADAPTIVE, CONSTANT, Layout, Rule
+from opportune.algorithm.budget import growth
+from opportune.engine.layout import ADAPTIVE, CONSTANT, Layout, Owner, Owners
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
+from opportune.revealers.base import Use
 
 LEAST_BUDGET = 1e-6
 """Less than this, the price of a reveal cannot be computed."""
+NOBODY = Owner()
 
 
-@plain_calls
 @dataclass(frozen=True)
 class Budget:
     """How many reveals there are.
@@ -51,7 +51,6 @@ class Budget:
             raise InputError(f"budget is {amount:g}; a hard budget counts nudges, expected a whole number")
 
 
-@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
@@ -73,11 +72,8 @@ class Policy:
         if not isinstance(self.revealer, Revealer):
             given = checks.shown(self.revealer)
             raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
-        for part in (self.recommender, self.revealer):
-            if not hasattr(part, "number"):
-                raise InputError(
-                    f"{type(part).__name__} is not registered; expected one that is, or register above its class"
-                )
+        checks.registered(self.recommender, RECOMMENDERS)
+        checks.registered(self.revealer, REVEALERS)
         if self.budget is not None:
             checks.keep(self, budget=_budget(self.budget))
         checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
@@ -140,13 +136,11 @@ class Policy:
         )
 
 
-@plain_calls
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:
     """The paper's benchmark: LinUCB with reveals at the fixed rate B/T."""
     return Policy(recommender=LinUCB(unknown=unknown), revealer=FixedRate(), budget=_budget(budget), name=name)
 
 
-@plain_calls
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
     return Policy(
@@ -157,57 +151,90 @@ def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "
     )
 
 
-@plain_calls
-def pd2_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
-    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning."""
+def pd2_ucb(
+    budget: float | Budget,
+    *,
+    scale: str = "adaptive",
+    unknown: str = "plugin",
+    rotate: bool = False,
+    kappa: float = 1.0,
+    tolerance: float | None = None,
+    name: str = "",
+) -> Policy:
+    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning.
+
+    `unknown`, `rotate` and `kappa` are those of `LinUCB`, `scale` and `tolerance` those of `LearningPrimalDual`.
+    """
     return Policy(
-        recommender=LinUCB(unknown=unknown),
-        revealer=LearningPrimalDual(scale=scale),
+        recommender=LinUCB(unknown=unknown, rotate=rotate, kappa=kappa),
+        revealer=LearningPrimalDual(scale=scale, tolerance=tolerance),
         budget=_budget(budget),
         name=name,
     )
 
 
-def layout_form(policy: Policy, *, horizon: int, participants: int = 1) -> dict[str, Any]:
-    """What a policy needs room for, as arguments of a problem's `layout`."""
-    budget = math.inf if policy.budget is None else policy.budget.amount
-    form = policy.revealer.form(budget=budget, horizon=horizon, sharers=participants if policy.shared else 1)
-    return {"optimistic": policy.optimistic, **policy.recommender.form(), "horizon": horizon, **form}
+def layout_for(
+    policy: Policy, problem: Any, *, horizon: int, participants: int = 1, held: int | None = None,
+    world: Owner = NOBODY, **form: Any,
+) -> Layout:  # fmt: skip
+    """Where everything lies that a policy, its problem and a world need.
+
+    `held` is how many pending steps are kept in it (as many as the horizon, unless given); `form` suits a device
+    and a world.
+    """
+    base: Layout = problem.layout(optimistic=policy.optimistic, horizon=horizon if held is None else held, **form)
+    use = _use(policy, problem, base, horizon=horizon, participants=participants)
+    revealer, recommender = (
+        Owner(part.declares, tuple(part.extents(use).items())) for part in (policy.revealer, policy.recommender)
+    )
+    return base.with_owners(Owners(revealer, recommender, world))
 
 
-def rule_for(
-    policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int = 1, member: int = 0
-) -> NDArray[np.float64]:
-    """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
-    decisions = horizon * participants if policy.shared else horizon
-    budget = math.inf if policy.budget is None else policy.budget.amount
-    if math.isfinite(budget) and budget > decisions:
-        raise InputError(f"budget is {budget:g}; expected at most {decisions}, the number of decisions it is for")
-    if policy.optimistic and (problem.reported or problem.strata > 1 or problem.contexts == 0):
-        raise InputError("unknown='optimistic' needs finitely many contexts whose variables are all sensed")
-    scale = _scale(policy, problem)
-    return at.filled(
-        Rule,
-        {
-            "revealer": policy.revealer.number,
-            "recommender": policy.recommender.number,
-            "amount": budget,
-            "hard": policy.budget is not None and policy.budget.hard,
-            "growth": growth(budget) if math.isfinite(budget) else math.e,
-            "decisions": decisions,
-            "sharers": participants if policy.shared else 1,
-            "member": member if policy.shared else 0,
-            "kappa": getattr(policy.recommender, "kappa", 1.0),
-            "resigned": policy.revealer.resigned,
-            "scaling": ADAPTIVE if scale is None else CONSTANT,
-            "scale": scale or 1.0,
-            "settings": policy.revealer.numbers(problem, budget=budget, decisions=decisions, horizon=horizon),
-            "options": policy.recommender.numbers(problem),
-        },
+def _use(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int) -> Use:
+    """What a policy is used for."""
+    return Use(
+        problem=problem,
+        sizes=at.sizes,
+        budget=math.inf if policy.budget is None else policy.budget.amount,
+        horizon=horizon,
+        sharers=participants if policy.shared else 1,
+        resigned=policy.revealer.resigned,
     )
 
 
-@plain_calls
+def rule_for(
+    policy: Policy, problem: Any, at: Layout | None = None, *, horizon: int, participants: int = 1, member: int = 0
+) -> NDArray[np.float64]:
+    """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
+    if policy.optimistic and (problem.reported or problem.strata > 1 or problem.contexts == 0):
+        raise InputError("unknown='optimistic' needs finitely many contexts whose variables are all sensed")
+    at = layout_for(policy, problem, horizon=horizon, participants=participants) if at is None else at
+    use = _use(policy, problem, at, horizon=horizon, participants=participants)
+    if math.isfinite(use.budget) and use.budget > use.decisions:
+        raise InputError(
+            f"budget is {use.budget:g}; expected at most {use.decisions}, the number of decisions it is for"
+        )
+    scale = _scale(policy, problem)
+    return at.filled(
+        "rule",
+        rule={
+            "revealer": policy.revealer.number,
+            "recommender": policy.recommender.number,
+            "amount": use.budget,
+            "hard": policy.budget is not None and policy.budget.hard,
+            "growth": growth(use.budget) if math.isfinite(use.budget) else math.e,
+            "decisions": use.decisions,
+            "sharers": use.sharers,
+            "member": member if policy.shared else 0,
+            "kappa": getattr(policy.recommender, "kappa", 1.0),
+            "scaling": ADAPTIVE if scale is None else CONSTANT,
+            "scale": scale or 1.0,
+        },
+        revealer_settings=policy.revealer.numbers(use),
+        recommender_settings=policy.recommender.numbers(use),
+    )
+
+
 def pace_ucb(
     budget: float | Budget,
     *,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opportune.algorithm.optimistic import bernstein_box, bernstein_box_printed
 from opportune.analysis import bounds
-from opportune.core.optimistic import bernstein_box, bernstein_box_printed
 from opportune.errors import InputError
 
 E = math.e

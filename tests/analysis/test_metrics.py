@@ -116,7 +116,7 @@ def test_nobody_beats_the_best_action() -> None:
     steps = np.diff(realised_regret(data).values, axis=-1)
     assert steps.min() >= -1e-10
     never = run(synthetic_worlds(3, seed=1), Policy(revealer=Never(), budget=Budget(6)))
-    gain = (clairvoyant_value(never) - never["true_blind"].isel(k=0)).sum("step")
+    gain = (clairvoyant_value(never) - never["true_blind"].isel(contexts=0)).sum("step")
     assert (regret(never).isel(step=-1) >= gain - 1e-9).all()
 
 

@@ -16,7 +16,7 @@ import pytest
 from wrong_values import MAPPING, NAME, NUMBER, TRUTH, WHOLE, Values, continuous, finite, refusal
 
 import opportune as op
-from opportune.core.layout import Budget, Counts, Model, Snapshot, Trail
+from opportune.engine.layout import Budget, Counts, Model, Snapshot, Trail
 from opportune.errors import StateError
 from opportune.live.saving import checksum
 
@@ -89,7 +89,7 @@ def test_right_calls_stay_accepted() -> None:
     """The control: NumPy's numbers and truths, and what the tests above begin with."""
     made = agent(horizon=np.int64(3), seed=2**64 - 1, stream=np.uint64(2**63))
     made.propose(np.int64(1), opened=np.bool_(False), coin=np.float64(0.5), reason="")
-    made.settle(answered=False if made._proposal and made._proposal.nudged else None)
+    made.settle(answered=False if made.open_proposal and made.open_proposal.nudged else None)
     made.learn(np.float32(0.5), step=np.int64(1))
     assert json.loads(json.dumps(made.to_dict()))["step"] == 1
     for resumed in (op.Agent.from_dict(decided().to_dict()), op.Cohort.from_dict(cohort().to_dict())["ann"]):
@@ -243,7 +243,7 @@ def test_what_nobody_can_have_learned_is_refused(group: str, part: str, pooled: 
         made.learn(1e30 if step % 3 else -1e30)
     whole = cohort.to_dict()
     assert op.Cohort.from_dict(whole).to_dict() == whole, "the control: the largest rewards that there can be"
-    places = made._at.views(GROUPS[group], np.arange(len(made._groups[group])))
+    places = made.numbers.at.views(GROUPS[group], np.arange(len(made.numbers.arrays[group])))
     for value in (1e199, 1e100):
         changed = copy.deepcopy(whole)
         numbers = changed["model"] if pooled and group == "model" else changed["agents"]["a"]["state"][group]

@@ -13,24 +13,7 @@ import xarray as xr
 
 import opportune as op
 from opportune.errors import OpportuneError
-
-
-class NoText:
-    """What cannot even be shown."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no text for this")
-
-
-class Unwilling(dict[str, Any]):
-    """What looks like a mapping, and is none when it is asked."""
-
-    def __iter__(self) -> Any:
-        raise RuntimeError("not now")
-
-    def __len__(self) -> int:
-        raise RuntimeError("nor this")
-
+from opportune.worlds.distributions import Uniform
 
 Values = dict[str, Callable[[], Any]]
 
@@ -41,7 +24,6 @@ NOTHING: Values = {
     "class": lambda: dict,
     "function": lambda: lambda: 1,
     "object": object,
-    "no text": NoText,
     "table": lambda: pd.DataFrame({"a": [1]}),
     "dataset": lambda: xr.DataArray(np.ones((2, 2))),
     "time": lambda: datetime(2024, 1, 1, tzinfo=UTC),
@@ -76,7 +58,7 @@ ARRAY: Values = {
     "text": lambda: "1 2", "list of text": lambda: ["1", "2"], "complex": lambda: np.ones(2, complex),
     "ragged": lambda: [[1, 2], [3]], "objects": lambda: np.array([None, "x"]), "number": lambda: 1.0,
     "mapping": lambda: {"a": 1}, "set": lambda: {1, 2}, "generator": lambda: (i for i in range(2)),
-    "empty": list, "dates": lambda: np.array(["2024-01-01"], dtype="datetime64[D]"), "no text": NoText,
+    "empty": list, "dates": lambda: np.array(["2024-01-01"], dtype="datetime64[D]"),
     "NaN": lambda: [math.nan, 1.0], "infinite": lambda: [math.inf, 1.0], "beyond": lambda: [1e300, 1.0],
     "five axes": lambda: np.ones((1, 1, 1, 1, 1)), "gaps": lambda: np.ma.array([1.0, 2.0], mask=[False, True]),
     "huge range": lambda: range(10**9), "truths": lambda: np.array([True, False]),
@@ -115,7 +97,7 @@ def linear(**settings: Any) -> op.LinearWorld:
 
 def drawn(**settings: Any) -> op.ContinuousWorld:
     problem = settings.pop("problem", continuous())
-    return op.ContinuousWorld(problem, **{"theta": [0.1] * 4, "distributions": {"x": op.Uniform(0, 1)}, **settings})
+    return op.ContinuousWorld(problem, **{"theta": [0.1] * 4, "distributions": {"x": Uniform(0, 1)}, **settings})
 
 
 def refusal(call: Callable[[], Any]) -> str:

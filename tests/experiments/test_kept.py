@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import xarray as xr
 
-from opportune.core.compiled import PACKAGE
+from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError, StateError
 from opportune.experiments import kept, opens, runner, running, table, writer
 from opportune.experiments.base import Config
@@ -140,9 +140,10 @@ def test_an_edit_of_the_code_runs_everything_again(
 @pytest.mark.parametrize(
     ("file", "matters"),
     [
-        ("core/reveal.py", True), ("analysis/metrics.py", True), ("experiments/table.py", True), ("policy.py", True),
+        ("algorithm/reveal.py", True), ("analysis/metrics.py", True), ("experiments/table.py", True),
+        ("policy.py", True),
         ("worlds/brushing/users.json", True), ("report/page.py", False), ("cli/main.py", False),
-        ("core/__pycache__/x.pyc", False),
+        ("algorithm/__pycache__/x.pyc", False),
     ],
 )  # fmt: skip
 def test_the_code_is_all_that_results_depend_on(

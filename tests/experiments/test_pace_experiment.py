@@ -10,13 +10,11 @@ import pytest
 import xarray as xr
 
 import opportune as op
-from opportune.core.registry import REVEALERS
 from opportune.experiments import find, pace
 from opportune.experiments.base import Config, Findings
 from opportune.experiments.pace import grid, orders, policies, verdicts
 from opportune.experiments.pace.growth import run_growth
 from opportune.experiments.pace.settings import SETTINGS, run_setting
-from opportune.study.kinds import kinds
 
 SMALL: Config = {
     "instances": 3, "replications": 2, "horizon": 40, "budgets": [4, 8], "horizons": [40, 80], "sequences": 2,
@@ -71,14 +69,6 @@ def test_every_idea_can_be_left_out(parts: dict[str, xr.Dataset]) -> None:
     whole = data["regret"].sel(policy=policies.PACE)
     for without in (policies.NO_DEBT, policies.NO_ROTATION, policies.ROTATED):
         assert not np.allclose(whole, data["regret"].sel(policy=without)), without
-
-
-def test_debt_is_no_setting_for_people() -> None:
-    """Nobody meets the switch for the ablation: not in a policy's text, not in the table of study files."""
-    assert "debt" not in repr(op.Pace())
-    assert all("_debt" not in kind.settings for kind in kinds(REVEALERS))
-    policy = policies.make(policies.NO_DEBT, 4)
-    assert op.Policy.from_dict(policy.describe()) == policy
 
 
 def test_the_two_parts_add_up(parts: dict[str, xr.Dataset]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 import opportune as op
 from opportune.worlds.brushing.world import BrushingWorld, brushing_problem, brushing_world
+from opportune.worlds.distributions import Choice, LogNormal, Normal, Truncated, Uniform
 
 HAPPENINGS: dict[str, Any] = {
     "open_rate": 0.1, "response_rate": 0.7, "available_rate": 0.9, "reward_rate": 0.9, "reward_delay": 3,
@@ -101,11 +102,11 @@ def moment_worlds(*, reported: bool, **happenings: Any) -> list[op.ContinuousWor
     rng = np.random.default_rng(4)
     problem = moment_problem(reported=reported)
     distributions: dict[str, Any] = {
-        "ward": op.Choice({"a": 0.7, "b": 0.3}), "steps": op.LogNormal(0.5, 0.6), "dose": op.Uniform(-1, 1),
-        "place": op.Choice({"home": 0.6, "out": 0.4}),
+        "ward": Choice({"a": 0.7, "b": 0.3}), "steps": LogNormal(0.5, 0.6), "dose": Uniform(-1, 1),
+        "place": Choice({"home": 0.6, "out": 0.4}),
     }  # fmt: skip
     if reported:
-        distributions |= {"mood": op.Truncated(op.Normal(0.4, 0.3), 0, 1), "pain": op.Choice({"no": 0.8, "yes": 0.2})}
+        distributions |= {"mood": Truncated(Normal(0.4, 0.3), 0, 1), "pain": Choice({"no": 0.8, "yes": 0.2})}
     return [
         op.ContinuousWorld(problem, theta=rng.normal(size=problem.d), distributions=distributions, **happenings)
         for _ in range(2)

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 import opportune as op
-from opportune.core.rng import DELAY, VARIABLE, draw
+from opportune.algorithm.rng import DELAY, VARIABLE, draw
 from opportune.worlds.brushing import step as brushing
 from opportune.worlds.brushing.world import BrushingWorld
 from opportune.worlds.continuous import ContinuousWorld

@@ -41,7 +41,7 @@ def looked_at(agent: op.Agent, steps: Watched, *, opened: bool) -> int:
     """Steps looked at during one decision point with its reward; the patient never tells a mood that nobody asks."""
     before = steps.looked
     agent.propose({"hour": "am", "place": agent.step % 2}, opened=opened)
-    agent.settle(answered=False if agent._proposal is not None and agent._proposal.nudged else None)
+    agent.settle(answered=False if agent.open_proposal is not None and agent.open_proposal.nudged else None)
     agent.learn(0.5)
     return steps.looked - before
 
@@ -51,12 +51,12 @@ def test_a_decision_looks_at_as_few_steps_late_as_early(revealing: bool) -> None
     """With thousands of steps that wait for values that nobody tells, with a reveal and without."""
     policy = op.Policy(revealer=op.Pace(), budget=op.Budget(20.0))
     agent = op.Agent(mixed_problem(known=True), policy, horizon=STEPS, seed=1, stream=1)
-    agent._steps = steps = Watched()
+    agent.steps = steps = Watched()
     early = max(looked_at(agent, steps, opened=revealing and i % 2 == 0) for i in range(20))
     while agent.step < STEPS - 20:
         looked_at(agent, steps, opened=False)
     late = max(looked_at(agent, steps, opened=revealing and i % 2 == 0) for i in range(20))
-    assert len(agent._pending.order()) >= 0.9 * STEPS, "the control: these wait for a reveal that tells their values"
+    assert len(agent.pending.order()) >= 0.9 * STEPS, "the control: these wait for a reveal that tells their values"
     assert 0 < late <= early
 
 
@@ -70,10 +70,10 @@ def test_a_reveal_takes_sealed_steps_in_order_and_rewards_as_they_came() -> None
         agent.settle()
     for number in (5, 4, 1, 2):
         agent.learn(0.5, number)
-    pending: Pending = agent._pending
+    pending: Pending = agent.pending
     assert (sorted(pending.sealed), pending.order()) == ([2, 3, 5], [5, 4, 1, 2])
     assert array("q", pending.order_bytes()).tolist() == [5, 4, 1, 2]
-    uncovered, with_rewards = pending.open(agent._steps)
+    uncovered, with_rewards = pending.open(agent.steps)
     assert ([s.step for s in uncovered], [s.step for s in with_rewards]) == ([2, 3, 5], [5, 2])
     assert (pending.sealed, pending.order()) == (set(), [4, 1])
     pending.rewarded(6)

@@ -175,7 +175,7 @@ def test_what_the_phone_showed_offline_stands(policy: op.Policy) -> None:
         other = next(name for name in problem.action_names if name != proposal.action)
         decision = agent.settle(answered=False if proposal.nudged else None, shown=other)
         assert (decision.action, decision.stale_action, decision.offline) == (other, proposal.action, True)
-        assert agent._steps[decision.step].action == problem.action_names.index(other)
+        assert agent.steps[decision.step].action == problem.action_names.index(other)
         agent.learn(0.5)
     agent.propose(4, opened=True)
     with pytest.raises(op.StateError, match=r"^an action was shown offline, but something was revealed"):

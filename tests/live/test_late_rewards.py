@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from live_examples import mixed_problem, moment_problem
 
 import opportune as op
-from opportune.core.layout import Model
 
 STEPS = 12
 PROBLEMS: dict[str, Any] = {
@@ -52,7 +51,7 @@ def decide(agent: op.Agent, moment: tuple[dict[str, Any], dict[str, Any]], *, op
 
 
 def model(agent: op.Agent) -> Any:
-    return agent._at.views(Model, agent._groups["model"])
+    return agent.numbers.at.views("model", agent.numbers.arrays["model"])
 
 
 def assert_same_knowledge(one: op.Agent, other: op.Agent) -> None:

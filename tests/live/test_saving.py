@@ -11,7 +11,7 @@ import pytest
 from live_examples import OPTIMISTIC, POLICIES, mixed_problem, moment_problem
 
 import opportune as op
-from opportune.core.layout import GROUPS
+from opportune.engine.layout import GROUPS
 from opportune.errors import StateError
 from opportune.live import saving
 from opportune.live.point import STATE
@@ -54,7 +54,7 @@ class Script:
     def calls(self, agent: op.Agent) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
         """What may come next for an agent that stands where this one does."""
         rng = self.rng
-        made = agent._proposal
+        made = agent.open_proposal
         if made is not None and rng.random() < 0.8:
             told = self.context()[1]
             opened = made.available and bool(rng.random() < 0.2)
@@ -67,10 +67,10 @@ class Script:
             if rng.random() < 0.5:
                 skipped = rng.random() < 0.2
                 calls.append(("skip", (step,), {}) if skipped else ("learn", (float(rng.normal()), step), {}))
-        late = [s.step for s in agent._steps.values() if s.unanswered]
+        late = [s.step for s in agent.steps.values() if s.unanswered]
         if late and rng.random() < 0.3:
             calls.append(("answer_late", (late[-1],), {}))
-        learned = [s.step for s in agent._steps.values() if s.status == "learned"]
+        learned = [s.step for s in agent.steps.values() if s.status == "learned"]
         if learned and rng.random() < 0.2:
             calls.append(("correct", (float(rng.normal()), int(rng.choice(learned))), {}))
         known, told = self.context()
@@ -174,7 +174,7 @@ def place_in(saved: Saved, group: str, part: str) -> Any:
     """Where a part of the state begins in its group's numbers."""
     agent = op.Agent.from_dict(saved)
     kind: Any = STATE[group]
-    return agent._at.places[GROUPS.index(kind)][kind._fields.index(part)]
+    return agent.numbers.at.places[GROUPS.index(kind)][kind._fields.index(part)]
 
 
 def put(*keys: Any, value: Any) -> Callable[[Saved], None]:

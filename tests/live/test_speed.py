@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opportune as op
-from opportune.core.compiled import CHECK_BOUNDS
+from opportune.engine.compiled import CHECK_BOUNDS
 
 STEPS = 200  # few, so that some of the runs are not interrupted
 MOST_MICROSECONDS = 40.0  # measured: 12 on a quiet core; machines that run tests are not quiet

@@ -12,6 +12,7 @@ from opportune.planning.budget import find_least, find_values
 from opportune.planning.robustness import assumptions, find_robustness
 from opportune.planning.simulated import stay_means
 from opportune.planning.worlds import participants_of, shifted, survival
+from opportune.worlds.distributions import Choice, LogNormal, Normal, Uniform
 
 
 def test_each_assumption_changes_the_world_and_not_the_beliefs() -> None:
@@ -65,7 +66,7 @@ def test_the_table_says_what_moves_the_answer(tmp_path: Path) -> None:
 
 def test_numbers_are_shifted_by_one_sd() -> None:
     """Distributions of numbers move up, levels become more alike."""
-    assert shifted(op.Normal(1.0, 2.0)) == op.Normal(3.0, 2.0)
-    assert shifted(op.LogNormal(4.0, 0.5)).median == pytest.approx(4.0 * math.exp(0.5))  # type: ignore[union-attr]
-    assert shifted(op.Uniform(0.0, 4.0)) == op.Uniform(2.0, 4.0)
-    assert shifted(op.Choice({"a": 0.9, "b": 0.1})) == op.Choice({"a": 0.7, "b": 0.3})
+    assert shifted(Normal(1.0, 2.0)) == Normal(3.0, 2.0)
+    assert shifted(LogNormal(4.0, 0.5)).median == pytest.approx(4.0 * math.exp(0.5))  # type: ignore[union-attr]
+    assert shifted(Uniform(0.0, 4.0)) == Uniform(2.0, 4.0)
+    assert shifted(Choice({"a": 0.9, "b": 0.1})) == Choice({"a": 0.7, "b": 0.3})

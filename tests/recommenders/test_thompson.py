@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import opportune as op
 from by_hand import Knowledge
-from opportune.core.layout import Snapshot
-from opportune.core.protocol import Draws
-from opportune.core.views import participant_at
+from opportune.algorithm.protocol import Draws
+from opportune.engine.views import participant_at
 from opportune.recommenders.thompson import sample
+from opportune.worlds.distributions import Uniform
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def taught(inflation: float, seed: int = 5) -> op.Agent:
 
 def thetas(agent: op.Agent, n: int, scale: float = 1.0) -> Floats:
     out = np.zeros((n, WORLD.problem.d))
-    draw_thetas(agent._handle, scale, np.uint64(agent.seed), np.uint64(agent.stream), out)
+    draw_thetas(agent.numbers.handle, scale, np.uint64(agent.seed), np.uint64(agent.stream), out)
     return out
 
 
@@ -90,8 +90,8 @@ def test_draws_are_normal_around_the_estimate(inflation: float) -> None:
 def test_the_root_is_a_root() -> None:
     """What is frozen has a lower triangular L with L L' = V^-1."""
     agent = taught(1.0)
-    at, d = agent._at, WORLD.problem.d
-    snapshot = at.views(Snapshot, agent._groups["snapshot"])
+    at, d = agent.numbers.at, WORLD.problem.d
+    snapshot = at.views("snapshot", agent.numbers.arrays["snapshot"])
     root = snapshot.root[: d * at.sizes.stride].reshape(d, -1)[:, :d]
     np.testing.assert_array_equal(root, np.tril(root))
     known = Knowledge(WORLD.problem, X, REWARDS)
@@ -164,7 +164,7 @@ def test_it_learns(kind: str) -> None:
         problem = op.Problem.from_formula("x + action * x", {"x": op.Number(-1, 1)}, 3, noise_sd=0.1, theta_bound=3.0)
         assert isinstance(problem, op.ContinuousProblem)
         theta = np.array([1.0, -1.0, 0.5, -2.0, 2.0])
-        world = op.ContinuousWorld(problem, theta=theta[: problem.d], distributions={"x": op.Uniform(-1, 1)})
+        world = op.ContinuousWorld(problem, theta=theta[: problem.d], distributions={"x": Uniform(-1, 1)})
     chance = op.Policy(recommender=op.RandomAction(), revealer=op.Always(), name="chance")
     data = run(world, [thompson(op.Always(), None), chance], horizon=200)
     late = (data["best"] - data["outcome"]).isel(step=slice(100, None)).mean(("world", "replicate", "step"))

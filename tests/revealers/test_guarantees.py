@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from opportune.algorithm.budget import growth, next_price
 from opportune.analysis.bounds import competitive_bound, price_floor
 from opportune.analysis.clairvoyant import clairvoyant, minimum_gap
-from opportune.core.budget import growth, next_price
 from opportune.revealers.learning_primal_dual import learning_primal_dual
 from opportune.revealers.primal_dual import primal_dual
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.core.layout import Constants, Model, Snapshot
 from opportune.revealers.pace import CAUSE, DEBT, SPENT, WAITING, WORTH
 
 Floats = NDArray[np.float64]
@@ -205,7 +204,7 @@ def owed(problem: op.Problem, policy: op.Policy, happening: Sequence[Move]) -> I
 
 def estimate(agent: op.Agent) -> Floats:
     """The revealer's theta, as it will be at the next proposal, when the reward has been learned from."""
-    theta: Floats = agent._at.views(Model, agent._groups["model"]).theta[: agent.problem.d]
+    theta: Floats = agent.numbers.at.views("model", agent.numbers.arrays["model"]).theta[: agent.problem.d]
     return theta  # a view, which will be up to date by then
 
 
@@ -246,7 +245,7 @@ class Blind(NamedTuple):
 
 def precision(agent: op.Agent) -> tuple[Floats, Floats, float]:
     """(theta_rec, V_h, r_rec)."""
-    frozen, n = agent._at.views(Snapshot, agent._groups["snapshot"]), agent._at.sizes
+    frozen, n = agent.numbers.at.views("snapshot", agent.numbers.arrays["snapshot"]), agent.numbers.at.sizes
     cov = frozen.cov[: n.d * n.stride].reshape(n.d, n.stride)[:, : n.d]
     return frozen.theta[: n.d].copy(), np.linalg.inv(cov), float(frozen.radius[0])
 
@@ -323,9 +322,9 @@ def gap_problem(gaps: Sequence[float], weights: Sequence[float]) -> op.Problem:
 def informed(problem: op.Problem, policy: op.Policy, steps: int) -> op.Agent:
     """An agent who knows that theta = 1: no width is left, so nothing is learned any more."""
     agent = agent_of(problem, policy, steps)
-    rows = agent._at.views(Constants, agent._constants).rows
-    model = agent._at.views(Model, agent._groups["model"])
-    frozen = agent._at.views(Snapshot, agent._groups["snapshot"])
+    rows = agent.numbers.at.views("constants", agent.numbers.constants).rows
+    model = agent.numbers.at.views("model", agent.numbers.arrays["model"])
+    frozen = agent.numbers.at.views("snapshot", agent.numbers.arrays["snapshot"])
     for known, first in ((model, 0), (frozen, 2 * problem.contexts)):  # with d = 1 and two actions
         known.theta[0] = 1.0
         known.cov[:] = 0.0

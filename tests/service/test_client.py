@@ -43,7 +43,6 @@ def client(answer: Callable[[httpx.Request], httpx.Response] | None = None, **se
         (lambda: client(key=None), "expected what 'opportune keys add' printed"),
         (lambda: client(attempts=0), "attempts is 0; expected a whole number from 1 to 100"),
         (lambda: client(timeout=-1), "timeout is -1; expected a finite number > 0"),
-        (lambda: client(timout=1), "did you mean 'timeout'?"),
         (lambda: client().decide("P001", None), "sensed is None; expected {variable: value}"),
         (lambda: client().decide("P001", {"x": math.nan}), "cannot be made"),
         (lambda: client().decide("P001", {"x": object()}), "expected plain JSON values"),
@@ -63,7 +62,6 @@ def client(answer: Callable[[httpx.Request], httpx.Response] | None = None, **se
         (lambda: client().answer("d1", 1), "answered is 1; expected True or False"),
         (lambda: client().get(None), "path is None; expected text"),
         (lambda: list(client().pages("events", limit=0)), "limit is 0; expected a whole number from 1"),
-        (lambda: client().enrol(), "enrol lacks 'participant'"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(call: Callable[[], Any], said: str) -> None:

@@ -12,9 +12,8 @@ from scipy import stats
 
 import opportune as op
 from by_hand import Knowledge, gap
-from opportune.core.layout import Counts
-from opportune.core.rng import VARIABLE, draw
-from opportune.worlds.distributions import quantile
+from opportune.algorithm.rng import VARIABLE, draw
+from opportune.worlds.distributions import Choice, LogNormal, Normal, Resampled, Truncated, Uniform, quantile
 
 Floats = NDArray[np.float64]
 VARIABLES: dict[str, Any] = {
@@ -27,12 +26,12 @@ VARIABLES: dict[str, Any] = {
     "mood": ["low", "fair", "high"],
 }
 DISTRIBUTIONS: dict[str, Any] = {
-    "sleep": op.Normal(7, 1.5),
-    "steps": op.LogNormal(4000, 0.9),
-    "load": op.Uniform(-0.5, 0.75),
-    "pain": op.Truncated(op.Normal(2, 3), 1, 6),
-    "dose": op.Choice({10: 0.5, 50: 0.3, 100: 0.2}),
-    "mood": op.Choice({"low": 0.2, "high": 0.5, "fair": 0.3}),
+    "sleep": Normal(7, 1.5),
+    "steps": LogNormal(4000, 0.9),
+    "load": Uniform(-0.5, 0.75),
+    "pain": Truncated(Normal(2, 3), 1, 6),
+    "dose": Choice({10: 0.5, 50: 0.3, 100: 0.2}),
+    "mood": Choice({"low": 0.2, "high": 0.5, "fair": 0.3}),
 }
 FORMULA = "1 + tod + sleep + I(steps / 10000) + load + pain + dose + mood + action + action:sleep + action:load"
 NOTHING = op.Policy(recommender=op.FixedAction(action=0), revealer=op.Never(), name="nothing")
@@ -120,7 +119,7 @@ def test_a_day_of_study_counts_and_ends() -> None:
                                    ["no", "yes"], decisions_per_day=2)  # fmt: skip
     assert isinstance(made, op.ContinuousProblem)
     day = np.eye(made.d)[list(made.program.names).index("day")]
-    world = op.ContinuousWorld(made, theta=day, distributions={"x": op.Uniform(0, 1)})
+    world = op.ContinuousWorld(made, theta=day, distributions={"x": Uniform(0, 1)})
     outcome = run(world, NOTHING, horizon=10, replicates=2)["outcome"].isel(policy=0, world=0)
     np.testing.assert_array_equal(outcome, np.broadcast_to(1 + np.arange(10) // 2, (2, 10)))
     with pytest.raises(op.InputError, match="horizon is 11; expected at most 10, the last decision point of the sched"):
@@ -135,7 +134,10 @@ def test_rows_of_a_table_are_drawn_jointly(tmp_path: Path) -> None:
     lines = [f"{sleep},{mood}" for sleep, mood in zip(*ROWS.values(), strict=True)]
     (tmp_path / "people.csv").write_text("sleep,mood\n" + "\n".join(lines) + "\n", encoding="utf-8")
     rest = {name: d for name, d in DISTRIBUTIONS.items() if name not in ROWS}
-    for table in (op.Resampled(ROWS), op.Resampled.from_csv(tmp_path / "people.csv", ["sleep", "mood"])):
+    for table in (
+        Resampled(ROWS),
+        Resampled.from_csv(tmp_path / "people.csv", ["sleep", "mood"]),
+    ):
         settings = {"distributions": rest, "table": table}
         sleep = feature_drawn(NAMES.index("sleep"), **settings).ravel()
         high = feature_drawn(next(i for i, n in enumerate(NAMES) if n.startswith("mood") and "high" in n), **settings)
@@ -245,7 +247,7 @@ def test_counts_of_an_agent_are_sums_of_features() -> None:
         agent.learn(rng.normal())
         sums[(step - 1) % 2] += PROBLEM.features(PROBLEM.values(context, step).values)
         counts[(step - 1) % 2] += 1
-    kept = agent._at.views(Counts, agent._groups["counts"])
+    kept = agent.numbers.at.views("counts", agent.numbers.arrays["counts"])
     np.testing.assert_array_equal(kept.count[:2], counts)
     np.testing.assert_allclose(kept.total[: sums.size], (sums / PROBLEM.units).ravel(), rtol=1e-13)
 
@@ -255,7 +257,7 @@ def test_reveals_pay() -> None:
     variables = {"x": op.Number(-1, 1)}
     made = op.Problem.from_formula("x + action + action:x", variables, ["no", "yes"], noise_sd=0.1, theta_bound=2.0)
     assert isinstance(made, op.ContinuousProblem)
-    world = op.ContinuousWorld(made, theta=[0.0, 0.0, 1.0], distributions={"x": op.Uniform(-1, 1)})
+    world = op.ContinuousWorld(made, theta=[0.0, 0.0, 1.0], distributions={"x": Uniform(-1, 1)})
     data = run(world, [op.Policy(revealer=op.Always()), op.Policy(revealer=op.Never())], horizon=300, replicates=10)
     late = (data["best"] - data["outcome"]).isel(step=slice(200, None)).mean(("world", "replicate", "step"))
     always, never = late.values
@@ -287,13 +289,16 @@ def test_reported_variables_wait_for_a_reveal() -> None:
         ({"theta": [1.0]}, f"theta has 1 entries on axis 0; expected {PROBLEM.d}"),
         ({"noise_sd": -1.0}, "noise_sd is -1.0; expected a finite number >= 0"),
         ({"distributions": {}}, "variable 'sleep' has no distribution; expected one, or a column of the table"),
-        ({"distributions": {**DISTRIBUTIONS, "slep": op.Normal(7, 1)}}, "did you mean 'sleep'"),
+        ({"distributions": {**DISTRIBUTIONS, "slep": Normal(7, 1)}}, "did you mean 'sleep'"),
         (
-            {"distributions": {**DISTRIBUTIONS, "mood": op.Normal(7, 1)}},
+            {"distributions": {**DISTRIBUTIONS, "mood": Normal(7, 1)}},
             "'mood' is .*expected a Choice among",
         ),
-        ({"distributions": {**DISTRIBUTIONS, "sleep": op.Uniform(20, 30)}}, "'sleep'.*hardly any mass from"),
-        ({"table": op.Resampled({"sleep": [7.0]})}, "'sleep' has a distribution and is in the table"),
+        (
+            {"distributions": {**DISTRIBUTIONS, "sleep": Uniform(20, 30)}},
+            "'sleep'.*hardly any mass from",
+        ),
+        ({"table": Resampled({"sleep": [7.0]})}, "'sleep' has a distribution and is in the table"),
         ({"late": 3}, "a world's setting is 'late'; expected one of"),
     ],
 )
@@ -331,13 +336,13 @@ def test_units_do_not_matter_where_they_are_large() -> None:
 
     def study(steps: op.Number, drawn: Any, effect: float) -> xr.Dataset:
         theta = np.array([0.2, effect, 0.1, effect / 2, -0.3])
-        drawing = {"steps": drawn, "mood": op.Choice({"low": 0.5, "high": 0.5})}
+        drawing = {"steps": drawn, "mood": Choice({"low": 0.5, "high": 0.5})}
         world = op.ContinuousWorld(made_of(steps), theta=theta, distributions=drawing)
         return run(world, [op.pace_ucb(5), op.pd2_ucb(5)], replicates=5)
 
     assert made_of(op.Number(0, 20_000)).units.tolist() == [1.0, unit, 1.0, unit, 1.0]
-    raw = study(op.Number(0, 20_000), op.Uniform(0, 20_000), 0.5 / unit)
-    divided = study(op.Number(0, 20_000 / unit), op.Uniform(0, 20_000 / unit), 0.5)
+    raw = study(op.Number(0, 20_000), Uniform(0, 20_000), 0.5 / unit)
+    divided = study(op.Number(0, 20_000 / unit), Uniform(0, 20_000 / unit), 0.5)
     for name in ("action", "nudged", "gap", "price", "outcome", "value", "disagreement"):
         assert np.array_equal(raw[name].values, divided[name].values), name
     assert raw["theta"].values[0].tolist() == [0.2, 0.5 / unit, 0.1, 0.25 / unit, -0.3]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import opportune as op
 from by_hand import Knowledge, gap
-from opportune.core.rng import AVAILABLE, DELAY, LOST, draw
+from opportune.algorithm.rng import AVAILABLE, DELAY, LOST, draw
 from opportune.worlds.common import Happenings
 
 HORIZON = 40

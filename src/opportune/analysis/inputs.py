@@ -15,8 +15,8 @@ TRACED = ("value", "outcome", "best", "probability")
 TRUTH = ("true_gap", "true_best", "true_blind", "context_probs", "context_count", "value_range")
 AXES = {
     **dict.fromkeys(("total_value", "total_outcome", "total_best", "spent"), RUN_AXES),
-    **dict.fromkeys(("true_gap", "true_best", "true_blind", "context_probs"), ("world", "k")),
-    "budget": ("policy",), "context_count": ("world", "replicate", "k"), "value_range": ("world", "bound"),
+    **dict.fromkeys(("true_gap", "true_best", "true_blind", "context_probs"), ("world", "contexts")),
+    "budget": ("policy",), "context_count": ("world", "replicate", "contexts"), "value_range": ("world", "bound"),
 }  # fmt: skip
 """Those of the variables; what is kept of every step has `RUN_AXES` and "step"."""
 UNSURE = ("budget", "value_range", "best", "total_best")
@@ -38,8 +38,10 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
     for name in names:
         _check_variable(data, name, what)
     met = data.variables["context"].values if truth and traced else np.zeros(0)
-    if met.size and not 0 <= int(met.min()) <= int(met.max()) < data.sizes["k"]:
-        raise InputError(f"{what} needs contexts from 0 to {data.sizes['k'] - 1}; the Dataset has others, {_EXPECTED}")
+    if met.size and not 0 <= int(met.min()) <= int(met.max()) < data.sizes["contexts"]:
+        raise InputError(
+            f"{what} needs contexts from 0 to {data.sizes['contexts'] - 1}; the Dataset has others, {_EXPECTED}"
+        )
     settings = config(data)
     if not isinstance(settings.get("policies"), list) or not isinstance(settings.get("horizon"), int):
         raise InputError(f"{what} needs the configuration in the attribute 'config'; {_EXPECTED}")

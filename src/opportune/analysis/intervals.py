@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit  # far quicker to import than scipy.stats
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 
 RUNS = ("world", "replicate")
@@ -70,7 +69,6 @@ def observations(values: xr.DataArray) -> NDArray[np.float64]:
     return means
 
 
-@plain_calls
 def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Dataset:
     """Mean over runs with a 95% interval by Student's t, for each entry of the other axes: mean, low and high.
 

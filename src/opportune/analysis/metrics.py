@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.inputs import RUN_AXES, check_results
 from opportune.analysis.results import config
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.policy import Policy
 
@@ -21,7 +20,6 @@ NO_LIMIT = "no limit"
 """What the clairvoyant of a policy without a budget has."""
 
 
-@plain_calls
 def regret(data: xr.Dataset) -> xr.DataArray:
     """The paper's regret: cumulative value of the clairvoyant minus that of the policy (docs/paper.md).
 
@@ -40,7 +38,6 @@ def regret(data: xr.Dataset) -> xr.DataArray:
     return result.assign_coords(step=data["step"]).rename("regret").assign_attrs(long_name="cumulative regret")
 
 
-@plain_calls
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
     """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
     data = check_results(data, "realised regret")
@@ -156,7 +153,6 @@ def _auxiliary_values(data: xr.Dataset) -> NDArray[np.float64]:
     return _by_context(data, "true_blind") + chosen * gaps
 
 
-@plain_calls
 def decomposition(data: xr.Dataset) -> xr.Dataset:
     """Regret as information reveal loss (CLV - AUX) plus bandit learning loss (AUX - ALG), at every step."""
     data = check_results(data, "the decomposition", truth=True)
@@ -230,7 +226,7 @@ def _at_contexts(table: NDArray[np.float64], context: NDArray[Any]) -> NDArray[n
 
 def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
     """CLV's value of whole runs, from how often each context arrived: the budget goes to the largest gaps first."""
-    counts = data["context_count"].transpose("world", "replicate", "k").values
+    counts = data["context_count"].transpose("world", "replicate", "contexts").values
     gaps, blind = data["true_gap"].values, data["true_blind"].values
     order = np.argsort(-gaps, axis=1, kind="stable")
     sorted_gaps = np.maximum(np.take_along_axis(gaps, order, axis=1), 0.0)[:, None, :]
@@ -269,7 +265,7 @@ def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
         bounds = data["value_range"].values
         scale = bounds[:, 1] - bounds[:, 0]
     else:
-        scale = data["true_gap"].where(data["context_probs"] > 0).max("k").values
+        scale = data["true_gap"].where(data["context_probs"] > 0).max("contexts").values
     return np.asarray(np.maximum(scale, 1e-12).reshape(-1, 1, 1), dtype=np.float64)
 
 

@@ -28,7 +28,6 @@ from opportune.analysis.metrics import (
     spend,
 )
 from opportune.analysis.styles import POLICIES, Style, assign
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.files import write_whole
 
@@ -134,7 +133,6 @@ def days_of(data: xr.Dataset) -> int | None:
     return None if found is None else checks.whole("attribute 'decisions_per_day'", found, least=1)
 
 
-@plain_calls
 def plot_regret(data: xr.Dataset) -> Figure:
     """Cumulative regret of each policy over time, mean with 95% band; a panel for each clairvoyant.
 
@@ -201,7 +199,6 @@ def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
     return figure
 
 
-@plain_calls
 def plot_reveals(data: xr.Dataset) -> Figure:
     """When reveals happen: mean probability and mean spending of each policy over time."""
     spent = spend(data)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune._version import __version__
 from opportune.analysis.heaps import endless_heap
-from opportune.arguments import plain_calls
 from opportune.errors import DataError, InputError
 from opportune.files import digest, write_whole
 
@@ -46,7 +45,6 @@ def label_dataset(
     )
 
 
-@plain_calls
 def save(data: xr.Dataset, path: str | Path) -> Path:
     """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
     if not isinstance(data, xr.Dataset):
@@ -107,7 +105,6 @@ def _remembering_file(buffer: io.BytesIO) -> Any:
     return Remembering(buffer, "w", track_order=True)
 
 
-@plain_calls
 def load(path: str | Path) -> xr.Dataset:
     """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
     source = checks.path("path", path)

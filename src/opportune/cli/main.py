@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from opportune import environment
 from opportune._version import __version__
 from opportune.cli import (
     accounts,
@@ -72,7 +71,6 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     speak_plainly()
     try:
-        environment.check()
         _check_arguments(arguments)
         code = app(
             [a for a in arguments if a != "--debug"] or ["--help"],

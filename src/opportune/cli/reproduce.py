@@ -13,7 +13,6 @@ from opportune.cli.shared import Cluster, Device, Jobs, Out
 from opportune.errors import InputError
 from opportune.experiments import NAMES
 from opportune.experiments.beside import early
-from opportune.memory import not_searched
 
 HELP = f"""Reproduce the paper's experiments and write a report.
 
@@ -53,8 +52,7 @@ def reproduce(
         stack.enter_context(kept(f"what is finished is kept in {out}; the same command goes on from there"))
         if device == "cpu" and cluster is None and len(chosen) > 1 and jobs != 1 and (os.cpu_count() or 1) > 1:
             stack.enter_context(early("opportune.experiments.second", "obey"))
-        with not_searched():
-            from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
+        from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
         report = run_experiments(
             chosen, out=out, quick=quick, seed=seed, jobs=jobs, force=force, device=device, cluster=cluster

@@ -19,7 +19,6 @@ from importlib import import_module
 from typing import IO, Any
 
 from opportune.errors import OpportuneError
-from opportune.memory import not_searched
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from opportune.experiments.beside import serve; serve()"
@@ -91,8 +90,7 @@ def serve() -> None:
     os.dup2(2, 1)  # whatever is printed must not come between answers
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True).start()
-    with not_searched():
-        function = getattr(import_module(sys.argv[2]), sys.argv[3])
+    function = getattr(import_module(sys.argv[2]), sys.argv[3])
     while True:
         try:
             answer = (True, function(pickle.loads(inbox.get())))

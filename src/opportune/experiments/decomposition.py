@@ -69,7 +69,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 def _blind(data: xr.Dataset) -> xr.DataArray:
     """v* of every step; one public stratum, so the same for every context."""
-    return data["true_blind"].isel(k=0, drop=True)
+    return data["true_blind"].isel(contexts=0, drop=True)
 
 
 def _learning_bound(world: LinearWorld, horizon: int, budget: float, tolerance_sum: float) -> float:

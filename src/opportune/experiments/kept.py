@@ -10,7 +10,7 @@ import xarray as xr
 
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT, load, save
-from opportune.core.compiled import PACKAGE
+from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError
 from opportune.experiments.base import Experiment
 from opportune.experiments.record import Record, read_record
@@ -33,7 +33,7 @@ class Kept(NamedTuple):
 def source_hash() -> str:
     """A hash of all that results depend on in this package: the algorithms, the analysis, the experiments, their data.
 
-    The compiled sources (`core.compiled.code_hash`) are among them.
+    The compiled sources (`engine.compiled.code_hash`) are among them.
     """
     found = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from opportune.core.rng import PARAMETER, PROBABILITY, draw
+from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw
 from opportune.experiments.base import Config, Experiment, Findings, Picture
 from opportune.experiments.record import Table
 from opportune.experiments.studies import (

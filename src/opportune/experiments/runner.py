@@ -6,8 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from opportune import checks, memory, threads
-from opportune.arguments import plain_calls
+from opportune import checks, threads
 from opportune.experiments import NAMES, find
 from opportune.experiments.base import Planned
 from opportune.experiments.course import Course, chains
@@ -20,7 +19,6 @@ from opportune.simulation.cluster import chosen_workers
 from opportune.simulation.run import DEVICES, on_device, pick_device
 
 
-@plain_calls
 def reproduce(
     names: Sequence[str],
     *,
@@ -50,8 +48,6 @@ def reproduce(
     console = Console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))
-        stack.enter_context(memory.kept())
-        stack.enter_context(memory.seldom_searched())
         suited = _suited(device, console)
         stack.enter_context(held(out))
         stack.enter_context(on_device(suited))

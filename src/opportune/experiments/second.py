@@ -7,14 +7,12 @@ are busy all the time.
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numba
 
-from opportune import memory
 from opportune.experiments import find
 from opportune.experiments.base import Experiment, Planned
 from opportune.experiments.beside import Gone, beside
@@ -117,14 +115,10 @@ class Second:
 
 _running: dict[str, Running] = {}  # of the second process: what it is running
 _said: list[str] = []
-_always = ExitStack()
 
 
 def obey(order: Order) -> Done:
     """Do what is asked for; this is what the second process does."""
-    if not _running:
-        _always.enter_context(memory.kept())
-        _always.enter_context(memory.seldom_searched())
     numba.set_num_threads(order.threads)
     running = _running.get(order.name)
     if running is None:

@@ -5,26 +5,25 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.layout import NOTES, Budget, Rule, Scratch
-from opportune.core.pointers import aligned
-from opportune.core.rng import COIN, draw
-from opportune.core.views import handle_of
+from opportune.algorithm.rng import COIN, draw
+from opportune.engine.layout import Proposed
 from opportune.errors import InputError, StateError
 from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled
+from opportune.live.numbers import Numbers
 from opportune.live.pending import Pending
 from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNKNOWN, WAITING, Step
-from opportune.policy import Policy, layout_form, rule_for
+from opportune.live.uninterrupted import uninterrupted
+from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 
+STANDING = Proposed._fields.index("stale_action")
 
-@plain_calls
+
 class Agent:
     """Decides for one participant: `propose`, `settle`, and `learn` whenever the reward comes.
 
@@ -46,73 +45,48 @@ class Agent:
         if isinstance(policy, Policy) and policy.together:
             shared = "budget" if policy.shared else "model"
             raise InputError(f"the policy's {shared} is shared between participants; expected a Cohort for them")
-        self._build(problem, policy, horizon=horizon, seed=seed, stream=stream, participants=1)
-        steps.begin_live(self._handle, True, True)
+        self._build(problem, policy, horizon=horizon, seed=seed, stream=stream)
+        self.numbers.begin()
 
     def _build(
-        self,
-        problem: Any,
-        policy: Any,
-        *,
-        horizon: int,
-        seed: int,
-        stream: int,
-        participants: int,
-        member: int = 0,
-        model: NDArray[np.float64] | None = None,
-        budget: NDArray[np.float64] | None = None,
-        constants: NDArray[np.float64] | None = None,  # of the problem
-    ) -> None:
-        """Check what was given and make room; what others share, or have worked out already, is handed in."""
+        self, problem: Any, policy: Any, *, horizon: int, seed: int, stream: int, **sharing: Any
+    ) -> None:  # fmt: skip
+        """Check what was given and make room; `sharing` is what `Numbers` takes besides."""
         if not isinstance(problem, Problem | ContinuousProblem):
             raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         if not isinstance(policy, Policy):
             raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
-        self.problem, self.policy, self._rule_name = problem, policy, type(policy.revealer).__name__
+        self.problem, self.policy = problem, policy
         self.horizon = point.check_horizon(problem, horizon)
         self.seed, self.stream = checks.seed("seed", seed), checks.seed("stream", stream)
-        self._key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
+        self.key = np.uint64(self.seed), np.uint64(self.stream)  # also where they exceed 2^63
+        self.numbers = Numbers(problem, policy, horizon=self.horizon, **sharing)
         self.step = 0
-        form = layout_form(policy, horizon=self.horizon, participants=participants)
-        at = problem.layout(**{**form, "horizon": 0})  # steps that no reveal has uncovered are kept here, not there
-        point.check_room(at, model=model, budget=budget)
-        self._at = at
-        self._rule = rule_for(policy, problem, at, horizon=self.horizon, participants=participants, member=member)
-        rule = at.views(Rule, self._rule)
-        self._amount, self._hard = float(rule.amount[0]), bool(rule.hard[0])
-        shared = {"model": model, "budget": budget}
-        self._groups, self._block = point.new_groups(at, {name: a for name, a in shared.items() if a is not None})
-        self._places = at.numbers()
-        self._constants = problem.constants(at, self.horizon) if constants is None else constants
-        self._scratch = aligned(at.length(Scratch))
-        self._handle = self._make_handle(**self._groups)
-        self._spent = at.views(Budget, self._groups["budget"])
-        self._notes = at.views(Scratch, self._scratch).notes[:NOTES]
+        self.steps: dict[int, Step] = {}
+        self.pending = Pending()
+        self.open_proposal: Proposal | None = None  # of the step that is not settled yet
+        self.late_answer = self.withdrawn = False
+        self.reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
         self._continuous = isinstance(problem, ContinuousProblem)
-        self._reported = problem.reported
-        self._reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
-        self._out = steps.new_out()
-        self._steps: dict[int, Step] = {}
-        self._pending = Pending()
-        self._proposal: Proposal | None = None  # the step that is not settled yet
-        self._late_answer = self.withdrawn = False
 
-    def _make_handle(self, **groups: NDArray[np.float64]) -> Any:
-        return handle_of(self._places, self._constants, self._rule, *groups.values(), self._scratch)
+    @classmethod
+    def seated(cls, problem: Any, policy: Policy, **settings: Any) -> "Agent":
+        """An agent that shares something with others: for cohorts."""
+        agent = cls.__new__(cls)
+        agent._build(problem, policy, **settings)
+        return agent
 
     @property
     def budget_left(self) -> float:
         """What is left of the budget: expected, and with a hard one also counted."""
-        left = self._amount - float(self._spent.spent[0])
-        if self._hard:
-            left = min(left, self._amount - float(self._spent.nudges[0]))
-        return left
+        return self.numbers.budget_left
 
     @property
     def open_steps(self) -> tuple[int, ...]:
         """Steps whose reward may still come."""
-        return tuple(s.step for s in self._steps.values() if s.settled and s.status == WAITING)
+        return tuple(s.step for s in self.steps.values() if s.settled and s.status == WAITING)
 
+    @uninterrupted
     def propose(
         self,
         context: Any,
@@ -142,19 +116,19 @@ class Agent:
         opened = checks.yes_no("opened", opened)
         available = checks.yes_no("available", available)
         reason = None if reason is None else checks.text("reason", reason, empty=True, lines=True)
-        self._refuse_more()
-        step = point.new_step(self.problem, self._reported_names, self.step + 1, context, reported)
+        self.refuse_more()
+        step = point.new_step(self.problem, self.reported_names, self.step + 1, context, reported)
         tossed = None if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
-        return self._meet(step, opened=opened, available=available, reason=reason, coin=tossed)
+        return self.propose_at(step, opened=opened, available=available, reason=reason, coin=tossed)
 
-    def _refuse_more(self) -> None:
+    def refuse_more(self) -> None:
         """No decision follows where the participant has left, or all are made."""
         if self.withdrawn:
             raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
             raise StateError(f"all {self.horizon} decisions are made; the horizon is over")
 
-    def _meet(
+    def propose_at(
         self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None,
         past: bool = False,
     ) -> Proposal:  # fmt: skip
@@ -163,32 +137,35 @@ class Agent:
         At one that was past when it became known nobody can be nudged: the rule is not asked, and nothing is revealed.
         An answer that came late counts at the next.
         """
-        tossed = draw(*self._key, step.step, COIN) if coin is None else coin
-        previous = self.settle(answered=False if self._proposal.nudged else None) if self._proposal else None
+        numbers = self.numbers
+        tossed = draw(*self.key, step.step, COIN) if coin is None else coin
+        previous = self.settle(answered=False if self.open_proposal.nudged else None) if self.open_proposal else None
         available = available and not step.place.missing
-        if available and self._late_answer and not past:
-            opened, self._late_answer = True, False
+        if available and self.late_answer and not past:
+            opened, self.late_answer = True, False
         self.step = step.step
-        self._steps[step.step] = step
+        self.steps[step.step] = step
         if self._continuous:
-            steps.write_values(self._handle, step.place.values)
+            steps.write_values(self.numbers.handle, step.place.values)
         if available:
-            steps.propose_live(self._handle, *self._key, *step.where, opened or past, tossed, self._out)
+            steps.propose_live(self.numbers.handle, *self.key, *step.where, opened or past, tossed)
         else:
-            self._out[:] = 0.0
-            self._out[1] = self._spent.price[0]
-            self._out[5:7] = steps.stand_by_live(self._handle, *self._key, *step.where)
-        gap, price, probability, tolerance, disagreement, fresh, stale, nudged = self._out.tolist()
-        names = self.problem.action_names
-        self._proposal = Proposal(
-            step.step, bool(nudged), probability, names[int(stale)], gap, price, tossed, self.budget_left,
-            opened and available, available, None if available else point.absence(reason, step.place.missing),
-            names[int(fresh)], disagreement, tolerance, self.policy.revealer.priced, self._rule_name,
-            tuple(self._notes.tolist()) if self._at.sizes.ranked and available and not (opened or past) else None,
-            previous,
+            standing = steps.stand_by_live(numbers.handle, *self.key, *step.where)
+            price = float(numbers.budget.price[0])
+            numbers.proposed[:] = Proposed(0.0, price, 0.0, 0.0, 0.0, standing, standing, 0.0)
+        made = Proposed(*numbers.proposed.tolist())
+        names, revealer = self.problem.action_names, self.policy.revealer
+        noted = numbers.notes.size > 0 and available and not (opened or past)
+        self.open_proposal = Proposal(
+            step.step, bool(made.nudged), made.probability, names[int(made.stale_action)], made.gap, made.price, tossed,
+            self.budget_left, opened and available, available,
+            None if available else point.absence(reason, step.place.missing), names[int(made.fresh_action)],
+            made.disagreement, made.tolerance, revealer.priced, type(revealer).__name__,
+            tuple(numbers.notes.tolist()) if noted else None, previous,
         )  # fmt: skip
-        return self._proposal
+        return self.open_proposal
 
+    @uninterrupted
     def settle(
         self,
         answered: bool | None = None,
@@ -208,7 +185,7 @@ class Agent:
             shown: the action that the phone showed from its bundle while it was offline: it stands as the step's.
 
         """
-        made, entry, opened, revealed = self._conclude(answered, opened, reported, earlier, shown)
+        made, entry, opened, revealed = self.conclude(answered, opened, reported, earlier, shown)
         return settled(
             made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
             opened=opened, answered=answered, revealed=revealed, offline=shown is not None,
@@ -216,42 +193,43 @@ class Agent:
             stream=self.stream,
         )  # fmt: skip
 
-    def _conclude(
+    def conclude(
         self, answered: bool | None, opened: bool = False, reported: Any = None, earlier: Any = None,
         shown: str | None = None,
     ) -> tuple[Proposal, Step, bool, bool]:  # fmt: skip
         """What `settle` does: the proposal, its step as it is now, whether it was opened, and whether revealed."""
-        made = self._proposal
+        made = self.open_proposal
         if made is None:
             raise StateError("there is no open proposal; call propose(context) first")
         opened = checks.yes_no("opened", opened) or made.opened
         revealed = point.check_outcome(made, answered, opened, told=reported is not None or earlier is not None)
         standing = point.standing_action(self.problem.action_names, made.action, shown, revealed)
-        entry = self._steps[made.step]
-        told = {} if earlier is None else self._uncovered(earlier)
+        entry = self.steps[made.step]
+        told = {} if earlier is None else self.told_earlier(earlier)
         if reported is not None:
-            told[entry.step] = point.with_reported(self.problem, self._reported_names, entry, reported)
+            told[entry.step] = point.with_reported(self.problem, self.reported_names, entry, reported)
         for number, known in told.items():
-            self._steps[number].reported, self._steps[number].place = known
-            self._pending.note(self._steps[number])
-        if revealed and self._reported:
+            self.steps[number].reported, self.steps[number].place = known
+            self.pending.note(self.steps[number])
+        if revealed and self.problem.reported:
             self._uncover()
         if made.available:
-            self._out[steps.STANDING] = standing
+            self.numbers.proposed[STANDING] = standing
             if self._continuous:
-                steps.write_values(self._handle, entry.place.values)
-            where = entry.where if revealed or not self._reported else (*entry.where[:3], UNKNOWN)
-            entry.action = int(steps.settle_live(self._handle, *self._key, *where, self._out, revealed))
+                steps.write_values(self.numbers.handle, entry.place.values)
+            where = entry.where if revealed or not self.problem.reported else (*entry.where[:3], UNKNOWN)
+            entry.action = int(steps.settle_live(self.numbers.handle, *self.key, *where, revealed))
             entry.seen = where[3] != UNKNOWN
         else:
             entry.action = standing
             entry.status = NOTHING
         entry.settled = True
         entry.unanswered = made.nudged and not revealed
-        self._pending.note(entry)
-        self._proposal = None
+        self.pending.note(entry)
+        self.open_proposal = None
         return made, entry, opened, revealed
 
+    @uninterrupted
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
         """An answer to the nudge of a step that was settled as unanswered.
 
@@ -262,13 +240,14 @@ class Agent:
         if not entry.unanswered:
             raise StateError(f"step {step} has no unanswered nudge")
         if reported is not None:
-            known = point.with_reported(self.problem, self._reported_names, entry, reported)
+            known = point.with_reported(self.problem, self.reported_names, entry, reported)
             if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
                 entry.reported, entry.place = known
-                self._pending.note(entry)
+                self.pending.note(entry)
         entry.unanswered = False
-        self._late_answer = True
+        self.late_answer = True
 
+    @uninterrupted
     def decide(
         self, context: Any, coin: float | None = None, *, opened: bool = False, answered: bool = True
     ) -> Decision:
@@ -282,30 +261,33 @@ class Agent:
 
         """
         checks.yes_no("answered", answered)
-        if self._reported_names and not isinstance(context, Mapping) and isinstance(self.problem, Problem):
+        if self.reported_names and not isinstance(context, Mapping) and isinstance(self.problem, Problem):
             context = self.problem.levels(self.problem.index(context))
-        told = {n: context[n] for n in self._reported_names if n in context} if isinstance(context, Mapping) else {}
+        told = {n: context[n] for n in self.reported_names if n in context} if isinstance(context, Mapping) else {}
         if told:
             context = {name: value for name, value in context.items() if name not in told}
         proposal = self.propose(context, coin=coin, opened=opened, reported=told or None)
         return self.settle(answered=answered if proposal.nudged else None)
 
+    @uninterrupted
     def learn(self, reward: float, step: int | None = None) -> None:
         """The reward of a settled step, the latest unless another is named; once, whenever it arrives."""
         value = checks.real("reward", reward)
         entry = self._waiting_for_reward(step, "learn")
         entry.reward, entry.status = value, LEARNED
         if not entry.seen:
-            self._pending.rewarded(entry.step)
+            self.pending.rewarded(entry.step)
             return
         if self._continuous:
-            steps.write_values(self._handle, entry.place.values)
-        steps.learn_live(self._handle, *entry.where, entry.action, True, value)
+            steps.write_values(self.numbers.handle, entry.place.values)
+        steps.learn_live(self.numbers.handle, *entry.where, entry.action, True, value)
 
+    @uninterrupted
     def skip(self, step: int | None = None) -> None:
         """The reward of a settled step will never come: go on without it."""
         self._waiting_for_reward(step, "skip").status = SKIPPED
 
+    @uninterrupted
     def correct(self, reward: float, step: int) -> None:
         """The reward of a step was not what it was said to be: the new one supersedes it."""
         value = checks.real("reward", reward)
@@ -315,16 +297,17 @@ class Agent:
         difference, entry.reward = value - entry.reward, value
         if entry.seen:
             if self._continuous:
-                steps.write_values(self._handle, entry.place.values)
-            steps.correct_live(self._handle, *entry.where, entry.action, difference)
+                steps.write_values(self.numbers.handle, entry.place.values)
+            steps.correct_live(self.numbers.handle, *entry.where, entry.action, difference)
 
+    @uninterrupted
     def withdraw(self) -> None:
         """The participant leaves the study: no more decisions are made, nor expected by those who share the budget."""
         if self.withdrawn:
             raise StateError("the participant has withdrawn already")
-        if self._proposal is not None:
-            self.settle(answered=False if self._proposal.nudged else None)
-        self._spent.foregone[0] += self.horizon - self.step
+        if self.open_proposal is not None:
+            self.settle(answered=False if self.open_proposal.nudged else None)
+        self.numbers.budget.foregone[0] += self.horizon - self.step
         self.withdrawn = True
 
     def bundle(self, made: datetime.datetime | None = None) -> dict[str, Any]:
@@ -337,7 +320,7 @@ class Agent:
 
         return bundle_of(self, made)
 
-    def _uncovered(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
+    def told_earlier(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
         """Earlier steps whose reported values are told now, checked."""
         if not isinstance(earlier, Mapping | None):
             raise InputError(f"earlier is {checks.shown(earlier)}; expected {{step: {{variable: value}}}}")
@@ -346,25 +329,25 @@ class Agent:
             entry = self._known_step(number)
             if entry.seen:
                 raise StateError(f"step {number} is not pending; expected a step that no reveal has uncovered")
-            found[entry.step] = point.with_reported(self.problem, self._reported_names, entry, reported)
+            found[entry.step] = point.with_reported(self.problem, self.reported_names, entry, reported)
         return found
 
     def _uncover(self) -> None:
         """A reveal uncovers the pending steps whose values are known: those told now, and those that were sealed."""
-        uncovered, with_rewards = self._pending.open(self._steps)
+        uncovered, with_rewards = self.pending.open(self.steps)
         for s in uncovered:
             s.seen = True
             if self._continuous:
-                steps.uncover_live(self._handle, s.place.values, s.action, s.status == LEARNED, s.reward)
+                steps.uncover_live(self.numbers.handle, s.place.values, s.action, s.status == LEARNED, s.reward)
             else:
-                steps.hold_live(self._handle, *s.where, s.action)
+                steps.hold_live(self.numbers.handle, *s.where, s.action)
         if not self._continuous:
             for s in with_rewards:
-                steps.learn_live(self._handle, *s.where, s.action, False, s.reward)
+                steps.learn_live(self.numbers.handle, *s.where, s.action, False, s.reward)
 
     def _known_step(self, step: Any) -> Step:
         number = checks.whole("step", step, least=1, most=max(1, self.step))
-        entry = self._steps.get(number)
+        entry = self.steps.get(number)
         if entry is None or not entry.settled:
             raise StateError(f"step {number} is not settled yet; call settle(...) first")
         return entry
@@ -394,6 +377,12 @@ class Agent:
         from opportune.live import saving  # noqa: PLC0415
 
         return saving.restore_agent(saving.unsealed(saved, "agent"))
+
+    def __reduce__(self) -> Any:
+        """A copy, by `copy`, `pickle` or another process, is an agent of its own."""
+        if self.numbers.shared:
+            raise StateError("the agent shares a budget or a model with others; copy its Cohort instead")
+        return Agent.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
         return f"Agent({self.policy.name}, step {self.step} of {self.horizon}, budget left {self.budget_left:g})"

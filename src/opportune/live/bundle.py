@@ -9,6 +9,7 @@ from opportune.errors import InputError
 from opportune.live import steps
 from opportune.live.agent import Agent
 from opportune.live.point import UNKNOWN
+from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
 
@@ -18,8 +19,8 @@ def bundle_of(agent: Agent, made: datetime.datetime | None) -> dict[str, Any]:
     if not isinstance(made, datetime.datetime) or str(made) == "NaT":  # pandas has that for a missing one
         raise InputError(f"made is {checks.shown(made)}; expected a datetime")
     head = {"version": __version__, "made": made.isoformat(), "stream": agent.stream, "after_step": agent.step}
-    copied = agent._groups["snapshot"].copy()
-    handle = agent._make_handle(**{**agent._groups, "snapshot": copied})
+    copied = agent.numbers.arrays["snapshot"].copy()
+    handle = agent.numbers.handle_with(snapshot=copied)
     last = min(agent.horizon, agent.problem.schedule.last_step or agent.horizon)
     coming = range(agent.step + 1, last + 1)
     if _unscheduled(agent.problem):
@@ -38,7 +39,7 @@ def _strata(agent: Agent) -> list[dict[str, Any]]:
     strata = agent.problem.public_levels()
     if isinstance(agent.problem, Problem):
         return strata
-    latest = agent._steps[agent.step].given if agent.step else agent.problem.middle_values()
+    latest = agent.steps[agent.step].given if agent.step else agent.problem.middle_values()
     numbers = {name: latest[name] for name in _unscheduled(agent.problem) if name not in strata[0]}
     return [{**levels, **numbers} for levels in strata]
 
@@ -48,8 +49,8 @@ def _listed(
 ) -> dict[str, Any]:  # fmt: skip
     """The public part of a decision point to come, with the action that stands there if nothing is revealed."""
     place = agent.problem.locate(public, number)
-    if agent._continuous:
+    if isinstance(agent.problem, ContinuousProblem):
         steps.write_values(handle, place.values)
     where = (number, place.stratum, place.sense, UNKNOWN)
-    action = int(steps.stand_live(handle, *agent._key, *where, acted))
+    action = int(steps.stand_live(handle, *agent.key, *where, acted))
     return {**agent.problem.schedule.values(number), **public, "action": agent.problem.action_names[action]}

@@ -4,22 +4,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.layout import Budget, Model
-from opportune.core.pointers import aligned
+from opportune.engine.pointers import aligned
 from opportune.errors import InputError, StateError
-from opportune.live import limits, saving, steps
+from opportune.live import point, saving, steps
 from opportune.live.agent import Agent
-from opportune.live.point import STATE
+from opportune.live.numbers import Numbers
+from opportune.live.uninterrupted import uninterrupted
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
+MOST_PARTICIPANTS = 1_000_000
 
-@plain_calls
+
 class Cohort:
     """A group of participants: `enrol` them, then `cohort["P001"].propose(...)` as with an Agent.
 
@@ -44,27 +43,30 @@ class Cohort:
         self.policy = policy
         self.horizon = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
         self.seed = checks.seed("seed", seed)
-        self.participants = checks.whole("participants", participants, least=1, most=limits.MOST_PARTICIPANTS)
+        self.participants = checks.whole("participants", participants, least=1, most=MOST_PARTICIPANTS)
         self._agents: dict[str, Agent] = {}
-        self._model: NDArray[np.float64] | None = None
-        self._budget: NDArray[np.float64] | None = None
-        self._constants: NDArray[np.float64] | None = None
-        first = self._new_agent(problem, 0, None, None)  # refuses what does not fit together, before anyone enrols
-        self._constants = first._constants  # the same for all who have this problem, and never changed
-        if policy.pooled:
-            self._model = aligned(first._at.length(Model))
-        if policy.shared:
-            self._budget = aligned(first._at.length(Budget))
-        self._common = self._new_agent(problem, 0, self._model, self._budget)  # nobody, who has what all share
-        steps.begin_live(self._common._handle, policy.pooled, policy.shared)
+        alone = self._numbers()  # refuses what does not fit together, before anyone enrols
+        self._constants = alone.constants  # the same for all who have this problem, and never changed
+        together = {"model": policy.pooled, "budget": policy.shared}
+        self._shared = {name: aligned(alone.at.length(name)) for name, shared in together.items() if shared}
+        self.common = self._numbers(shared=self._shared, constants=self._constants)
+        """The numbers of nobody, who has what all share."""
+        steps.begin_live(self.common.handle, policy.pooled, policy.shared)
+
+    def _numbers(self, **settings: Any) -> Numbers:
+        if not isinstance(self.problem, Problem | ContinuousProblem):
+            raise InputError(f"problem is {checks.shown(self.problem)}; expected a Problem")
+        horizon = point.check_horizon(self.problem, self.horizon)
+        return Numbers(self.problem, self.policy, horizon=horizon, participants=self.participants, **settings)
 
     @property
     def budget_left(self) -> float:
         """What is left of the budget that all share; raises if each has its own."""
-        if self._budget is None:
+        if not self.policy.shared:
             raise StateError("each participant has a budget of its own; ask cohort[name].budget_left")
-        return self._common.budget_left
+        return self.common.budget_left
 
+    @uninterrupted
     def enrol(self, name: str, *, problem: Any = None, stream: int | None = None) -> Agent:
         """A new participant; one whose context distribution or bounds differ may have a problem of its own."""
         name = checks.text("name", name)
@@ -87,14 +89,17 @@ class Cohort:
         For a service that keeps its participants elsewhere, and has some of them at hand.
         """
         checks.whole("number", number, least=0, most=self.participants - 1)
-        agent = self._new_agent(
-            self.problem if problem is None else problem, stream, self._model, self._budget, member=number
-        )
-        if self.policy.pooled and not np.array_equal(agent._constants, self._common._constants, equal_nan=True):
+        known = self.problem if problem is None else problem
+        agent = Agent.seated(
+            known, self.policy, horizon=self.horizon, seed=self.seed, stream=stream, participants=self.participants,
+            member=number, shared=self._shared, constants=self._constants if known is self.problem else None,
+        )  # fmt: skip
+        alike = np.array_equal(agent.numbers.constants, self.common.constants, equal_nan=True)
+        if self.policy.pooled and not alike:
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
             )
-        steps.begin_live(agent._handle, self._model is None, self._budget is None)
+        agent.numbers.begin()
         return agent
 
     def withdraw(self, name: str) -> None:
@@ -118,7 +123,6 @@ class Cohort:
 
     def to_dict(self) -> dict[str, Any]:
         """The whole cohort as plain JSON values; `from_dict` resumes it exactly."""
-        own = self._own()
         return saving.sealed(
             {
                 "kind": "cohort",
@@ -127,12 +131,11 @@ class Cohort:
                 "horizon": self.horizon,
                 "seed": self.seed,
                 "participants": self.participants,
-                "model": None if self._model is None else self._model.tolist(),
-                "budget": None if self._budget is None else self._budget.tolist(),
+                "shared": saving.describe_state(self.common, self.common.shared),
                 "agents": {
                     name: {
                         "problem": None if agent.problem is self.problem else agent.problem.to_dict(),
-                        **saving.describe_participant(agent, own),
+                        **saving.describe_participant(agent),
                     }
                     for name, agent in self._agents.items()
                 },
@@ -144,6 +147,7 @@ class Cohort:
         """The cohort that `to_dict` described, ready to go on as if it had never stopped."""
         content = saving.unsealed(saved, "cohort")
         with saving.careful():
+            saving.must_know("the state", content, (*saving.HEAD, *saving.ABOUT_COHORT))
             cohort = cls(
                 saving.restore_problem(content["problem"]), Policy.from_dict(content["policy"]),
                 horizon=content["horizon"], seed=content["seed"], participants=content["participants"],
@@ -153,29 +157,17 @@ class Cohort:
                 own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
                 own = checks.seed("stream", about["stream"])
                 agent = cohort.enrol(name, problem=own_problem, stream=own)
-                saving.restore_participant(agent, about, cohort._own())
+                saving.restore_participant(agent, about)
             made = sum(agent.step for agent in cohort._agents.values())
             passed = sum(saving.passed(agent) for agent in cohort._agents.values())
-            for group, array in (("model", cohort._model), ("budget", cohort._budget)):
-                if array is not None:
-                    saving.restore_group(cohort._common, group, content[group], decisions=made, points=passed)
-                elif content[group] is not None:
-                    raise StateError(f"the state cannot be resumed: its {group} is shared, but the policy's is not")
+            saving.restore_state(
+                cohort.common, cohort.common.shared, content["shared"], cohort.problem, decisions=made, points=passed
+            )
         return cohort
 
-    def _own(self) -> tuple[str, ...]:
-        """The groups of the state that each participant has for itself."""
-        shared = {"model": self.policy.pooled, "budget": self.policy.shared}
-        return tuple(name for name in STATE if not shared.get(name, False))
-
-    def _new_agent(self, problem: Any, stream: int, model: Any, budget: Any, member: int = 0) -> Agent:
-        agent = Agent.__new__(Agent)
-        agent._build(
-            problem, self.policy, horizon=self.horizon, seed=self.seed, stream=stream,
-            participants=self.participants, member=member, model=model, budget=budget,
-            constants=self._constants if problem is self.problem else None,
-        )  # fmt: skip
-        return agent
+    def __reduce__(self) -> Any:
+        """A copy, by `copy`, `pickle` or another process, is a cohort of its own."""
+        return Cohort.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
         return f"Cohort({self.policy.name}, {len(self)} of {self.participants} participants)"

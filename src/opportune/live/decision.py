@@ -1,13 +1,15 @@
 """What a live agent answers: `Proposal` (nudge now?) and `Decision` (what was done, and everything behind it)."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from opportune._version import __version__
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 
 
-class Proposal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Proposal:
     """Whether to nudge now, and the action that stands meanwhile.
 
     `coin` fell below `probability` if and only if `nudged`; the budget is charged here. `price` is what the gap was
@@ -40,7 +42,8 @@ class Proposal(NamedTuple):
         return explain(self)
 
 
-class Decision(NamedTuple):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
     """Everything an auditor needs to know of one decision.
 
     `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's
@@ -114,6 +117,12 @@ def _staleness(made: Proposal | Decision, standing: str) -> str:
     return f"{raised} and made the difference" if made.nudged and made.coin >= alone else raised
 
 
+def _worth_in_words(rule: str, notes: Sequence[float]) -> str:
+    """What a revealer says of its notes."""
+    revealer = REVEALERS.named()[rule]
+    return str(revealer.words(revealer.declares.notes(*notes)))
+
+
 def explain(made: Proposal | Decision) -> str:
     """Why there was a nudge, or none."""
     standing = made.action if isinstance(made, Proposal) else made.stale_action
@@ -122,7 +131,7 @@ def explain(made: Proposal | Decision) -> str:
         return f"No nudge: {cause}."
     worth = "this rule nudges whatever the context"
     if made.notes is not None:
-        worth = REVEALERS.named()[made.rule].words(made.notes) + _staleness(made, standing)
+        worth = _worth_in_words(made.rule, made.notes) + _staleness(made, standing)
     elif made.priced:
         worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}"
         worth += _staleness(made, standing)

@@ -1,16 +1,12 @@
 """A decision point of a live agent: what was given and reported of it, and what has become of it."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.layout import GROUPS, Budget, Counts, Layout, Model, Snapshot, Trail
-from opportune.core.pointers import aligned
 from opportune.errors import InputError, StateError
 from opportune.live.decision import Proposal
 from opportune.problems.settings import Located
@@ -53,34 +49,6 @@ def check_horizon(problem: Any, horizon: Any) -> int:
     if last is not None and number > last:
         raise InputError(f"horizon is {number}; expected at most {last}, the last decision point of the schedule")
     return number
-
-
-def check_room(at: Layout, **shared: NDArray[np.float64] | None) -> None:
-    """Refuse a state that does not fit into memory, or not into what participants share."""
-    needed = 8.0 * sum(at.length(group) for group in GROUPS)
-    checks.memory("the state of a participant", needed, "fewer features, contexts or participants")
-    for name, array in shared.items():
-        group = {"model": Model, "budget": Budget}[name]
-        if array is not None and array.size != at.length(group):
-            raise InputError(
-                "the participant's problem has other sizes than the cohort's; "
-                f"expected the same, as the {name} is shared"
-            )
-
-
-STATE = {"model": Model, "counts": Counts, "snapshot": Snapshot, "trail": Trail, "budget": Budget}
-"""The groups that an agent's state consists of."""
-
-
-def new_groups(
-    at: Layout, shared: Mapping[str, NDArray[np.float64]]
-) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64]]:
-    """Room for the groups of a state, and the one array in which those that are not shared lie side by side."""
-    lengths = {name: at.length(group) for name, group in STATE.items() if name not in shared}
-    block = aligned(sum(lengths.values()))
-    ends = dict(zip(lengths, itertools.accumulate(lengths.values()), strict=True))
-    own = {name: block[end - lengths[name] : end] for name, end in ends.items()}
-    return {name: shared[name] if name in shared else own[name] for name in STATE}, block
 
 
 def new_step(problem: Any, reported_names: Sequence[str], number: int, context: Any, reported: Any) -> Step:

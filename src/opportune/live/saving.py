@@ -7,8 +7,9 @@ signs, ranges. The checksum only tells accidents from contents.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,24 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.core.fitting import PLAIN
-from opportune.core.layout import NOTES, Counts, Snapshot
+from opportune.engine.layout import Proposed, Range
 from opportune.errors import OpportuneError, StateError
-from opportune.live import limits
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
-from opportune.live.point import LEARNED, NOTHING, SKIPPED, STATE, UNDECIDED, UNKNOWN, WAITING, Step, new_step
+from opportune.live.numbers import Numbers, ranges_in
+from opportune.live.point import LEARNED, NOTHING, SKIPPED, UNDECIDED, UNKNOWN, WAITING, Step, new_step
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
-FORMAT = 3
+FORMAT = 4
 MOST_STATE = 1e200
 """No number of a state can come to more, by what is refused at the door."""
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
+HEAD = ("format", "version", "kind", "checksum")
+ABOUT_AGENT = ("problem", "policy", "horizon", "seed")
+ABOUT_COHORT = (*ABOUT_AGENT, "participants", "shared", "agents")
+ABOUT_PARTICIPANT = ("stream", "step", "state", "steps", "order", "late_answer", "withdrawn", "proposal")
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
 
@@ -78,21 +82,21 @@ def describe_agent(agent: Agent) -> dict[str, Any]:
         "policy": agent.policy.describe(),
         "horizon": agent.horizon,
         "seed": agent.seed,
-        **describe_participant(agent, tuple(STATE)),
+        **describe_participant(agent),
     }
 
 
-def describe_participant(agent: Agent, own: tuple[str, ...]) -> dict[str, Any]:
+def describe_participant(agent: Agent) -> dict[str, Any]:
     """What is a participant's own: its stream, its steps and the groups of its state that it does not share."""
     return {
         "stream": agent.stream,
         "step": agent.step,
-        "state": {name: agent._groups[name].tolist() for name in own},
-        "steps": [_describe_step(s) for s in agent._steps.values()],
-        "order": agent._pending.order(),
-        "late_answer": agent._late_answer,
+        "state": describe_state(agent.numbers, agent.numbers.own),
+        "steps": [_describe_step(s) for s in agent.steps.values()],
+        "order": agent.pending.order(),
+        "late_answer": agent.late_answer,
         "withdrawn": agent.withdrawn,
-        "proposal": None if agent._proposal is None else describe_proposal(agent._proposal),
+        "proposal": None if agent.open_proposal is None else describe_proposal(agent.open_proposal),
     }
 
 
@@ -106,6 +110,7 @@ def restore_problem(saved: Any) -> Problem | ContinuousProblem:
 def restore_agent(saved: Mapping[str, Any]) -> Agent:
     """The agent that `describe_agent` described."""
     with careful():
+        must_know("the state", saved, (*HEAD, *ABOUT_AGENT, *ABOUT_PARTICIPANT))
         agent = Agent(
             restore_problem(saved["problem"]),
             Policy.from_dict(saved["policy"]),
@@ -113,31 +118,33 @@ def restore_agent(saved: Mapping[str, Any]) -> Agent:
             seed=saved["seed"],
             stream=saved["stream"],
         )
-        restore_participant(agent, saved, tuple(STATE))
+        restore_participant(agent, saved)
     return agent
 
 
-def restore_participant(agent: Agent, saved: Mapping[str, Any], own: tuple[str, ...]) -> None:
+def restore_participant(agent: Agent, saved: Mapping[str, Any]) -> None:
     """Bring a new agent to where `describe_participant` found it."""
+    must_know("the state of a participant", saved, (*HEAD, *ABOUT_AGENT, *ABOUT_PARTICIPANT))
     agent.step = checks.whole("step", saved["step"], least=0, most=agent.horizon)
     if not isinstance(saved["steps"], list) or len(saved["steps"]) != agent.step:
         raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
     entries = [restore_step(agent, number, s) for number, s in enumerate(saved["steps"], start=1)]
-    agent._steps = {s.step: s for s in entries}
+    agent.steps = {s.step: s for s in entries}
     _must(isinstance(saved["order"], list), "order is not a list")
     order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
     pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
     _must(sorted(order) == pending, f"order is {order}; the rewards that wait are of steps {pending}")
-    agent._pending.set_order(order)
+    agent.pending.set_order(order)
     for s in entries:
-        agent._pending.note(s)
-    agent._late_answer = checks.yes_no("late_answer", saved["late_answer"])
+        agent.pending.note(s)
+    agent.late_answer = checks.yes_no("late_answer", saved["late_answer"])
     agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
-    agent._proposal = restore_proposal(agent, saved["proposal"])
+    agent.open_proposal = restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
-    _must(unsettled == ([agent.step] if agent._proposal else []), "its open step and its proposal do not fit together")
-    for name in own:
-        restore_group(agent, name, saved["state"][name], decisions=agent.step, points=passed(agent))
+    expected = [agent.step] if agent.open_proposal else []
+    _must(unsettled == expected, "its open step and its proposal do not fit together")
+    numbers = agent.numbers
+    restore_state(numbers, numbers.own, saved["state"], agent.problem, decisions=agent.step, points=passed(agent))
     _check_counts(agent)
 
 
@@ -146,96 +153,79 @@ def passed(agent: Agent) -> int:
     return agent.horizon if agent.withdrawn else agent.step
 
 
-def restore_group(agent: Agent, name: str, saved: Any, *, decisions: int, points: int) -> None:
-    """Check a group of an agent's state against its layout and the decisions made so far, and take it over."""
-    into = agent._groups[name]
-    numbers = _numbers(name, saved, into.size)
-    parts = agent._at.views(STATE[name], numbers)
-    sizes = agent._at.sizes
-    if name in {"model", "snapshot"}:
-        _check_cov(
-            name, parts.cov[: sizes.d * sizes.stride].reshape(sizes.d, sizes.stride), agent.problem.regularisation
-        )
-        _must(parts.radius[0] >= 0.0, f"{name}.radius is negative")
-    if name == "model":
-        _must(parts.log_det[0] >= -1e-9, "model.log_det is negative")
-    if name == "snapshot":
-        actions = parts.action[: sizes.strata if sizes.contexts else 0]
-        whole = (actions == np.floor(actions)) & (actions >= 0) & (actions < sizes.actions)
-        _must(bool(whole.all()), f"snapshot.action has an action that is not one of {sizes.actions}")
-        _must(bool((parts.count >= 0.0).all()), "snapshot.count is negative")
-    if name == "counts":
-        for part in ("pending_seen", "pending_count", "pending_total", "held_state", "held_until"):
-            _must(not getattr(parts, part).any(), f"counts.{part} is not 0, though an agent keeps its pending steps")
-    if name == "trail":
-        _check_trail(parts, agent, decisions)
-    if name == "budget":
-        _check_budget(parts, agent._amount, agent._hard, decisions, points)
-    large = limits.beyond(agent, name, parts, decisions)
-    _must(large is None, f"{name}.{large} holds a number beyond what can be learned in {decisions} decisions")
-    into[:] = numbers
+def describe_state(numbers: Numbers, arrays: Sequence[str]) -> dict[str, list[float]]:
+    """The state in these arrays by name, without padding: any build can read it."""
+    return {name: part.ravel().tolist() for name, part in numbers.parts(arrays).items()}
 
 
-def _check_cov(name: str, rows: NDArray[np.float64], lam: float) -> None:
+def restore_state(
+    numbers: Numbers, arrays: tuple[str, ...], saved: Any, problem: Any, *, decisions: int, points: int
+) -> None:
+    """Check a state against its layout and the decisions made so far, and take it over."""
+    given = checks.mapping("state", saved, "{name: its numbers}")
+    parts = numbers.parts(arrays)
+    must_know("state", given, parts)
+    ranges = ranges_in(numbers.at, arrays)
+    limits = {"decisions": decisions, "last_action": problem.actions - 1, "last_stratum": problem.strata - 1}
+    for name, part in parts.items():
+        _must(name in given, f"it lacks {name}")
+        found = _numbers(name, given[name], part.size)
+        if name in ranges:
+            _check_range(name, found, ranges[name], limits)
+        part[...] = found.reshape(part.shape)
+        if name.endswith(".cov"):
+            _check_cov(name, part, problem.regularisation)
+    if "counts" in arrays:
+        for name in ("pending_seen", "pending_count", "pending_total", "held_until"):
+            left = name in parts and parts[f"counts.{name}"].any()
+            _must(not left, f"counts.{name} is not 0, though an agent keeps its pending steps")
+    if "budget" in arrays:
+        _check_budget(numbers, decisions, points)
+
+
+def _check_range(name: str, numbers: NDArray[np.float64], known: Range, limits: Mapping[str, int]) -> None:
+    """Numbers must be what their declaration says."""
+    least, most = known.least, float(limits[known.most]) if isinstance(known.most, str) else known.most
+    _must(bool((numbers >= least).all()), f"{name} is {numbers.min():g}; expected at least {least:g}")
+    _must(bool((numbers <= most + 1e-6).all()), f"{name} is {numbers.max():g}; expected at most {most:g}")
+    _must(not known.whole or bool((numbers == np.floor(numbers)).all()), f"{name} is not a whole number")
+
+
+def _check_cov(name: str, cov: NDArray[np.float64], lam: float) -> None:
     """V^-1 must be the inverse of a matrix of at least lam I: positive in every direction, and at most 1/lam."""
-    cov, padding = rows[:, : len(rows)], rows[:, len(rows) :]
     variances = cov.diagonal()
-    _must(bool((variances > 0.0).all()), f"{name}.cov has a variance that is not positive")
-    _must(bool((variances * lam <= 1.0 + 1e-6).all()), f"{name}.cov has a variance beyond 1/lam, the one at the start")
-    _must(not padding.any(), f"{name}.cov is not 0 beyond its {len(rows)} columns")
+    _must(bool((variances > 0.0).all()), f"{name} has a variance that is not positive")
+    _must(bool((variances * lam <= 1.0 + 1e-6).all()), f"{name} has a variance beyond 1/lam, the one at the start")
     sd = np.sqrt(variances)
     scaled = cov / sd / sd[:, None]
     rounding = 1e-6 + 1e-10 / (lam * float(variances.min()))  # of what began as 1/lam and has become small
-    same = PLAIN or bool((np.abs(scaled - scaled.T) <= rounding).all())  # by plain arrays only the upper half is kept
-    _must(same, f"{name}.cov is not symmetric")
+    _must(bool((np.abs(scaled - scaled.T) <= rounding).all()), f"{name} is not symmetric")
     least = np.linalg.eigvalsh(np.triu(scaled), UPLO="U").min()
-    _must(bool(least > -rounding), f"{name}.cov has a direction in which the variance is not positive")
+    _must(bool(least > -rounding), f"{name} has a direction in which the variance is not positive")
 
 
-def _check_budget(parts: Any, amount: float, hard: bool, decisions: int, passed: int) -> None:
+def _check_budget(numbers: Numbers, decisions: int, passed: int) -> None:
     """What was spent must be possible: by the budget, and by the decisions made so far."""
-    spent, nudges = float(parts.spent[0]), float(parts.nudges[0])
-    _must(parts.price[0] >= 0.0, "budget.price is negative")
-    _must(0.0 <= spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
-    _must(spent <= decisions + 1e-6, f"budget.spent is {spent:g} after {decisions} decisions")
-    _must(nudges >= 0.0 and nudges.is_integer(), f"budget.nudges is {nudges:g}; expected a count")
-    _must(nudges <= decisions, f"budget.nudges is {nudges:g} after {decisions} decisions")
-    points, opened = float(parts.points[0]), float(parts.opened[0])
-    foregone = float(parts.foregone[0])
+    budget, amount = numbers.budget, numbers.amount
+    spent, nudges = float(budget.spent[0]), float(budget.nudges[0])
+    _must(spent <= amount + 1e-6, f"budget.spent is {spent:g}; the budget is {amount:g}")
+    points, foregone = float(budget.points[0]), float(budget.foregone[0])
     _must(points == decisions, f"budget.points is {points:g} after {decisions} decisions")
     expected = passed - decisions
     _must(foregone == expected, f"budget.foregone is {foregone:g}; expected {expected}, by those who have withdrawn")
-    _must(0.0 <= opened <= decisions, f"budget.opened is {opened:g} after {decisions} decisions")
-    guarded = float(parts.guard_spent[0])
-    _must(parts.guard_price[0] >= 0.0 and guarded >= 0.0, "budget.guard is negative")
-    _must(guarded <= decisions + 1e-6, f"budget.guard_spent is {guarded:g} after {decisions} decisions")
-    _must(bool((parts.odds >= 0.0).all()), "budget.odds is negative")
-    _must(not hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
-
-
-def _check_trail(parts: Any, agent: Agent, decisions: int) -> None:
-    """What is remembered of contacts must be possible by the decisions made so far."""
-    for part in ("last_reveal", "since", "unanswered", "wait", "opened", "recent_count"):
-        value = float(getattr(parts, part)[0])
-        _must(
-            value.is_integer() and 0.0 <= value <= decisions, f"trail.{part} is {value:g} after {decisions} decisions"
-        )
-    _must(bool((parts.tally >= 0.0).all()), "trail.tally is negative")
-    strata = parts.recent_stratum
-    inside = (strata == np.floor(strata)) & (strata >= 0) & (strata < agent.problem.strata)
-    _must(bool(inside.all()), "trail.recent_stratum is not one of the strata")
+    _must(not numbers.hard or nudges <= amount, f"budget.nudges is {nudges:g}; the hard budget is {amount:g}")
 
 
 def _check_counts(agent: Agent) -> None:
     """The contexts counted must be those of the steps that the revealer has seen."""
-    sizes = agent._at.sizes
+    sizes = agent.numbers.at.sizes
     if sizes.counted == 0:
         return
-    counts = agent._at.views(Counts, agent._groups["counts"])
-    frozen = agent._at.views(Snapshot, agent._groups["snapshot"])
+    counts = agent.numbers.at.views("counts", agent.numbers.arrays["counts"])
+    frozen = agent.numbers.at.views("snapshot", agent.numbers.arrays["snapshot"])
     expected = np.zeros_like(counts.count)
     seen = np.zeros_like(counts.seen)
-    for s in agent._steps.values():
+    for s in agent.steps.values():
         if s.settled and s.seen and s.status != NOTHING:
             expected[s.place.stratum] += 1.0
             if sizes.senses:
@@ -277,6 +267,12 @@ def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
     return numbers
 
 
+def must_know(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
+    """Refuse what nobody would read: it was written by something else."""
+    for name in given:
+        _must(name in known, f"{what} has an unknown key, {checks.shown(name)}")
+
+
 def _must(holds: bool, otherwise: str) -> None:
     if not holds:
         raise StateError(f"the state cannot be resumed: {otherwise}")
@@ -294,7 +290,7 @@ def restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     """The step that `_describe_step` described."""
     saved = checks.mapping(f"step {number}", saved, "what to_dict gave")
     settled = checks.yes_no("settled", saved["settled"])
-    step = new_step(agent.problem, agent._reported_names, number, saved["context"], saved["reported"])
+    step = new_step(agent.problem, agent.reported_names, number, saved["context"], saved["reported"])
     step.action = checks.whole(
         "action", saved["action"], least=0 if settled else UNDECIDED, most=agent.problem.actions - 1
     )
@@ -318,9 +314,8 @@ def describe_proposal(proposal: Proposal) -> dict[str, Any]:
     """A proposal without the decision before it, which has been handed out."""
     left = None if math.isinf(proposal.budget_left) else proposal.budget_left
     notes = None if proposal.notes is None else list(proposal.notes)
-    saved = proposal._replace(budget_left=left, notes=notes)._asdict()  # type: ignore[arg-type]
-    del saved["previous"]
-    return saved
+    saved = {field.name: getattr(proposal, field.name) for field in fields(proposal) if field.name != "previous"}
+    return {**saved, "budget_left": left, "notes": notes}
 
 
 def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
@@ -328,12 +323,14 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     if saved is None:
         return None
     saved = checks.mapping("proposal", saved, "what to_dict gave")
-    endless = math.isinf(agent._amount)
+    endless = math.isinf(agent.numbers.amount)
     _must(not endless or saved["budget_left"] is None, "the open proposal has a budget left, but there is none")
     left = math.inf if endless else checks.real("budget_left", saved["budget_left"])
-    notes = None if saved["notes"] is None else tuple(_numbers("notes", saved["notes"], NOTES).tolist())
+    notes = saved["notes"]
+    if notes is not None:
+        notes = tuple(_numbers("notes", notes, agent.numbers.notes.size).tolist())
     checks.settings("the open proposal", saved, Proposal, without=("previous",))
-    known = {name: saved[name] for name in Proposal._fields if name != "previous"}
+    known = {name: saved[name] for field in fields(Proposal) if (name := field.name) != "previous"}
     proposal = Proposal(**{**known, "budget_left": left, "notes": notes})
     _must(proposal.rule == type(agent.policy.revealer).__name__, "the open proposal is of another revealer")
     for name in ("nudged", "opened", "available", "priced"):
@@ -352,12 +349,13 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     reason = checks.shown(proposal.reason)
     _must(fits, f"the open proposal's reason is {reason}; expected one where it is not available, else none")
     _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
-    _must(not (proposal.available and agent._steps[step].place.missing), "the open proposal lacks sensed values")
+    _must(not (proposal.available and agent.steps[step].place.missing), "the open proposal lacks sensed values")
     _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
-    noted = bool(agent._at.sizes.ranked) and proposal.available and not proposal.opened
+    noted = bool(agent.numbers.notes.size) and proposal.available and not proposal.opened
     _must(noted == (notes is not None), "the open proposal's notes are not those of its revealer")
-    agent._out[:] = [
-        proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, *actions,
-        proposal.nudged,
-    ]  # fmt: skip
+    fresh, standing = actions
+    agent.numbers.proposed[:] = Proposed(
+        proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, fresh, standing,
+        float(proposal.nudged),
+    )  # fmt: skip
     return proposal

@@ -1,21 +1,15 @@
 """The protocol's calls as a live agent makes them: one compiled function per call, a participant as its handle.
 
-A handle (core.views) holds the addresses of a participant's arrays: one array to hand over instead of eight, which is
-most of what a call costs. What `propose` finds is written to `out` in the order of `OUT`.
+A handle (engine.views) holds the addresses of a participant's arrays: one array to hand over instead of eleven, which
+is most of what a call costs. What `propose` finds is written to `p.proposed`, where `settle` finds it again.
 """
 
-import math
-
-import numpy as np
-
-from opportune.core.budget import toss
-from opportune.core.compiled import driver_function
-from opportune.core.model import set_radius
-from opportune.core.protocol import (
+from opportune.algorithm.budget import toss
+from opportune.algorithm.model import set_radius
+from opportune.algorithm.protocol import (
     Draws,
     Judged,
     Moment,
-    Proposed,
     begin,
     begin_budget,
     begin_model,
@@ -27,13 +21,11 @@ from opportune.core.protocol import (
     stand_by,
     uncover_step,
 )
-from opportune.core.registry import act_blind, after_blind
-from opportune.core.scores import write_moment
-from opportune.core.views import participant_at
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import driver_function
+from opportune.engine.hooks import act_blind, after_blind
+from opportune.engine.views import participant_at
 
-OUT = (*Proposed._fields, "nudged")
-STANDING = OUT.index("stale_action")
-MANY, UNSOUND = -1, -2
 ENDLESS = 0x7FF << 52
 """The bits that NaN and infinity have set."""
 
@@ -59,18 +51,19 @@ def write_values(handle, values):  # type: ignore[no-untyped-def]
 
 
 @driver_function
-def propose_live(handle, seed, stream, step, stratum, sense, context, opened, coin, out):  # type: ignore[no-untyped-def]
+def propose_live(handle, seed, stream, step, stratum, sense, context, opened, coin):  # type: ignore[no-untyped-def]
     """Score, price and toss: everything up to whether to nudge."""
     p = participant_at(handle)
     found = propose(p, Moment(step, stratum, sense, context), Draws(seed, stream), opened)
-    out[0] = found.gap
-    out[1] = found.price
-    out[2] = found.probability
-    out[3] = found.tolerance
-    out[4] = found.disagreement
-    out[5] = found.fresh_action
-    out[6] = found.stale_action
-    out[7] = toss(p, found.probability, coin)
+    made = p.proposed
+    made.gap[0] = found.gap
+    made.price[0] = found.price
+    made.probability[0] = found.probability
+    made.tolerance[0] = found.tolerance
+    made.disagreement[0] = found.disagreement
+    made.fresh_action[0] = found.fresh_action
+    made.stale_action[0] = found.stale_action
+    made.nudged[0] = toss(p, found.probability, coin)
 
 
 @driver_function
@@ -91,12 +84,13 @@ def stand_by_live(handle, seed, stream, step, stratum, sense, context):  # type:
 
 
 @driver_function
-def settle_live(handle, seed, stream, step, stratum, sense, context, out, revealed):  # type: ignore[no-untyped-def]
-    """What became of the proposal in `out`: the action that follows."""
+def settle_live(handle, seed, stream, step, stratum, sense, context, revealed):  # type: ignore[no-untyped-def]
+    """What became of the proposal: the action that follows."""
     p = participant_at(handle)
-    judged = Judged(out[0], out[4], int(out[5]), int(out[6]))
+    made = p.proposed
+    judged = Judged(made.gap[0], made.disagreement[0], int(made.fresh_action[0]), int(made.stale_action[0]))
     moment = Moment(step, stratum, sense, context)
-    return settle(p, moment, Draws(seed, stream), judged, out[7] > 0.0, revealed)
+    return settle(p, moment, Draws(seed, stream), judged, made.nudged[0] > 0.0, revealed)
 
 
 @driver_function
@@ -129,26 +123,6 @@ def correct_live(handle, step, stratum, sense, context, action, difference):  # 
 
 
 @driver_function
-def find_changes(bits, before, numbers, is_variance, places, values):  # type: ignore[no-untyped-def]
-    """Numbers whose bits are not what they were before: how many, with their places and values.
-
-    `MANY` if there are more than there is room for; else `UNSOUND` if one of them is not finite, or a variance that is
-    not positive.
-    """
-    count, sound = 0, True
-    for i in range(bits.size):
-        if bits[i] != before[i]:
-            if count == places.size:
-                return MANY
-            value = numbers[i]
-            sound = sound and math.isfinite(value) and (value > 0.0 or not is_variance[i])
-            places[count] = i
-            values[count] = value
-            count += 1
-    return count if sound else UNSOUND
-
-
-@driver_function
 def is_sound(bits, is_variance):  # type: ignore[no-untyped-def]
     """Whether numbers, told by their bits, are finite, and those that are variances positive."""
     wrong = 0
@@ -156,8 +130,3 @@ def is_sound(bits, is_variance):  # type: ignore[no-untyped-def]
         wrong += (bits[i] & ENDLESS) == ENDLESS
         wrong += is_variance[i] & (bits[i] <= 0)
     return wrong == 0
-
-
-def new_out() -> np.ndarray:
-    """Room for what `propose_live` writes."""
-    return np.zeros(len(OUT))

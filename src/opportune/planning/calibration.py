@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from opportune.arguments import plain_calls
 from opportune.errors import DataError, InputError
 from opportune.planning.mixed import Fitted, fit
 from opportune.planning.pilot import Pilot, read_pilot
@@ -30,7 +29,6 @@ class Calibrated(NamedTuple):
     notes: list[str]
 
 
-@plain_calls
 def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False) -> Calibrated:
     """Fit noise, context distribution and effects to pilot data; see `read_pilot` for the file.
 

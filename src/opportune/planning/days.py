@@ -10,16 +10,16 @@ would have decided is no longer expected by those who share a budget.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.layout import Budget, Counts, Layout, Model, Scratch, Snapshot, Trail
-from opportune.core.pointers import aligned
-from opportune.core.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
-from opportune.core.views import handle_of
+from opportune.algorithm.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
+from opportune.engine.layout import ARRAYS, Layout
+from opportune.engine.pointers import aligned
+from opportune.engine.views import handle_of
 from opportune.live import steps as live
 from opportune.planning.settings import Settings
 from opportune.policy import Policy
@@ -86,12 +86,12 @@ class Met:
 class Person:
     """One participant of a cohort: its state, and its steps."""
 
-    def __init__(self, met: Met, at: Layout, arrays: Sequence[Floats], budget: Floats) -> None:
+    def __init__(self, met: Met, at: Layout, arrays: Mapping[str, Floats]) -> None:
         self.met, self._places, self._arrays = met, at.numbers(), arrays  # kept for as long as the handle
-        self.handle = handle_of(self._places, *arrays)
+        self.handle = handle_of(self._places, arrays)
         self.continuous, self.reported = at.sizes.contexts == 0, at.sizes.reported > 0
-        self.budget = at.views(Budget, budget)
-        self.out = live.new_out()
+        self.budget = at.views("budget", arrays["budget"])
+        self.proposed = at.views("proposed", arrays["scratch"])
         self.mail: list[Late] = []
         self.seen: set[int] = set()
 
@@ -105,11 +105,11 @@ class Person:
             self._deliver(t + 1)
             return False, False, met.outcome[t][action]
         opened = met.opens[t]
-        live.propose_live(handle, *met.key, *where, opened, met.coin[t], self.out)
-        nudged = self.out[-1] > 0.0
+        live.propose_live(handle, *met.key, *where, opened, met.coin[t])
+        nudged = bool(self.proposed.nudged[0])
         made = nudged and may_call
         revealed = opened or (made and met.answers[t])
-        action = int(live.settle_live(handle, *met.key, *where, self.out, revealed))
+        action = int(live.settle_live(handle, *met.key, *where, revealed))
         seen = revealed or not self.reported
         if met.delay:
             self._post(t, action, revealed, seen)
@@ -205,14 +205,13 @@ def _seat(worlds: Sequence[Any], met: Sequence[Met], policy: Policy, horizon: in
     batch = pack(worlds, [policy], horizon)
     (at,) = layouts_for(worlds, [policy], horizon, "cpu")
     people: list[Person] = []
-    model, budget = aligned(at.length(Model)), aligned(at.length(Budget))
+    shared: dict[str, Floats] = {}
     for w, own in enumerate(met):
-        if w > 0 and not policy.pooled:
-            model = aligned(at.length(Model))
-        if w > 0 and not policy.shared:
-            budget = aligned(at.length(Budget))
-        counts, snapshot, trail, scratch = (aligned(at.length(group)) for group in (Counts, Snapshot, Trail, Scratch))
-        arrays = (batch.constants[w], batch.rules[0, w], model, counts, snapshot, trail, budget, scratch)
-        people.append(Person(own, at, arrays, budget))
+        arrays = {name: aligned(at.length(name)) for name in ARRAYS} | shared
+        arrays |= {"constants": batch.constants[w], "rule": batch.rules[0, w]}
+        for name, together in (("model", policy.pooled), ("budget", policy.shared)):
+            if together:
+                shared[name] = arrays[name]
+        people.append(Person(own, at, arrays))
         live.begin_live(people[-1].handle, w == 0 or not policy.pooled, w == 0 or not policy.shared)
     return people

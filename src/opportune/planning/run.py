@@ -14,7 +14,6 @@ import xarray as xr
 
 from opportune import checks
 from opportune.analysis.intervals import Interval, interval
-from opportune.arguments import plain_calls
 from opportune.planning import power, robustness, unsure
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
 from opportune.planning.cohorts import Cohorts
@@ -74,7 +73,6 @@ class Plan:
         }
 
 
-@plain_calls
 def plan(
     study: Study,
     *,

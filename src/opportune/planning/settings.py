@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.problems.variables import WEEKDAYS
@@ -178,7 +177,6 @@ class Settings:
         return Policy(recommender=recommender, revealer=revealer, pooled=table.pooled, name=name)
 
 
-@plain_calls
 def settings_of(
     study: Study,
     *,

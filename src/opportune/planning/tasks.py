@@ -11,7 +11,7 @@ import xarray as xr
 
 from opportune._version import __version__
 from opportune.analysis.results import FORMAT, load, save
-from opportune.core.compiled import PACKAGE
+from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError
 from opportune.planning.settings import Settings
 

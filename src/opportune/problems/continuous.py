@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.layout import KNOWN, PLUGIN, Constants, Layout, layout
+from opportune.engine.layout import KNOWN, PLUGIN, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
 from opportune.problems.program import Program
@@ -43,7 +42,6 @@ Mask = NDArray[np.bool_]
 MOST_STRATA = 10_000
 
 
-@plain_calls
 class ContinuousProblem(Beliefs):
     """What both agents know beforehand about a decision problem whose features are computed at the moment.
 
@@ -274,7 +272,7 @@ class ContinuousProblem(Beliefs):
     ) -> Layout:
         """Where the compiled step functions find things; there is no table of scores, and rows are not listed.
 
-        `form` is what suits a device, a policy and a world: simd, sampled, delay, interrupted.
+        `form` is what suits a device, a policy and a world: simd, delay, interrupted.
         """
         program = self._inside
         return layout(
@@ -282,14 +280,14 @@ class ContinuousProblem(Beliefs):
             probabilities=PLUGIN if self.known_means is None else KNOWN, reported=self.reported,
             variables=len(self.variables) + 1, atoms=program.atoms, fixed_atoms=program.shared,
             factors=program.width, code=program.code.size, depth=program.stack,
-            memory=horizon if self.reported else 0, **form,
+            held=horizon if self.reported else 0, **form,
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:
         """What both agents know beforehand, as the flat array that the compiled step functions take."""
         return at.filled(
-            Constants,
-            {
+            "constants",
+            constants={
                 **self._knowledge(horizon),
                 "start": self.start / self.units,
                 "hidden": self.hidden_from_recommender,

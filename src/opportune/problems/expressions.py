@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core import features as op
+from opportune.algorithm import features as op
 
 Floats = NDArray[np.float64]
 Operation = tuple[int, float]
-"""An operation of `core.features` and its argument. The argument of TABLE is the variable whose levels it looks up."""
+"""An operation of `algorithm.features` and its argument; that of TABLE is the variable whose levels it looks up."""
 Operations = tuple[Operation, ...]
 
 FUNCTIONS = {"log": op.LOG, "log1p": op.LOG1P, "exp": op.EXP, "sqrt": op.SQRT, "abs": op.ABS}
@@ -177,7 +177,7 @@ def _unary(operation: int, argument: float, top: Any, tables: Mapping[int, Float
 
 
 def _power(base: Any, exponent: float) -> Any:
-    """base^exponent as `core.features.power` has it: whole exponents by multiplication."""
+    """base^exponent as `algorithm.features.power` has it: whole exponents by multiplication."""
     if not exponent.is_integer():
         return np.power(base, exponent)
     product = np.ones_like(base, dtype=np.float64)

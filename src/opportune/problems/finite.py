@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.layout import KNOWN, OPTIMISTIC, PLUGIN, Constants, Layout, layout
+from opportune.engine.layout import KNOWN, OPTIMISTIC, PLUGIN, Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (
@@ -37,7 +36,6 @@ Ints = NDArray[np.int64]
 _NO_VALUES: Floats = np.zeros(0)
 
 
-@plain_calls
 class Problem(Beliefs):
     """What both agents know beforehand about a decision problem with finitely many contexts.
 
@@ -254,7 +252,7 @@ class Problem(Beliefs):
     def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
         """Where the compiled step functions find things.
 
-        `form` is what suits a device, a policy and a world: table, simd, support, sampled, delay, interrupted.
+        `form` is what suits a device, a policy and a world: table, simd, support, delay, interrupted.
         """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
@@ -268,7 +266,7 @@ class Problem(Beliefs):
         fixed = constant_parts(
             self.features, self.units, self.stratum_of, self.sense_of, self.context_probs, at.sizes
         )  # fmt: skip
-        return at.filled(Constants, {**self._knowledge(horizon), **fixed})
+        return at.filled("constants", constants={**self._knowledge(horizon), **fixed})
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to build the same problem again, as plain JSON values."""

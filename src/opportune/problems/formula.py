@@ -15,7 +15,7 @@ from formulaic.parser.types import Factor, Term
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core import features as op
+from opportune.algorithm import features as op
 from opportune.problems import expressions
 from opportune.problems.expressions import Operations
 from opportune.problems.grammar import ACTION, LIBRARY_ERRORS, CheckedFormula, plain

@@ -18,7 +18,7 @@ from formulaic.parser.types import Token
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core import features as op
+from opportune.algorithm import features as op
 from opportune.errors import InputError
 from opportune.problems import expressions
 from opportune.problems.expressions import Operations

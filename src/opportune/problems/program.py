@@ -1,4 +1,4 @@
-"""`Program`: a formula as data that compiled code runs (`core.features`), and in NumPy for many points at once."""
+"""`Program`: a formula as data that compiled code runs (`algorithm.features`), and in NumPy for many points at once."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core import features as op
+from opportune.algorithm import features as op
 from opportune.problems.expressions import LARGEST, Operations, run
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """All features of a formula, as the arrays that `core.features.write_features` takes.
+    """All features of a formula, as the arrays that `algorithm.features.write_features` takes.
 
     `values` below is one number per variable (the level's number for variables with levels) and the action's number
     in the last place.

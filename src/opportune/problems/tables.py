@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.layout import Sizes
+from opportune.engine.layout import Sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,7 +83,7 @@ def action_distances(features: Floats, units: Floats) -> Floats:
 def constant_parts(
     features: Floats, units: Floats, stratum_of: Ints, sense_of: Ints, probs: Floats | None, sizes: Sizes
 ) -> dict[str, NDArray[Any]]:
-    """The parts of core.layout.Constants that hold them."""
+    """The parts of engine.layout.Constants that hold them."""
     strata, senses = int(stratum_of.max()) + 1, int(sense_of.max()) + 1
     means = part_means(features, stratum_of, strata, probs)
     if sizes.senses:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -30,7 +29,6 @@ MOST_DAYS = 100_000
 MOST_LEVELS = 32_000
 
 
-@plain_calls
 @dataclass(frozen=True)
 class Number:
     """A numeric variable between two finite bounds, both included.
@@ -56,7 +54,6 @@ class Number:
         return self.low + 0.5 * (self.high - self.low)
 
 
-@plain_calls
 @dataclass(frozen=True)
 class TimeOfDay:
     """The times of day at which decisions are made, in order, one decision point each.
@@ -84,7 +81,6 @@ class TimeOfDay:
         return tuple(self.names)
 
 
-@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Weekday:
     """The day of the week.
@@ -105,7 +101,6 @@ class Weekday:
         return WEEKDAYS
 
 
-@plain_calls
 @dataclass(frozen=True, kw_only=True)
 class Weekend:
     """Whether it is Saturday or Sunday: "weekday" or "weekend".
@@ -126,7 +121,6 @@ class Weekend:
         return ("weekday", "weekend")
 
 
-@plain_calls
 @dataclass(frozen=True)
 class DayOfStudy:
     """The day of study, a number: (day - centre) / scale, which is the day itself unless told otherwise.

@@ -1,7 +1,6 @@
 """Recommenders: what to recommend. One file each: settings, equations and the compiled rule."""
 
-from opportune.arguments import plain_calls
-from opportune.core.registry import RECOMMENDERS
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 from opportune.recommenders.fixed import FixedAction
 from opportune.recommenders.linucb import LinUCB
@@ -11,4 +10,4 @@ from opportune.recommenders.thompson import Thompson
 __all__ = ["RECOMMENDERS", "FixedAction", "LinUCB", "RandomAction", "Recommender", "Thompson"]
 
 for _recommender in (LinUCB, Thompson, FixedAction, RandomAction):
-    RECOMMENDERS.add(plain_calls(_recommender))
+    RECOMMENDERS.add(_recommender)

@@ -2,29 +2,32 @@
 
 A recommender is a frozen dataclass below `Recommender`. Its functions are attached as static methods:
 
-- `freeze(p)`: prepare, at a reveal, what acting blindly needs; `p.snapshot` holds the knowledge of that moment;
-- `act_blind(p, moment, draws)`: the action by what was frozen and the public part of the context;
-- `act_informed(p, moment, draws)`: the action at a reveal, by the full context (`moment.context` >= 0) or, where
+- `freeze(p, own)`: prepare, at a reveal, what acting blindly needs; `p.snapshot` holds the knowledge of that moment;
+- `act_blind(p, own, moment, draws)`: the action by what was frozen and the public part of the context;
+- `act_informed(p, own, moment, draws)`: the action at a reveal, by the full context (`moment.context` >= 0) or, where
   reported values are missing, its sensed part;
-- `after_blind(p, moment, action)`: what to remember of an action taken blindly.
+- `after_blind(p, own, moment, action)`: what to remember of an action taken blindly.
 
-`core.snapshot` has the features that each may go by. From outside the package, `opportune.register` adds one
-(docs/extending.md).
+`own` has what the recommender declares for itself: `own.settings`, `own.state`, `own.scratch`. `algorithm.snapshot` has
+the features that each may go by. From outside the package, `opportune.register` adds one (docs/extending.md).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares
+from opportune.revealers.base import Use
 
 
 @inner_function
-def prepare_nothing(p):  # type: ignore[no-untyped-def]
+def prepare_nothing(p, own):  # type: ignore[no-untyped-def]
     """For recommenders that need nothing besides the snapshot."""
 
 
 @inner_function
-def remember_nothing(p, moment, action):  # type: ignore[no-untyped-def]
+def remember_nothing(p, own, moment, action):  # type: ignore[no-untyped-def]
     """For recommenders that do not mind what was done blindly."""
 
 
@@ -34,16 +37,16 @@ class Recommender:
 
     number: ClassVar[int]  # given by the registry
     kind: ClassVar[str]  # its name in study files
-    sampled: ClassVar[bool] = False  # whether it draws from the frozen estimate
+    declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
     freeze: ClassVar[Any] = staticmethod(prepare_nothing)
     act_blind: ClassVar[Any]
     act_informed: ClassVar[Any]
     after_blind: ClassVar[Any] = staticmethod(remember_nothing)
 
-    def form(self) -> dict[str, Any]:
-        """What it needs room for, as arguments of core.layout.layout."""
-        return {"sampled": self.sampled}
+    def numbers(self, use: Use) -> Mapping[str, float]:
+        """The recommender's own settings in numbers, for the fields of `declares.settings`."""
+        return {}
 
-    def numbers(self, problem: Any) -> tuple[float, ...]:
-        """The recommender's own settings in numbers, for `p.rule.options`: at most core.layout.SETTINGS of them."""
-        return ()
+    def extents(self, use: Use) -> Mapping[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+        return {}

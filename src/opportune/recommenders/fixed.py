@@ -1,19 +1,28 @@
 """FixedAction, a reference: always the same action."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.recommenders.base import Recommender
+from opportune.revealers.base import Use
 
 MOST_ACTION = 126  # the last that a problem may have
 
 
+class Settings(NamedTuple):
+    """The setting in numbers."""
+
+    action: Annotated[Numbers, 1]
+
+
 @inner_function
-def act(p, moment, draws):  # type: ignore[no-untyped-def]
+def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """The action of the settings."""
-    return int(p.rule.options[0])
+    return int(own.settings.action[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +31,13 @@ class FixedAction(Recommender):
 
     action: int
     kind: ClassVar[str] = "fixed"
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     act_blind: ClassVar[Any] = staticmethod(act)
     act_informed: ClassVar[Any] = staticmethod(act)
 
     def __post_init__(self) -> None:
         checks.keep(self, action=checks.whole("action", self.action, least=0, most=MOST_ACTION))
 
-    def numbers(self, problem: Any) -> tuple[float, ...]:
+    def numbers(self, use: Use) -> Mapping[str, float]:
         """The action's number, if the problem has it."""
-        return (float(checks.whole("action", self.action, least=0, most=problem.actions - 1)),)
+        return {"action": float(checks.whole("action", self.action, least=0, most=use.problem.actions - 1))}

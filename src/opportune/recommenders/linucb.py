@@ -10,57 +10,73 @@ V_h = V at a reveal, and after a blind action V_h += bar bar', so that blind ste
 reveal teaches about all of them. Once nothing it tries can be told any more, it stops exploring.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.budget import budget_left
-from opportune.core.compiled import inner_function
-from opportune.core.model import best
-from opportune.core.scores import score_blind, score_full
-from opportune.core.snapshot import score_frozen, shrink_frozen
+from opportune.algorithm.budget import budget_left
+from opportune.algorithm.model import best
+from opportune.algorithm.scores import score_blind, score_full
+from opportune.algorithm.snapshot import score_frozen, shrink_frozen
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import ACTION, Declares, Numbers
 from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
+from opportune.revealers.base import Use
 
 UNKNOWN = ("plugin", "optimistic")
 LEAST_LEFT = 1e-9
 
 
+class Settings(NamedTuple):
+    """The settings in numbers."""
+
+    rotate: Annotated[Numbers, 1]
+    resigned: Annotated[Numbers, 1]  # 1: once nothing can be told any more, it stops exploring
+
+
+class State(NamedTuple):
+    """What was worked out at the last reveal."""
+
+    action: Annotated[Numbers, "standing", ACTION]  # the blind action of each stratum, where it does not rotate
+
+
 @inner_function
-def freeze(p):  # type: ignore[no-untyped-def]
+def freeze(p, own):  # type: ignore[no-untyped-def]
     """The blind action of each stratum; the model still is what was just frozen."""
     n = p.sizes
-    if n.contexts > 0 and n.rotating == 0:
+    if n.contexts > 0 and own.settings.rotate[0] == 0.0:
         for stratum in range(n.strata):
             score_blind(p, stratum, p.rule.kappa[0] * p.model.radius[0])
-            p.snapshot.action[stratum] = best(n, p.scratch.ucb)[1]
+            own.state.action[stratum] = best(n, p.scratch.ucb)[1]
 
 
 @inner_function
-def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
+def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
     n = p.sizes
-    if n.contexts > 0 and n.rotating == 0:
-        return int(p.snapshot.action[moment.stratum])
+    if n.contexts > 0 and own.settings.rotate[0] == 0.0:
+        return int(own.state.action[moment.stratum])
     kap = p.rule.kappa[0]
-    told = p.trail.last_reveal[0] > 0.0 and p.trail.opened[0] == 0.0
-    if n.rotating > 0 and p.rule.resigned[0] > 0.0 and told and budget_left(p) <= LEAST_LEFT:
+    only_by_nudges = p.contacts.last_reveal[0] > 0.0 and p.contacts.opened[0] == 0.0
+    if own.settings.resigned[0] > 0.0 and only_by_nudges and budget_left(p) <= LEAST_LEFT:
         kap = 0.0
     score_frozen(p, moment.stratum, kap * p.snapshot.radius[0])
     return best(n, p.scratch.ucb)[1]
 
 
 @inner_function
-def act_informed(p, moment, draws):  # type: ignore[no-untyped-def]
+def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """argmax_a ucb(phi(s, a)): at a reveal the recommender knows what the revealer knows."""
     score_full(p, moment, p.rule.kappa[0] * p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1]
 
 
 @inner_function
-def after_blind(p, moment, action):  # type: ignore[no-untyped-def]
+def after_blind(p, own, moment, action):  # type: ignore[no-untyped-def]
     """Rotating: the action counts as tried."""
-    if p.sizes.rotating > 0:
+    if own.settings.rotate[0] > 0.0:
         shrink_frozen(p, moment.stratum, action)
 
 
@@ -78,6 +94,7 @@ class LinUCB(Recommender):
     rotate: bool = False
     kappa: float = 1.0
     kind: ClassVar[str] = "linucb"
+    declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
     freeze: ClassVar[Any] = staticmethod(freeze)
     act_blind: ClassVar[Any] = staticmethod(act_blind)
     act_informed: ClassVar[Any] = staticmethod(act_informed)
@@ -90,6 +107,6 @@ class LinUCB(Recommender):
         if self.rotate and self.unknown == "optimistic":
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 
-    def form(self) -> dict[str, Any]:
-        """Whether it rotates."""
-        return {"rotating": self.rotate}
+    def numbers(self, use: Use) -> Mapping[str, float]:
+        """Whether it rotates, and whether it then stops exploring once nothing can be told any more."""
+        return {"rotate": float(self.rotate), "resigned": float(self.rotate and use.resigned)}

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
-from opportune.core.rng import TREATMENT, draw
+from opportune.algorithm.rng import TREATMENT, draw
+from opportune.engine.compiled import inner_function
 from opportune.recommenders.base import Recommender
 
 
 @inner_function
-def act(p, moment, draws):  # type: ignore[no-untyped-def]
+def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """The action that the step's draw falls on."""
     chance = draw(draws.seed, draws.stream, moment.step, TREATMENT)
     return min(int(chance * p.sizes.actions), p.sizes.actions - 1)

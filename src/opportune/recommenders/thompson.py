@@ -10,27 +10,48 @@ can repeat them.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.model import best
-from opportune.core.rng import SAMPLE, draw, normal
-from opportune.core.snapshot import blind_features, informed_features
+from opportune.algorithm.model import best
+from opportune.algorithm.rng import SAMPLE, draw, normal
+from opportune.algorithm.snapshot import blind_features, informed_features
+from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.recommenders.base import Recommender
+from opportune.revealers.base import Use
+
+
+class Settings(NamedTuple):
+    """The setting in numbers."""
+
+    scale: Annotated[Numbers, 1]  # of the draws: inflation times R
+
+
+class State(NamedTuple):
+    """What was worked out at the last reveal."""
+
+    root: Annotated[Numbers, "d", "stride"]  # a triangular root of the frozen V^-1
+
+
+class Scratch(NamedTuple):
+    """Room to work in."""
+
+    theta: Annotated[Numbers, "stride"]  # the drawn parameter
 
 
 @inner_function
-def freeze(p):  # type: ignore[no-untyped-def]
+def freeze(p, own):  # type: ignore[no-untyped-def]
     """The triangular root of the frozen V^-1."""
-    write_root(p.sizes, p.snapshot)
+    write_root(p.sizes, p.snapshot.cov, own.state.root)
 
 
 @step_function
-def write_root(n, snapshot):  # type: ignore[no-untyped-def]
+def write_root(n, cov, root):  # type: ignore[no-untyped-def]
     """Cholesky: root[i, :i + 1] with root root' = cov, by the upper triangle of cov."""
-    d, root, cov = n.d, snapshot.root, snapshot.cov
+    d = n.d
     for j in range(d):
         for i in range(j, d):
             total = cov[j * n.stride + i]
@@ -44,41 +65,43 @@ def write_root(n, snapshot):  # type: ignore[no-untyped-def]
 
 
 @step_function
-def sample(n, snapshot, scratch, scale, draws, step):  # type: ignore[no-untyped-def]
-    """Write theta~ = theta + scale L e to scratch.theta."""
+def sample(p, own, draws, step):  # type: ignore[no-untyped-def]
+    """Write theta~ = theta + scale L e to own.scratch.theta."""
+    n, root, theta, scale = p.sizes, own.state.root, own.scratch.theta, own.settings.scale[0]
     for i in range(n.d):
-        scratch.theta[i] = snapshot.theta[i]
+        theta[i] = p.snapshot.theta[i]
     for k in range(n.d):
         e = scale * normal(draw(draws.seed, draws.stream, step, SAMPLE + k))
         for i in range(k, n.d):
-            scratch.theta[i] += snapshot.root[i * n.stride + k] * e
+            theta[i] += root[i * n.stride + k] * e
 
 
 @inner_function
-def best_by_sample(n, scratch, source, place):  # type: ignore[no-untyped-def]
+def best_by_sample(p, own, source, place):  # type: ignore[no-untyped-def]
     """argmax_a <x(a), theta~> for the block of vectors at source[place]."""
+    n, ucb, theta = p.sizes, p.scratch.ucb, own.scratch.theta
     for a in range(n.actions):
         total = 0.0
         for i in range(n.d):
-            total += source[place + a * n.d + i] * scratch.theta[i]
-        scratch.ucb[a] = total
-    return best(n, scratch.ucb)[1]
+            total += source[place + a * n.d + i] * theta[i]
+        ucb[a] = total
+    return best(n, ucb)[1]
 
 
 @inner_function
-def act_blind(p, moment, draws):  # type: ignore[no-untyped-def]
+def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """By the blind features that were frozen."""
-    sample(p.sizes, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
+    sample(p, own, draws, moment.step)
     x, place = blind_features(p, moment.stratum)
-    return best_by_sample(p.sizes, p.scratch, x, place)
+    return best_by_sample(p, own, x, place)
 
 
 @inner_function
-def act_informed(p, moment, draws):  # type: ignore[no-untyped-def]
+def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """By the full features, or the sensed ones where reported values are missing."""
-    sample(p.sizes, p.snapshot, p.scratch, p.rule.options[0], draws, moment.step)
+    sample(p, own, draws, moment.step)
     x, place = informed_features(p, moment)
-    return best_by_sample(p.sizes, p.scratch, x, place)
+    return best_by_sample(p, own, x, place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +113,7 @@ class Thompson(Recommender):
 
     inflation: float = 1.0
     kind: ClassVar[str] = "thompson"
-    sampled: ClassVar[bool] = True
+    declares: ClassVar[Declares] = Declares(settings=Settings, state=State, scratch=Scratch)
     freeze: ClassVar[Any] = staticmethod(freeze)
     act_blind: ClassVar[Any] = staticmethod(act_blind)
     act_informed: ClassVar[Any] = staticmethod(act_informed)
@@ -98,6 +121,6 @@ class Thompson(Recommender):
     def __post_init__(self) -> None:
         checks.keep(self, inflation=checks.real("inflation", self.inflation, least=0.0, most=1e6))
 
-    def numbers(self, problem: Any) -> tuple[float, ...]:
+    def numbers(self, use: Use) -> Mapping[str, float]:
         """The scale of the draws, inflation times R."""
-        return (self.inflation * float(problem.noise_sd),)
+        return {"scale": self.inflation * float(use.problem.noise_sd)}

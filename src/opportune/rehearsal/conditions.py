@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from opportune.core.protocol import Draws
+from opportune.algorithm.protocol import Draws
 from opportune.policy import Policy
 from opportune.problems.finite import Problem
 from opportune.problems.variables import levels_of
 from opportune.recommenders import FixedAction
 from opportune.revealers import Always
 from opportune.simulation import simulate
-from opportune.worlds.common import REWARD_DELAY, lateness
-from opportune.worlds.continuous import write_values
+from opportune.simulation.visit import visit
+from opportune.worlds.common import lateness
 
 Values = dict[str, Any]
 
@@ -38,9 +38,7 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
     if isinstance(problem, Problem):
         levels = problem.levels(int(index))
     else:
-        values = np.zeros(len(problem.variables) + 1)
-        plain = getattr(write_values, "py_func", write_values)
-        plain(world.numbers(), SimpleNamespace(variables=values.size), values, _draws(seed, stream), step)
+        values = visit(world, np.zeros(step, dtype=np.int64), seed=seed, stream=stream).values[-1]
         levels = {}
         for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
             names = levels_of(variable)
@@ -54,17 +52,14 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
 
 def steps_late(world: Any, step: int, *, seed: int, stream: int) -> int:
     """How many steps late a step's reward arrives."""
-    plain = getattr(lateness, "py_func", lateness)
-    return int(plain(world.numbers(), _draws(seed, stream), step))
+    known = SimpleNamespace(happenings=SimpleNamespace(reward_delay=[most_late(world)]))
+    draws = Draws(np.uint64(seed), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
+    return int(getattr(lateness, "py_func", lateness)(known, draws, step))
 
 
 def most_late(world: Any) -> int:
     """The most steps that a reward may be late."""
-    return int(world.numbers()[REWARD_DELAY])
-
-
-def _draws(seed: int, stream: int) -> Draws:
-    return Draws(np.uint64(seed), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
+    return int(world.happenings.reward_delay)
 
 
 class Conditions:

@@ -181,7 +181,7 @@ def write_study_report(
         tables=[table for table in tables if table is not None],
         figures=[(read_picture(one.svg.parent, one.svg.name, one.png.name), one) for one in figures],
         actions=names,
-        contexts=data.sizes.get("k", 0),
+        contexts=data.sizes.get("contexts", 0),
         file=data.attrs.get("study_file", ""),
         command=command,
         seed=data.attrs["seed"],
@@ -196,7 +196,7 @@ def write_study_report(
 
 def _context_table(data: xr.Dataset) -> Table | None:
     """The contexts by name, with how probable they are and what knowing them is worth."""
-    if "context_name" not in data.coords or data.sizes["k"] > SOME:
+    if "context_name" not in data.coords or data.sizes["contexts"] > SOME:
         return None
     probs, gaps = (data[name].mean("world").values for name in ("context_probs", "true_gap"))
     return Table(

@@ -1,7 +1,6 @@
 """Revealers: when to reveal. One file each: settings, equations and the compiled rule."""
 
-from opportune.arguments import plain_calls
-from opportune.core.registry import REVEALERS
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.always import Always
 from opportune.revealers.base import Revealer
 from opportune.revealers.fixed_rate import FixedRate
@@ -24,4 +23,4 @@ __all__ = [
 ]  # fmt: skip
 
 for _revealer in (FixedRate, PrimalDual, LearningPrimalDual, Pace, Never, Always, Periodic):
-    REVEALERS.add(plain_calls(_revealer))
+    REVEALERS.add(_revealer)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import inner_function
+from opportune.algorithm.budget import spent_so_far
+from opportune.engine.compiled import inner_function
 from opportune.revealers.base import Revealer
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = 1, as far as the budget goes."""
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 

@@ -2,27 +2,45 @@
 
 A revealer is a frozen dataclass below `Revealer`. Its two functions are attached as static methods:
 
-- `consult(p, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
-  participant `p` (core.layout) and change nothing but `p.budget.price` and what the rule remembers for itself,
-  `p.trail.own`; the core charges the probability.
-- `conclude(p, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
+- `consult(p, own, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
+  participant `p` (engine.layout), and write to what the rule declares for itself (`own.state`, `own.shared`,
+  `own.scratch`, `own.notes`) and, through functions of `algorithm.budget`, to the price; the core charges the
+  probability.
+- `conclude(p, own, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
 
 Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`; from outside the
 package, `opportune.register` (docs/extending.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Sizes
 
 SCALES = ("adaptive", "range", "gap")
 
 
+class Use(NamedTuple):
+    """What a policy is used for."""
+
+    problem: Any
+    sizes: Sizes
+    budget: float  # infinite where there is none
+    horizon: int
+    sharers: int  # participants that the budget is for
+    resigned: bool  # whether the revealer wants the recommender to stop exploring once nothing can be told any more
+
+    @property
+    def decisions(self) -> int:
+        """The decisions that the budget is for."""
+        return self.horizon * self.sharers
+
+
 @inner_function
-def nothing(p, moment, judged, nudged, revealed):  # type: ignore[no-untyped-def]
+def remember_nothing(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyped-def]
     """For rules that remember nothing."""
 
 
@@ -37,21 +55,22 @@ class Revealer:
     spends: ClassVar[bool] = True  # whether a budget means anything to it
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
     resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
+    declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
     consult: ClassVar[Any]
-    conclude: ClassVar[Any] = staticmethod(nothing)
+    conclude: ClassVar[Any] = staticmethod(remember_nothing)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
-        """The rule's own settings in numbers, for `p.rule.settings`: at most core.layout.SETTINGS of them."""
-        return ()
+    def numbers(self, use: Use) -> Mapping[str, float]:
+        """The rule's own settings in numbers, for the fields of `declares.settings`."""
+        return {}
+
+    def extents(self, use: Use) -> Mapping[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+        return {}
 
     @staticmethod
-    def words(notes: Sequence[float]) -> str:
-        """What the rule went by (`p.scratch.notes`), in words; only for rules that rank moments."""
+    def words(notes: Any) -> str:
+        """What the rule went by (its `declares.notes`), in words; only for rules that take notes."""
         return ""
-
-    def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
-        """What the rule needs room for, as arguments of core.layout.layout."""
-        return {}
 
 
 @dataclass(frozen=True, kw_only=True)

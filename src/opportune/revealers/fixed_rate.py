@@ -1,17 +1,25 @@
 """FixedRate, the paper's naive revealer: probability B/T at every step, whatever the context."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from opportune.core.budget import spent_so_far
-from opportune.core.compiled import inner_function
-from opportune.revealers.base import Revealer
+from opportune.algorithm.budget import spent_so_far
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Numbers
+from opportune.revealers.base import Revealer, Use
+
+
+class Settings(NamedTuple):
+    """The setting in numbers."""
+
+    rate: Annotated[Numbers, 1]
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = B/T, as far as the budget goes."""
-    return max(0.0, min(p.rule.settings[0], p.rule.amount[0] - spent_so_far(p))), 0.0
+    return max(0.0, min(own.settings.rate[0], p.rule.amount[0] - spent_so_far(p))), 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +28,9 @@ class FixedRate(Revealer):
 
     label: ClassVar[str] = "naive"
     kind: ClassVar[str] = "naive"
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     consult: ClassVar[Any] = staticmethod(consult)
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
+    def numbers(self, use: Use) -> Mapping[str, float]:
         """The rate B/T."""
-        return (budget / decisions,)
+        return {"rate": use.budget / use.decisions}

@@ -4,21 +4,21 @@ It has a price y' and spending S' of its own and takes the gains divided by the 
 S' - spent >= c B, PACE follows it; so, with theta known, spent >= min(B, S' - c B) - 1 in any order of arrivals.
 """
 
-from opportune.core.budget import next_price
-from opportune.core.compiled import inner_function
-from opportune.core.layout import TIE
+from opportune.algorithm.budget import next_price
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import TIE
 from opportune.revealers.primal_dual import primal_dual
 
 
 @inner_function
-def guarded(p, gain, most, share):  # type: ignore[no-untyped-def]
+def guarded(p, own, gain, most):  # type: ignore[no-untyped-def]
     """Whether the virtual PD1 beside has got ahead by the guard's share of the budget."""
-    budget, amount = p.budget, p.rule.amount[0]
+    shared, amount = own.shared, p.rule.amount[0]
     gap = max(0.0, gain) / most if most > TIE else 0.0
-    price, spent = budget.guard_price[0], budget.guard_spent[0]
+    price, spent = shared.guard_price[0], shared.guard_spent[0]
     o = primal_dual(gap, price, spent, amount)[0]
     if price < 1.0 and gap > price:
-        budget.guard_price[0] = next_price(price, o, amount, p.rule.growth[0])
-        budget.guard_spent[0] = spent + o
-        return budget.guard_spent[0] - budget.spent[0] >= share * amount
+        shared.guard_price[0] = next_price(price, o, amount, p.rule.growth[0])
+        shared.guard_spent[0] = spent + o
+        return shared.guard_spent[0] - p.budget.spent[0] >= own.settings.guard[0] * amount
     return False

@@ -8,13 +8,21 @@ With the tolerance beta = beta_0 / sqrt(t) and n the distance between the fresh 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import dual_function, inner_function
-from opportune.revealers.base import ScaledRevealer
+from opportune.algorithm.budget import raise_price, spent_so_far
+from opportune.engine.compiled import dual_function, inner_function
+from opportune.engine.layout import Declares, Numbers
+from opportune.revealers.base import ScaledRevealer, Use
+
+
+class Settings(NamedTuple):
+    """The setting in numbers."""
+
+    tolerance: Annotated[Numbers, 1]  # beta_0
 
 
 @dual_function
@@ -37,9 +45,9 @@ def learning_primal_dual(gap, disagreement, tolerance, price, spent, budget):  #
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """The probability of a reveal and the final tolerance; moves the price."""
-    tolerance = p.rule.settings[0] / math.sqrt(moment.step)
+    tolerance = own.settings.tolerance[0] / math.sqrt(moment.step)
     price, spent, amount = p.budget.price[0], spent_so_far(p), p.rule.amount[0]
     o, _, _, beta = learning_primal_dual(judged.gap, judged.disagreement, tolerance, price, spent, amount)
     raise_price(p, o)
@@ -56,6 +64,7 @@ class LearningPrimalDual(ScaledRevealer):
     tolerance: float | None = None
     label: ClassVar[str] = "PD2"
     kind: ClassVar[str] = "PD2"
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     consult: ClassVar[Any] = staticmethod(consult)
 
     def __post_init__(self) -> None:
@@ -63,9 +72,11 @@ class LearningPrimalDual(ScaledRevealer):
         if self.tolerance is not None:
             checks.keep(self, tolerance=checks.real("tolerance", self.tolerance, least=0.0))
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
+    def numbers(self, use: Use) -> Mapping[str, float]:
         """beta_0."""
-        return (paper_tolerance(problem.least_distance, budget) if self.tolerance is None else self.tolerance,)
+        if self.tolerance is not None:
+            return {"tolerance": self.tolerance}
+        return {"tolerance": paper_tolerance(use.problem.least_distance, use.budget)}
 
 
 def paper_tolerance(least_distance: float, budget: float) -> float:

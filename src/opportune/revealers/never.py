@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 from opportune.revealers.base import Revealer
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = 0."""
     return 0.0, 0.0
 

@@ -24,17 +24,16 @@ adversarial orders is lost.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.core.budget import budget_left
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.layout import KNOWN, TIE
-from opportune.core.model import mean_of
-from opportune.core.scores import cover
-from opportune.revealers.base import Revealer
+from opportune.algorithm.budget import budget_left
+from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.layout import AMOUNT, COUNT, KNOWN, NOT_NEGATIVE, SHARE, STRATUM, TIE, Declares, Numbers
+from opportune.revealers.base import Revealer, Use
+from opportune.revealers.gains import count_ranked, rank, stale_loss, write_all_gains
 from opportune.revealers.guard import guarded
 
 VALUES = ("paper", "realised")
@@ -43,298 +42,141 @@ RANK_TIE = 1e-9  # shares of moments this close count as equal, and so do times 
 TIE_WEIGHT = 0.25
 LEAST_RATIO = 3.0  # between two reveals on the geometric grid
 FADE = 2.0 ** (-1.0 / 15.0)  # counts of sensed parts halve every 15 steps
-LEAST_RECENT = 64
+LEAST_RECENT, MOST_RECENT = 64, 4096
 
-# What the rule went by, in p.scratch.notes.
-WORTH, DEBT, ABOVE, TIED, SHARE, TO_COME, LEFT, CAUSE = range(8)
 # Why it answered as it did.
 BY_RANK, WAITING, BY_GRID, BY_GUARD, SPENT = range(5)
 
-# Settings in numbers.
-RANDOMISE, REALISED, GUARD, HORIZON, INDEBTED = range(5)
+
+class Settings(NamedTuple):
+    """The settings in numbers."""
+
+    randomise: Annotated[Numbers, 1]  # eps; 0: no coin
+    realised: Annotated[Numbers, 1]  # 1: value = "realised"
+    guard: Annotated[Numbers, 1]  # c; 0: no guard
+    indebted: Annotated[Numbers, 1]  # 0: without the debt
+    horizon: Annotated[Numbers, 1]  # T
+    recent: Annotated[Numbers, 1]  # moments that are remembered, contexts not finite
 
 
-@inner_function
-def block_mean(p, block, action):  # type: ignore[no-untyped-def]
-    """m(x) of an action in a block of the problem's rows."""
-    n = p.sizes
-    row = block * n.actions + action
-    if n.table > 0:
-        return p.model.mean[row]
-    return mean_of(n, p.model.theta, n.support, p.constants.rows, p.constants.lists, row * n.d)
+class State(NamedTuple):
+    """What it remembers of a participant."""
+
+    debt: Annotated[Numbers, 1]  # F
+    unanswered: Annotated[Numbers, 1, COUNT]  # nudges in a row
+    wait: Annotated[Numbers, 1, COUNT]  # steps for which the patient is left in peace
+    tally: Annotated[Numbers, "faded", NOT_NEGATIVE]  # sensed parts seen lately: counts that fade
+    recent: Annotated[Numbers, "recent", "actions", "d"]  # features of recent moments, contexts not finite
+    recent_stratum: Annotated[Numbers, "recent", STRATUM]
+    recent_count: Annotated[Numbers, 1, COUNT]  # how many there have been
 
 
-@inner_function
-def running_mean(p, part, action):  # type: ignore[no-untyped-def]
-    """m(x) of an action in a stratum or a sensed part whose features are running means; contexts finite."""
-    n, total, start = p.sizes, p.counts.total, p.constants.start
-    place = (part * n.actions + action) * n.d
-    if p.counts.count[part] > 0.0:
-        return mean_of(n, p.model.theta, 0, total, total, place) / p.counts.count[part]
-    return mean_of(n, p.model.theta, 0, start, start, place)
+class Shared(NamedTuple):
+    """What participants who share a budget must know of each other: a row each, as of its latest step."""
+
+    guard_price: Annotated[Numbers, 1, NOT_NEGATIVE]  # of the virtual primal-dual rule beside
+    guard_spent: Annotated[Numbers, 1, AMOUNT]
+    gain: Annotated[Numbers, "sharers", "ranked"]  # what a reveal would gain in each moment to expect
+    odds: Annotated[Numbers, "sharers", "ranked", SHARE]  # and how probable each is
 
 
-@inner_function
-def write_table_gains(p):  # type: ignore[no-untyped-def]
-    """Bases, gains and probabilities where every mean is kept in the table: p known, contexts finite."""
-    n, mean, actions = p.sizes, p.model.mean, p.sizes.actions
-    base, greedy, gain, odds = p.scratch.base, p.scratch.greedy, p.budget.gain, p.budget.odds
-    blind = n.contexts * actions
-    sensed = blind + n.strata * actions if n.senses > 0 else 0
-    row = int(p.rule.member[0]) * n.ranked
-    realised = p.rule.settings[REALISED] > 0.0
-    for z in range(n.strata):
-        first = blind + z * actions
-        top = mean[first]
-        for a in range(1, actions):
-            top = max(top, mean[first + a])
-        for a in range(actions):
-            if mean[first + a] >= top - TIE:
-                base[z] = top
-                greedy[z] = a
-                break
-    for q in range(n.ranked):
-        first = sensed + q * actions
-        top = mean[first]
-        for a in range(1, actions):
-            top = max(top, mean[first + a])
-        z = int(p.constants.stratum_of_sense[q])
-        gain[row + q] = top - (mean[first + int(greedy[z])] if realised else base[z])
-        odds[row + q] = p.constants.sense_probability[q]
+class Scratch(NamedTuple):
+    """Room to work in."""
+
+    base: Annotated[Numbers, "strata"]  # the best mean of the blind features of each stratum
+    greedy: Annotated[Numbers, "strata"]  # b(z), the action that has it
 
 
-@step_function
-def write_bases(p):  # type: ignore[no-untyped-def]
-    """The best mean of the blind features in each stratum, and the action b(z) that has it; contexts finite."""
-    n, scratch = p.sizes, p.scratch
-    known = n.probabilities == KNOWN
-    for z in range(n.strata):
-        top = -math.inf
-        for a in range(n.actions):
-            scratch.ucb[a] = block_mean(p, n.contexts + z, a) if known else running_mean(p, z, a)
-            top = max(top, scratch.ucb[a])
-        for a in range(n.actions):
-            if scratch.ucb[a] >= top - TIE:
-                scratch.base[z] = top
-                scratch.greedy[z] = a
-                break
+class Notes(NamedTuple):
+    """What it went by at a step."""
+
+    worth: Annotated[Numbers, 1]  # g
+    debt: Annotated[Numbers, 1]  # F
+    above: Annotated[Numbers, 1]
+    tied: Annotated[Numbers, 1]
+    share: Annotated[Numbers, 1]  # rho
+    to_come: Annotated[Numbers, 1]  # decisions
+    left: Annotated[Numbers, 1]  # of the budget
+    cause: Annotated[Numbers, 1]  # one of those above
 
 
 @step_function
-def write_gains(p):  # type: ignore[no-untyped-def]
-    """The gain of each sensed part and its probability, in this participant's row; contexts finite."""
-    n, scratch, trail = p.sizes, p.scratch, p.trail
-    row = int(p.rule.member[0]) * n.ranked
-    known = n.probabilities == KNOWN
-    realised = p.rule.settings[REALISED] > 0.0
-    total = 0.0
-    if not known:
-        for q in range(n.ranked):
-            total += trail.tally[q]
-    for q in range(n.ranked):
-        averaged = n.senses > 0 and not known
-        block = n.contexts + n.strata + q if n.senses > 0 else q
-        z = int(p.constants.stratum_of_sense[q])
-        base = scratch.base[z]
-        top = -math.inf
-        for a in range(n.actions):
-            value = running_mean(p, n.strata + q, a) if averaged else block_mean(p, block, a)
-            top = max(top, value)
-            if realised and a == int(scratch.greedy[z]):
-                base = value
-        p.budget.gain[row + q] = top - base
-        if known:
-            p.budget.odds[row + q] = p.constants.sense_probability[q]
-        else:
-            p.budget.odds[row + q] = (trail.tally[q] + 1.0) / (total + n.ranked)
-
-
-@inner_function
-def gain_of_vectors(p, x, first, stratum):  # type: ignore[no-untyped-def]
-    """The gain of a moment with the features from x[first] on, contexts not finite; its blind ones: scratch.blind."""
-    n, scratch, theta = p.sizes, p.scratch, p.model.theta
-    learned = n.counted > 0 and p.counts.count[stratum] > 0.0
-    base = -math.inf
-    top = -math.inf
-    for a in range(n.actions):
-        fit = 0.0  # <x, theta>, summed beside <blind, theta>: both wait for the same numbers
-        blind_fit = 0.0
-        for i in range(n.d):
-            j = a * n.d + i
-            value = x[first + j]
-            blind = value
-            if p.constants.hidden[i] != 0.0 and learned:
-                blind = p.counts.total[stratum * n.block + j] / p.counts.count[stratum]
-            elif p.constants.hidden[i] != 0.0:
-                blind = p.constants.start[stratum * n.block + j]
-            scratch.blind[j] = blind
-            blind_fit += blind * theta[i]
-            fit += value * theta[i]
-        scratch.ucb[a] = blind_fit
-        base = max(base, blind_fit)
-        top = max(top, fit)
-    if p.rule.settings[REALISED] > 0.0:
-        for a in range(n.actions):
-            if scratch.ucb[a] >= base - TIE:
-                return top - mean_of(n, theta, 0, x, x, first + a * n.d)
-    return top - base
-
-
-@step_function
-def gain_of_moment(p, x, first, stratum):  # type: ignore[no-untyped-def]
-    """The same for a moment whose full features begin at x[first]: as the revealer sees them."""
-    n, scratch = p.sizes, p.scratch
-    if n.reported == 0:
-        return gain_of_vectors(p, x, first, stratum)
-    for j in range(n.block):
-        scratch.y[j] = x[first + j]
-    cover(n, p.constants, p.counts, scratch.y, stratum)
-    return gain_of_vectors(p, scratch.y, 0, stratum)
-
-
-@step_function
-def write_recent_gains(p, moment):  # type: ignore[no-untyped-def]
-    """The gains of the moment itself (first) and of the recent ones, by present knowledge; contexts not finite."""
-    n, scratch, trail = p.sizes, p.scratch, p.trail
-    row = int(p.rule.member[0]) * n.ranked
-    kept = min(int(trail.recent_count[0]), n.ranked - 1)
-    for i in range(n.ranked):
-        p.budget.odds[row + i] = 1.0 / (kept + 1) if i <= kept else 0.0
-    for i in range(kept):
-        stratum = int(trail.recent_stratum[i])
-        p.budget.gain[row + 1 + i] = gain_of_moment(p, trail.recent, i * n.block, stratum)
-    p.budget.gain[row] = gain_of_moment(p, scratch.x, 0, moment.stratum)
-
-
-@inner_function
-def stale_loss(p, moment, stale):  # type: ignore[no-untyped-def]
-    """(m(bar(z, b(z))) - m(bar(z, A_stale)), b(z)) of the moment."""
-    n, scratch = p.sizes, p.scratch
-    if n.contexts > 0:
-        z = moment.stratum
-        known = n.probabilities == KNOWN
-        value = block_mean(p, n.contexts + z, stale) if known else running_mean(p, z, stale)
-        return scratch.base[z] - value, int(scratch.greedy[z])
-    top = -math.inf  # the blind features of the moment itself were written last
-    for a in range(n.actions):
-        top = max(top, scratch.ucb[a])
-    return top - scratch.ucb[stale], -1
-
-
-@step_function
-def rank(p, worth):  # type: ignore[no-untyped-def]
-    """(P(G > g), P(G = g), max G): over all participants who share the budget, each as of its latest step."""
-    n, budget = p.sizes, p.budget
-    above = 0.0
-    tied = 0.0
-    most = -math.inf
-    members = 0.0
-    me = int(p.rule.member[0])
-    for i in range(n.sharers):
-        row = i * n.ranked
-        total = 0.0
-        for q in range(n.ranked):
-            odds = budget.odds[row + q]
-            if odds > 0.0:
-                gain = budget.gain[row + q]
-                total += odds
-                most = max(most, gain)
-                itself = i == me and n.contexts == 0 and q == 0
-                if itself or abs(gain - worth) <= TIE:
-                    tied += odds
-                elif gain > worth:
-                    above += odds
-        members += total > 0.0  # those who had a step already
-    return above / members, tied / members, most
-
-
-@step_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """Whether this moment is worth a nudge."""
-    n, trail, budget, settings, notes = p.sizes, p.trail, p.budget, p.rule.settings, p.scratch.notes
+    budget, state, settings, notes = p.budget, own.state, own.settings, own.notes
     left = budget_left(p)
-    row = int(p.rule.member[0]) * n.ranked
-    if n.contexts > 0:
-        if n.table > 0 and n.probabilities == KNOWN:
-            write_table_gains(p)
-        else:
-            write_bases(p)
-            write_gains(p)
-        gain = budget.gain[row + moment.sense]
-    else:
-        write_recent_gains(p, moment)
-        gain = budget.gain[row]
-    loss, greedy = stale_loss(p, moment, judged.stale_action)
-    if judged.fresh_action != judged.stale_action and settings[INDEBTED] > 0.0:
-        trail.debt[0] += loss
-    worth = gain + trail.debt[0]
-    above, tied, most = rank(p, worth)
+    gain = write_all_gains(p, own, moment)
+    loss, greedy = stale_loss(p, own, moment, judged.stale_action)
+    if judged.fresh_action != judged.stale_action and settings.indebted[0] > 0.0:
+        state.debt[0] += loss
+    worth = gain + state.debt[0]
+    above, tied, most = rank(p, own, worth)
     opened = budget.opened[0] / budget.points[0] if budget.points[0] > 0.0 else 0.0
     to_come = p.rule.decisions[0] - budget.points[0] - budget.foregone[0]
     share = min(1.0, max(left, 0.0) / max(1.0, (1.0 - opened) * to_come))
-    x, cause = chosen(p, moment, judged.fresh_action == greedy, worth, above, tied, share, left)
-    if settings[GUARD] > 0.0 and guarded(p, gain, most, settings[GUARD]) and left > LEAST_LEFT:
+    x, cause = chosen(p, own, moment, judged.fresh_action == greedy, worth, above, tied, share, left)
+    if settings.guard[0] > 0.0 and guarded(p, own, gain, most) and left > LEAST_LEFT:
         x, cause = 1.0, BY_GUARD
-    if trail.wait[0] > 0.0:
-        trail.wait[0] -= 1.0
+    if state.wait[0] > 0.0:
+        state.wait[0] -= 1.0
         x, cause = 0.0, WAITING
     if left <= LEAST_LEFT:
         x, cause = 0.0, SPENT
-    notes[WORTH] = worth
-    notes[DEBT] = trail.debt[0]
-    notes[ABOVE] = above
-    notes[TIED] = tied
-    notes[SHARE] = share
-    notes[TO_COME] = to_come
-    notes[LEFT] = left
-    notes[CAUSE] = cause
+    notes.worth[0] = worth
+    notes.debt[0] = state.debt[0]
+    notes.above[0] = above
+    notes.tied[0] = tied
+    notes.share[0] = share
+    notes.to_come[0] = to_come
+    notes.left[0] = left
+    notes.cause[0] = cause
     return max(0.0, min(x, left)), 0.0
 
 
 @inner_function
-def chosen(p, moment, fresh_is_greedy, worth, above, tied, share, left):  # type: ignore[no-untyped-def]
+def chosen(p, own, moment, fresh_is_greedy, worth, above, tied, share, left):  # type: ignore[no-untyped-def]
     """The rule itself: (x, why), before guard, peace and an empty budget have their say."""
-    n, settings = p.sizes, p.rule.settings
+    randomise = own.settings.randomise[0]
     x = 0.0
-    if settings[RANDOMISE] > 0.0:
+    if randomise > 0.0:
         if worth > TIE:
             x = min(max((share - above) / tied, 0.0), 1.0) if tied > 0.0 else 1.0 if above <= share else 0.0
     elif worth > TIE:
-        top = n.contexts > 0 and above <= RANK_TIE and fresh_is_greedy
+        top = p.sizes.contexts > 0 and above <= RANK_TIE and fresh_is_greedy
         x = 1.0 if above + TIE_WEIGHT * tied <= share + RANK_TIE or top else 0.0
     cause = BY_RANK
-    if n.reported > 0 and p.trail.since[0] > 0.0:
-        since = max(1.0, p.trail.last_reveal[0])
+    if p.sizes.reported > 0 and p.contacts.since[0] > 0.0:
+        since = max(1.0, p.contacts.last_reveal[0])
         each = max(left, 0.0) / p.rule.sharers[0]
-        ratio = max(LEAST_RATIO, (settings[HORIZON] / since) ** (1.0 / (each + 1.0)))
+        ratio = max(LEAST_RATIO, (own.settings.horizon[0] / since) ** (1.0 / (each + 1.0)))
         if moment.step >= since * ratio - RANK_TIE:
             x, cause = 1.0, BY_GRID
-    if settings[RANDOMISE] > 0.0:
-        x = (1.0 - settings[RANDOMISE]) * x + settings[RANDOMISE] * share
+    if randomise > 0.0:
+        x = (1.0 - randomise) * x + randomise * share
     return x, cause
 
 
 @step_function
-def conclude(p, moment, judged, nudged, revealed):  # type: ignore[no-untyped-def]
+def conclude(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyped-def]
     """How the step ended: a reveal pays the debt; a patient who does not answer is left in peace."""
-    n, trail = p.sizes, p.trail
+    n, state = p.sizes, own.state
     if revealed:
-        trail.debt[0] = 0.0
-        trail.unanswered[0] = 0.0
-        trail.wait[0] = 0.0
+        state.debt[0] = 0.0
+        state.unanswered[0] = 0.0
+        state.wait[0] = 0.0
     elif nudged:
-        trail.unanswered[0] += 1.0
-        trail.wait[0] = trail.unanswered[0]
+        state.unanswered[0] += 1.0
+        state.wait[0] = state.unanswered[0]
     if n.contexts == 0:
-        i = int(trail.recent_count[0]) % (n.ranked - 1)
+        i = int(state.recent_count[0]) % int(own.settings.recent[0])
         for j in range(n.block):
-            trail.recent[i * n.block + j] = p.scratch.x[j]
-        trail.recent_stratum[i] = moment.stratum
-        trail.recent_count[0] += 1.0
+            state.recent[i * n.block + j] = p.scratch.x[j]
+        state.recent_stratum[i] = moment.stratum
+        state.recent_count[0] += 1.0
     elif n.probabilities != KNOWN:
-        for q in range(n.ranked):
-            trail.tally[q] *= FADE
-        trail.tally[moment.sense] += 1.0
+        for q in range(count_ranked(p, own)):
+            state.tally[q] *= FADE
+        state.tally[moment.sense] += 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,16 +186,17 @@ class Pace(Revealer):
     `randomise` = eps mixes in a coin of probability eps times the budget's share, so that effects of nudges can be
     estimated afterwards. `value`: "paper" compares with the average context, "realised" with what the advice would be
     for this patient now. `guard` = c runs a primal-dual rule beside and follows it when it has got ahead by c times
-    the budget: 1/2 is cheap, 1/3 stronger.
+    the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what old advice has cost.
     """
 
     randomise: float | None = None
     value: str = "paper"
     guard: float | None = None
-    _debt: bool = field(default=True, repr=False)  # off only to show what the debt is good for (experiment `pace`)
+    debt: bool = True
     label: ClassVar[str] = "PACE"
     kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
+    declares: ClassVar[Declares] = Declares(Settings, State, Shared, Scratch, Notes)
     consult: ClassVar[Any] = staticmethod(consult)
     conclude: ClassVar[Any] = staticmethod(conclude)
 
@@ -363,30 +206,48 @@ class Pace(Revealer):
             checks.keep(self, randomise=checks.real("randomise", self.randomise, above=0.0, most=1.0))
         if self.guard is not None:
             checks.keep(self, guard=checks.real("guard", self.guard, above=0.0, most=1.0))
-        checks.keep(self, _debt=checks.yes_no("_debt", self._debt))
+        checks.keep(self, debt=checks.yes_no("debt", self.debt))
 
-    def numbers(self, problem: Any, *, budget: float, decisions: int, horizon: int) -> tuple[float, ...]:
-        """Eps or 0, whether the value is the realised one, the guard or 0, T, whether there is a debt."""
-        realised = float(self.value == "realised")
-        return (self.randomise or 0.0, realised, self.guard or 0.0, float(horizon), float(self._debt))
+    def numbers(self, use: Use) -> Mapping[str, float]:
+        """Each setting, T, and how many moments are remembered."""
+        return {
+            "randomise": self.randomise or 0.0,
+            "realised": float(self.value == "realised"),
+            "guard": self.guard or 0.0,
+            "indebted": float(self.debt),
+            "horizon": use.horizon,
+            "recent": _recent(use),
+        }
+
+    def extents(self, use: Use) -> Mapping[str, int]:
+        """Room to rank moments: sensed parts or, where contexts are not finite, this moment and the recent ones."""
+        n, recent = use.sizes, _recent(use)
+        parts = n.senses or n.contexts
+        finite = n.contexts > 0
+        return {
+            "sharers": use.sharers,
+            "ranked": parts if finite else recent + 1,
+            "recent": 0 if finite else recent,
+            "faded": parts if finite and n.probabilities != KNOWN else 0,
+        }
 
     @staticmethod
-    def words(notes: Sequence[float]) -> str:
+    def words(notes: Any) -> str:
         """How the moment ranks, what old advice has cost, how far the budget reaches."""
-        cause = int(notes[CAUSE])
+        cause = int(notes.cause)
         if cause == WAITING:
             return "the last nudges went unanswered, so the patient is left in peace for a while"
         debt = ""
-        if notes[DEBT] > 0.005:
-            debt = f", and following old advice has cost about {notes[DEBT]:.2f} since the last contact"
-        reach = f"{notes[LEFT]:.3g} nudges are left for {notes[TO_COME]:.0f} decisions, enough for the best"
+        if notes.debt > 0.005:
+            debt = f", and following old advice has cost about {notes.debt:.2f} since the last contact"
+        reach = f"{notes.left:.3g} nudges are left for {notes.to_come:.0f} decisions, enough for the best"
         better = "hardly any moment to expect is"
-        if notes[ABOVE] >= 0.005:
-            better = f"{notes[ABOVE]:.0%} of the moments to expect are"
-        text = f"{better} better than this one{debt}; {reach} {notes[SHARE]:.0%}"
-        if notes[WORTH] <= TIE:
-            text = f"nothing would be gained by it now{debt}; {reach} {notes[SHARE]:.0%}"
-        elif notes[WORTH] - notes[DEBT] <= TIE:
+        if notes.above >= 0.005:
+            better = f"{notes.above:.0%} of the moments to expect are"
+        text = f"{better} better than this one{debt}; {reach} {notes.share:.0%}"
+        if notes.worth <= TIE:
+            text = f"nothing would be gained by it now{debt}; {reach} {notes.share:.0%}"
+        elif notes.worth - notes.debt <= TIE:
             text += "; without that cost nothing would be gained by it now"
         if cause == BY_GRID:
             return "what the patient can report is needed to learn from the steps since the last contact"
@@ -394,7 +255,7 @@ class Pace(Revealer):
             return f"{text}; good moments may stop coming, and the budget should not be left over"
         return text
 
-    def form(self, *, budget: float, horizon: int, sharers: int) -> dict[str, Any]:
-        """Room to rank moments: sensed parts, or the last max(64, T/B) moments where contexts are not finite."""
-        recent = max(LEAST_RECENT, math.ceil(horizon * sharers / budget))
-        return {"paced": True, "sharers": sharers, "recent": min(recent, 4096)}
+
+def _recent(use: Use) -> int:
+    """How many moments are remembered where contexts are not finite: max(64, T/B), at most 4096."""
+    return min(max(LEAST_RECENT, math.ceil(use.decisions / use.budget)), MOST_RECENT)

@@ -8,8 +8,8 @@ With price y, budget B and c = (1 + 1/B)^B: if y < 1 and gap - y > 0,
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.core.budget import raise_price, spent_so_far
-from opportune.core.compiled import dual_function, inner_function
+from opportune.algorithm.budget import raise_price, spent_so_far
+from opportune.engine.compiled import dual_function, inner_function
 from opportune.revealers.base import ScaledRevealer
 
 
@@ -22,7 +22,7 @@ def primal_dual(gap, price, spent, budget):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """The probability of a reveal; moves the price."""
     o = primal_dual(judged.gap, p.budget.price[0], spent_so_far(p), p.rule.amount[0])[0]
     raise_price(p, o)

@@ -1,4 +1,4 @@
-"""The batch loop on a GPU: the step functions of `opportune.core` as CUDA device functions, one thread per run.
+"""The batch loop on a GPU: the step functions of `opportune.algorithm` as CUDA device functions, one thread per run.
 
 A kernel is built for one layout: sizes and places are constants in it. Nothing of the algorithm is written here. A run
 is one participant, or a study whose participants share a budget or a model: then one thread takes them in turn.
@@ -6,7 +6,6 @@ is one participant, or a study whose participants share a budget or a model: the
 
 import functools
 import math
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -14,19 +13,17 @@ import numpy as np
 from numba import config, cuda, float64
 from numpy.typing import NDArray
 
-from opportune.core import simd
-from opportune.core.compiled import inner_function
-from opportune.core.layout import Budget, Counts, Layout, Model, Rule, Scratch, Snapshot, Trail
-from opportune.core.protocol import Draws
-from opportune.core.registry import RECOMMENDERS, REVEALERS, WORLDS
-from opportune.core.scores import choose_search, score_optimistic
-from opportune.core.views import of_arrays
+from opportune.algorithm.protocol import Draws
+from opportune.algorithm.scores import choose_search, score_optimistic
+from opportune.engine import simd
+from opportune.engine.compiled import inner_function
+from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.engine.layout import STATE, Layout
+from opportune.engine.views import of_arrays
 from opportune.errors import InputError
-from opportune.simulation.loop import Batch, mail_size, run_step, start_run, stream_of
+from opportune.simulation.loop import Batch, run_step, start_run, stream_of
 from opportune.simulation.pack import Output
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
-from opportune.worlds.arrivals import arrivals_of, count_run, count_type
-from opportune.worlds.linear import LinearWorld
 
 THREADS = 256
 
@@ -50,7 +47,7 @@ draw_stream = inner_function(stream_of)
 
 @functools.cache
 def _teach_compiler() -> None:
-    """Tell the GPU's compiler what core.simd and the registries' hooks mean: a thread works on one number at a time."""
+    """Tell the GPU's compiler what engine.simd and the hooks mean: a thread works on one number at a time."""
     if config.ENABLE_CUDASIM:  # which runs them as they are written
         return
     from numba.cuda.extending import overload  # noqa: PLC0415  (numba-cuda has it, what Numba itself brings has not)
@@ -85,36 +82,36 @@ def require() -> None:
 def _participant_of(at: Layout, used: Used) -> Any:
     """How a kernel puts a participant together."""
     if config.ENABLE_CUDASIM:
-        return functools.partial(of_arrays, at.at)
+        return functools.partial(of_arrays, at)
     from opportune.simulation.cuda_views import participant_of  # noqa: PLC0415  (needs the extra `gpu`)
 
     return participant_of(at, used)
 
 
-@functools.lru_cache(maxsize=32)
-def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) -> Any:
+STATE_ARRAYS = (*STATE, "history")  # what a run changes, besides scratch
+
+
+@functools.lru_cache(maxsize=64)
+def build(at: Layout, used: Used, traced: bool) -> Any:
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    model_size, counts_size, snapshot_size, trail_size, budget_size, scratch_size = (
-        max(1, at.length(group)) for group in (Model, Counts, Snapshot, Trail, Budget, Scratch)
+    model_size, counts_size, snapshot_size, memory_size, budget_size, history_size, scratch_size = (
+        max(1, at.length(name)) for name in (*STATE_ARRAYS, "scratch")
     )
-    history_size = max(1, history_size)
-    letters = mail_size(at.sizes)
-    sums_size = len(TOTALS)
+    sums_size, contexts = len(TOTALS), at.sizes.contexts
 
     @cuda.jit
-    def kernel(constants, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks):  # type: ignore[no-untyped-def]
+    def kernel(constants, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks, arrived):  # type: ignore[no-untyped-def]
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
         model = cuda.local.array(model_size, float64)
         counts = cuda.local.array(counts_size, float64)
         snapshot = cuda.local.array(snapshot_size, float64)
-        trail = cuda.local.array(trail_size, float64)
+        memory = cuda.local.array(memory_size, float64)
         budget = cuda.local.array(budget_size, float64)
-        scratch = cuda.local.array(scratch_size, float64)
         history = cuda.local.array(history_size, float64)
-        mail = cuda.local.array(letters, float64)
+        scratch = cuda.local.array(scratch_size, float64)
         sums = cuda.local.array(sums_size, float64)
         # neighbouring threads take replicates of one world and policy: they read the same constants
         for i in range(cuda.grid(1), replicates * chosen * n_worlds, cuda.gridsize(1)):
@@ -123,32 +120,41 @@ def build(at: Layout, used: Used, kind: int, history_size: int, traced: bool) ->
             q = i // (replicates * n_worlds)
             for j in range(sums_size):
                 sums[j] = 0.0
-            world, draws = worlds[w], Draws(seed, streams[r, w])
-            p = participant(constants[w], rules[policies[q], w], model, counts, snapshot, trail, budget, scratch)
-            start_run(kind, world, history, p, mail, True, True)
+            draws = Draws(seed, streams[r, w])
+            p = participant(
+                constants[w], rules[policies[q], w], model, counts, snapshot, memory, budget, scratch, worlds[w],
+                history,
+            )  # fmt: skip
+            start_run(p, True, True)
+            counted = policies[q] == 0
+            if counted:
+                for k in range(contexts):
+                    arrived[r, w, k] = 0
             for t in range(horizon):
-                record = run_step(kind, world, history, p, mail, draws, t + 1)
+                record = run_step(p, draws, t + 1)
                 add_up(record, sums)
+                if counted and contexts > 0:
+                    arrived[r, w, record.context] += 1
                 if traced:
                     write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
-            sums[FINAL_PRICE] = budget[0]
+            sums[FINAL_PRICE] = p.budget.price[0]
             for j in range(sums_size):
                 totals[j, r, q, w] = sums[j]
 
     return kernel
 
 
-@functools.lru_cache(maxsize=32)
-def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool, traced: bool) -> Any:
+@functools.lru_cache(maxsize=64)
+def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: bool) -> Any:
     """The kernel for studies whose participants share something; their state is in the card's memory."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    scratch_size = max(1, at.length(Scratch))
+    scratch_size, contexts = max(1, at.length("scratch")), at.sizes.contexts
 
     @cuda.jit
     def kernel(  # type: ignore[no-untyped-def]
-        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, trail, budget,
-        history, mail, totals, numbers, marks,
+        constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, memory, budget,
+        history, totals, numbers, marks, arrived,
     ):  # fmt: skip
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
@@ -163,72 +169,76 @@ def build_together(at: Layout, used: Used, kind: int, shared: bool, pooled: bool
                     b = 0 if shared else w
                     p = participant(
                         constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
-                        snapshot[thread, w], trail[thread, w], budget[thread, b], scratch,
+                        snapshot[thread, w], memory[thread, w], budget[thread, b], scratch, worlds[w],
+                        history[thread, w],
                     )  # fmt: skip
                     if t < 0:
-                        start_run(kind, worlds[w], history[thread, w], p, mail[thread, w], m == w, b == w)
+                        start_run(p, m == w, b == w)
                         for j in range(totals.shape[0]):
                             totals[j, r, q, w] = 0.0
+                        if policies[q] == 0:
+                            for k in range(contexts):
+                                arrived[r, w, k] = 0
                     else:
-                        draws = Draws(seed, streams[r, w])
-                        record = run_step(kind, worlds[w], history[thread, w], p, mail[thread, w], draws, t + 1)
+                        record = run_step(p, Draws(seed, streams[r, w]), t + 1)
                         add_up(record, totals[:, r, q, w])
+                        if contexts > 0 and policies[q] == 0:
+                            arrived[r, w, record.context] += 1
                         if traced:
                             write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
-                    totals[FINAL_PRICE, r, q, w] = budget[thread, b, 0]
+                    totals[FINAL_PRICE, r, q, w] = p.budget.price[0]
 
     return kernel
 
 
 def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: bool, pooled: bool, seed: int,
-              horizon: int, output: Output, counting: "Counting | None" = None) -> None:  # fmt: skip
-    """All runs of some policies on the GPU, in chunks of replicates, and the counting of contexts beside them.
+              horizon: int, output: Output) -> None:  # fmt: skip
+    """All runs of some policies on the GPU, in chunks of replicates.
 
     Several chunks are on the card at a time: while one runs and others wait, the results of one before are fetched.
     """
     replicates, _, n_worlds, _, traced = output.numbers.shape
     given = [cuda.to_device(x) for x in (batch.constants, batch.worlds, batch.rules, policies)]
-    rules = at.views(Rule, np.moveaxis(batch.rules[policies], -1, 0))
+    rule = at.views("rule", batch.rules[policies])
     used = Used(
-        tuple(np.unique(rules.revealer[0]).astype(int).tolist()),
-        tuple(np.unique(rules.recommender[0]).astype(int).tolist()),
-        (batch.kind,),
+        tuple(np.unique(rule.revealer[..., 0]).astype(int).tolist()),
+        tuple(np.unique(rule.recommender[..., 0]).astype(int).tolist()),
+        tuple(np.unique(at.views("happenings", batch.worlds).kind[..., 0]).astype(int).tolist()),
     )
     groups: list[int] = []
     if shared or pooled:
-        kernel = build_together(at, used, batch.kind, shared, pooled, traced > 0)
-        groups = [at.length(group) for group in (Model, Counts, Snapshot, Trail, Budget)]
-        groups += [max(1, batch.history), mail_size(at.sizes)]
+        kernel = build_together(at, used, shared, pooled, traced > 0)
+        groups = [max(1, at.length(name)) for name in STATE_ARRAYS]
     else:
-        kernel = build(at, used, batch.kind, batch.history, traced > 0)
+        kernel = build(at, used, traced > 0)
+    contexts = at.sizes.contexts
     at_once = 1 if groups else AT_ONCE  # chunks would share the state
     threads_each = policies.size * (1 if groups else n_worlds)
     enough = -(-(ENOUGH_STUDIES if groups else ENOUGH_RUNS) // threads_each)
     results = 8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))
     bytes_each = policies.size * n_worlds * (at_once * results + 8 * sum(groups))
-    bytes_each += at_once * counting.kept[:1].nbytes if counting else 0
+    bytes_each += at_once * output.counts[:1].nbytes
     chunk = min(replicates, _replicates_at_once(enough, bytes_each))
     at_once = min(at_once, -(-replicates // chunk))
     threads = -(-chunk * threads_each // THREADS) * THREADS
     room = [cuda.device_array((threads, n_worlds, size), np.float64) for size in groups]
-    places = [_Place.make(chunk, policies.size, n_worlds, traced, counting) for _ in range(at_once)]
+    places = [_Place.make(chunk, policies.size, n_worlds, traced, contexts) for _ in range(at_once)]
     waiting: list[tuple[_Place, int, int]] = []
     with cuda.defer_cleanup():  # to free memory is to wait for all kernels
         for number, first in enumerate(range(0, replicates, chunk)):
             last, place = min(first + chunk, replicates), places[number % at_once]
             if len(waiting) == at_once:
-                _fetch(*waiting.pop(0), policies, output, counting)
+                _fetch(*waiting.pop(0), policies, output)
             streams = place.streams[: last - first]
             _numbering()[-(-streams.size // THREADS), THREADS, place.stream](first, streams)
-            if counting is not None:
-                counting.start(place, streams)
             kernel[-(-(last - first) * threads_each // THREADS), THREADS, place.stream](
                 *given, np.uint64(seed), streams, horizon, *room,
                 place.totals_of(last - first), place.numbers[: last - first], place.marks[: last - first],
+                place.counts[: last - first],
             )  # fmt: skip
             waiting.append((place, first, last))
         for each in waiting:
-            _fetch(*each, policies, output, counting)
+            _fetch(*each, policies, output)
 
 
 class _Place(NamedTuple):
@@ -243,7 +253,7 @@ class _Place(NamedTuple):
     counts: Any
 
     @classmethod
-    def make(cls, replicates: int, policies: int, worlds: int, traced: int, counting: "Counting | None") -> "_Place":
+    def make(cls, replicates: int, policies: int, worlds: int, traced: int, contexts: int) -> "_Place":
         shape = (replicates, policies, worlds)
         return cls(
             cuda.stream(),
@@ -252,7 +262,7 @@ class _Place(NamedTuple):
             cuda.device_array(len(TOTALS) * replicates * policies * worlds, np.float64),
             cuda.device_array((*shape, len(NUMBERS) * traced), np.float64),
             cuda.device_array((*shape, len(MARKS) * traced), np.int16),
-            counting.room(replicates) if counting else None,
+            cuda.device_array((replicates, worlds, contexts), np.int32),
         )
 
     def totals_of(self, replicates: int) -> Any:
@@ -261,8 +271,7 @@ class _Place(NamedTuple):
         return self.totals[: math.prod(shape)].reshape(shape)
 
 
-def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], output: Output,
-           counting: "Counting | None") -> None:  # fmt: skip
+def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], output: Output) -> None:
     """Wait for a chunk and take over its results, each total by itself."""
     replicates = last - first
     totals = place.totals_of(replicates)
@@ -277,46 +286,9 @@ def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], ou
             aside = there.copy_to_host(stream=place.stream)
             place.stream.synchronize()
             here[first:last, policies] = aside
-    if counting is not None:
-        place.counts[:replicates].copy_to_host(counting.kept[first:last], stream=place.stream)
+    if policies[0] == 0 and output.counts.size:
+        place.counts[:replicates].copy_to_host(output.counts[first:last], stream=place.stream)
     place.stream.synchronize()
-
-
-class Counting:
-    """How often each context arrives in each run, counted beside the runs, chunk by chunk: `counts`, [W, R, K]."""
-
-    def __init__(self, worlds: Sequence[LinearWorld], replicates: int, horizon: int, seed: int) -> None:
-        _teach_compiler()
-        arrivals = arrivals_of(worlds)
-        self._seed, self._horizon = np.uint64(seed), horizon
-        self._given = [cuda.to_device(x) for x in arrivals]
-        self.kept = np.empty((replicates, len(worlds), arrivals.cumulative.shape[2]), dtype=count_type(horizon))
-        self.counts = np.moveaxis(self.kept, 1, 0)
-
-    def room(self, replicates: int) -> Any:
-        """Room on the card for the counts of so many replicates."""
-        return cuda.device_array((replicates, *self.kept.shape[1:]), self.kept.dtype)
-
-    def start(self, place: _Place, streams: Any) -> None:
-        """Count for the runs of a chunk, on the card."""
-        launch = _counting()[-(-streams.size // THREADS), THREADS, place.stream]
-        launch(self._seed, streams, *self._given, self._horizon, place.counts[: streams.shape[0]])
-
-
-@functools.cache
-def _counting() -> Any:
-    """The kernel that counts, one thread per run."""
-
-    @cuda.jit
-    def kernel(seed, streams, slot_of, cumulative, stay, horizon, counts):  # type: ignore[no-untyped-def]
-        replicates, worlds = streams.shape
-        for i in range(cuda.grid(1), worlds * replicates, cuda.gridsize(1)):
-            w, r = i // replicates, i % replicates
-            for k in range(counts.shape[2]):
-                counts[r, w, k] = 0
-            count_run(seed, streams[r, w], slot_of, cumulative[w], stay[w], 0, horizon, counts[r, w], -1)
-
-    return kernel
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,17 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.analysis.results import label_dataset
-from opportune.core.layout import Layout
-from opportune.core.pointers import aligned
+from opportune.engine.hooks import WORLDS
+from opportune.engine.layout import Layout, Owners
+from opportune.engine.pointers import aligned
 from opportune.errors import InputError
-from opportune.policy import Policy, layout_form, rule_for
+from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import LinUCB
-from opportune.simulation.loop import Batch, stream_of
+from opportune.simulation.loop import Batch, Results, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
-from opportune.worlds import LinearWorld, SimulatedWorld
-from opportune.worlds.arrivals import count_contexts, count_type
+from opportune.worlds import SimulatedWorld, in_numbers, owner_of
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
@@ -42,8 +41,11 @@ class Output:
     the other, each total is one of the `columns`.
     """
 
-    def __init__(self, replicates: int, policies: int, worlds: int, traced: int, *, by_total: bool = False) -> None:
+    def __init__(
+        self, replicates: int, policies: int, worlds: int, traced: int, *, contexts: int, by_total: bool = False
+    ) -> None:
         lead = (replicates, policies, worlds)
+        self.traced = traced
         self.totals: NDArray[np.float64] = np.zeros((0 if by_total else replicates, policies, worlds, len(TOTALS)))
         self.columns: list[NDArray[Any]] = [
             np.empty(lead, dtype=kind) if by_total else self.totals[..., i]
@@ -51,32 +53,32 @@ class Output:
         ]
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
-        self.counts: NDArray[Any] | None = None  # how often each context arrived, [W, R, K], if counted on the way
+        self.counts: NDArray[np.int32] = np.zeros((replicates, worlds, contexts), dtype=np.int32)
+        """How often each context arrived, counted while the first policy runs: [R, W, K]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Replicates, policies and worlds."""
         return self.numbers.shape[:3]
 
+    def rows(self, first: int, last: int) -> Results:
+        """The replicates first..last, as the compiled loop fills them."""
+        lead = (last - first, *self.shape[1:])
+        return Results(
+            self.totals[first:last],
+            self.numbers[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0)),
+            self.marks[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0), dtype=np.int16),
+            self.counts[first:last],
+            self.traced,
+        )
+
     def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
         """Take in the results of some policies for the replicates first..last."""
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
-
-    @contextmanager
-    def part(self, chosen: NDArray[np.int64], first: int, last: int) -> Iterator["Output"]:
-        """Room for the results of some policies: a part of this, or if that lies scattered, room aside, then put."""
-        _, policies, worlds = self.shape
-        if chosen.size == policies:
-            part = Output(0, 0, 0, 0)
-            part.totals, part.numbers = self.totals[first:last], self.numbers[first:last]
-            part.marks = self.marks[first:last]
-            yield part
-        else:
-            part = Output(last - first, chosen.size, worlds, self.numbers.shape[-1])
-            yield part
-            self.put(part, chosen, first, last)
+        if 0 in chosen:
+            self.counts[first:last] = part.counts
 
 
 def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
@@ -99,6 +101,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
     for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
             raise InputError(f"worlds holds {checks.shown(world)}; expected worlds such as LinearWorld")
+        checks.registered(world, WORLDS)
 
 
 def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
@@ -121,44 +124,48 @@ def layouts_for(
     worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str
 ) -> list[Layout]:
     """The layout that each policy needs."""
-    problem, form = worlds[0].informed_problem(), device_form(worlds, device)
-    needed = (layout_form(policy, horizon=horizon, participants=len(worlds)) for policy in policies)
-    return [problem.layout(**each, **form) for each in needed]
+    problem, form, owner = worlds[0].informed_problem(), device_form(worlds, device), owner_of(worlds[0])
+    return [
+        layout_for(policy, problem, horizon=horizon, participants=len(worlds), world=owner, **form)
+        for policy in policies
+    ]
 
 
 def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
     form = device_form(worlds, device)
-    layouts = [p.layout(horizon=horizon, **form) for p in problems]
-    numbers = [w.numbers() for w in worlds]
-    if len({(w.number, at, row.size) for w, at, row in zip(worlds, layouts, numbers, strict=True)}) > 1:
+    kinds = {
+        (w.number, p.layout(horizon=horizon, **form).with_owners(Owners(world=owner_of(w))))
+        for w, p in zip(worlds, problems, strict=True)
+    }
+    if len(kinds) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
             "expected alike ones in one call of simulate"
         )
+    layouts = layouts_for(worlds, policies, horizon, device)
+    for at in set(layouts):
+        check_layout(at, len(worlds), len(policies))
     at = layouts[0]
-    check_layout(at, len(worlds), len(policies))
-    rules = [
-        [
-            rule_for(p, problem, at, horizon=horizon, participants=len(worlds), member=w)
-            for w, problem in enumerate(problems)
-        ]
-        for p in policies
-    ]
-    constants = aligned(len(problems), at.places[0][-1])
+    constants = aligned(len(problems), at.length("constants"))
     for row, problem in zip(constants, problems, strict=True):
         row[:] = problem.constants(at, horizon)
+    rules = aligned(len(policies), len(worlds), max(each.length("rule") for each in layouts))
+    for i, (policy, each) in enumerate(zip(policies, layouts, strict=True)):
+        same = all(each.places_of(group) == at.places_of(group) for group in SAME)
+        assert same, "policies of one simulation lay out constants and worlds differently"
+        for w, problem in enumerate(problems):
+            numbers = rule_for(policy, problem, each, horizon=horizon, participants=len(worlds), member=w)
+            rules[i, w, : numbers.size] = numbers
     alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
     if any(p.pooled for p in policies) and not alike:
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
-    return Batch(
-        constants=constants,
-        worlds=np.stack(numbers),
-        rules=np.array(rules),
-        kind=worlds[0].number,
-        history=worlds[0].history,
-    )
+    return Batch(constants=constants, worlds=np.stack([in_numbers(w, at) for w in worlds]), rules=rules)
+
+
+SAME = ("constants", "rule", "happenings", "world.settings")
+"""Groups that are packed once and read under the layout of every policy."""
 
 
 def policy_labels(policies: Sequence[Policy]) -> list[str]:
@@ -189,7 +196,7 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
 
 
 def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], labels: list[str], output: Output,
-             finished: int, horizon: int, seed: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
+             finished: int, horizon: int, attrs: dict[str, Any]) -> xr.Dataset:  # fmt: skip
     """The results as labelled arrays, axes policy, world, replicate, (step)."""
     axes = ("policy", "world", "replicate")
     variables: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
@@ -213,23 +220,9 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
-    linear = [w for w in worlds if isinstance(w, LinearWorld)]
-    if linear:
-        counts = output.counts
-        if counts is None and output.marks.shape[-1]:
-            counts = _count_traced(output.marks[:finished, 0, :, MARKS.index("context")], linear[0].problem.contexts)
-        if counts is None:
-            counts = count_contexts(linear, streams_of(0, finished, len(worlds)), horizon, seed)
-        variables["context_count"] = (("world", "replicate", "k"), counts)
+    if "true_gap" in tables[0]:
+        variables["context_count"] = (("world", "replicate", "contexts"), output.counts[:finished].transpose(1, 0, 2))
     return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
-
-
-def _count_traced(context: NDArray[np.int16], contexts: int) -> NDArray[Any]:
-    """How often each context arrived, from the trace of any policy: [R, W, T] -> [W, R, K]."""
-    replicates, worlds, steps = context.shape
-    run = np.arange(worlds * replicates).reshape(worlds, replicates, 1)
-    found = np.bincount((contexts * run + context.transpose(1, 0, 2)).ravel(), minlength=run.size * contexts)
-    return found.reshape(worlds, replicates, contexts).astype(count_type(steps))
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
@@ -237,10 +230,10 @@ def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
     first = problems[0]
     found = {}
     if all(p.action_names == first.action_names for p in problems):
-        found["action_name"] = ("a", list(first.action_names))
+        found["action_name"] = ("actions", list(first.action_names))
     if isinstance(first, Problem) and all(p.variables == first.variables for p in problems):
         levels = (first.levels(k).items() for k in range(first.contexts))
-        found["context_name"] = ("k", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
+        found["context_name"] = ("contexts", [", ".join(f"{name}={level}" for name, level in each) for each in levels])
     return found
 
 

@@ -7,7 +7,7 @@ Both are generated from the declarations.
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from opportune.core.compiled import inner_function
+from opportune.engine.compiled import inner_function
 
 
 class Record(NamedTuple):

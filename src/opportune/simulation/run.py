@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +15,13 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.arguments import plain_calls
-from opportune.core.compiled import code_hash, listeners
-from opportune.core.layout import Layout
+from opportune.engine.compiled import code_hash, listeners
+from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
 from opportune.policy import Policy
 from opportune.simulation.cluster import Workers, chosen_workers, spread
-from opportune.simulation.cpu import run_batch
+from opportune.simulation.cpu import Task, run_batch
 from opportune.simulation.loop import Batch
 from opportune.simulation.pack import (
     Output,
@@ -35,7 +33,7 @@ from opportune.simulation.pack import (
     streams_of,
 )
 from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_output, check_policies, check_worlds
-from opportune.worlds import LinearWorld, SimulatedWorld
+from opportune.worlds import SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
 DEVICES = ("cpu", "cuda", "auto")
@@ -46,7 +44,6 @@ SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker shou
 SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
 
 
-@plain_calls
 def simulate(
     worlds: SimulatedWorld | Sequence[SimulatedWorld],
     policies: Policy | Sequence[Policy],
@@ -96,11 +93,13 @@ def simulate(
     batch = pack(world_list, policy_list, horizon, device)
     began = time.perf_counter()
     traced = horizon if trace else 0
-    output = Output(replicates, len(policy_list), len(world_list), traced, by_total=device == "cuda")
+    groups = _groups(policy_list, world_list, horizon, device)
+    contexts = groups[0].at.sizes.contexts
+    output = Output(replicates, len(policy_list), len(world_list), traced, contexts=contexts, by_total=device == "cuda")
     with _compilation_told(progress and sys.stderr.isatty()):
         finished = _run(
             batch,
-            _groups(policy_list, world_list, horizon, device),
+            groups,
             output,
             world_list,
             horizon=horizon,
@@ -120,7 +119,7 @@ def simulate(
              "policies": [p.describe() for p in policy_list]}
         ),
     }  # fmt: skip
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, seed, attrs)
+    return build_dataset(world_list, policy_list, labels, output, finished, horizon, attrs)
 
 
 @contextmanager
@@ -171,12 +170,16 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
-    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced)
-    run_batch(
-        batch, group.at, group.chosen, group.shared, group.pooled, job.seed, streams, job.horizon,
-        part.totals, part.numbers, part.marks, job.threads,
-    )  # fmt: skip
+    contexts = group.at.sizes.contexts
+    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced, contexts=contexts)
+    task = _task(group, np.arange(group.chosen.size), job.seed, job.horizon)
+    run_batch(batch, group.at, task, streams, part.rows(0, len(streams)), job.threads)
     return part
+
+
+def _task(group: Group, rows: NDArray[np.int64], seed: int, horizon: int) -> Task:
+    """A group's policies, their results in these rows."""
+    return Task(group.chosen, rows, group.shared, group.pooled, np.uint64(seed), horizon)
 
 
 def _usable(array: Any) -> Any:
@@ -205,7 +208,7 @@ def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[Simulat
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
     if device == "cuda":
-        run = partial(_run_on_gpu, linear=[world for world in worlds if isinstance(world, LinearWorld)])
+        run = _run_on_gpu
     spans = _spans(output, horizon, sent=device == "cpu" and workers.backend is not None)
     done = 0
     try:
@@ -232,7 +235,8 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
     for first, last in spans:
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
-            _run_group(batch, group, seed, streams, horizon, output, first, last, workers.threads)
+            task = _task(group, group.chosen, seed, horizon)
+            run_batch(batch, group.at, task, streams, output.rows(first, last), workers.threads)
         yield last
 
 
@@ -266,19 +270,13 @@ def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.
 
 
 def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
-                workers: Workers, seed: int, horizon: int, *, linear: list[LinearWorld]) -> Generator[int]:  # fmt: skip
+                workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
     """Run on the GPU, all replicates at once or as many as its memory takes."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
-    replicates = output.shape[0]
-    counting = cuda.Counting(linear, replicates, horizon, seed) if linear else None
-    output.counts = counting.counts if counting else None
-    for i, group in enumerate(groups):
-        cuda.run_batch(
-            batch, group.at, group.chosen, group.shared, group.pooled, seed, horizon, output,
-            counting if i == 0 else None,
-        )  # fmt: skip
-    yield replicates
+    for group in groups:
+        cuda.run_batch(batch, group.at, group.chosen, group.shared, group.pooled, seed, horizon, output)
+    yield output.shape[0]
 
 
 def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str) -> list[Group]:
@@ -289,16 +287,6 @@ def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizo
     return [
         Group(at, np.array(chosen, dtype=np.int64), shared, pooled) for (at, shared, pooled), chosen in groups.items()
     ]
-
-
-def _run_group(batch: Batch, group: Group, seed: int, streams: NDArray[np.uint64], horizon: int, output: Output,
-               first: int, last: int, threads: int) -> None:  # fmt: skip
-    """Run some policies for the replicates first..last and put the results in their places."""
-    with output.part(group.chosen, first, last) as part:
-        run_batch(
-            batch, group.at, group.chosen, group.shared, group.pooled, seed, streams, horizon,
-            part.totals, part.numbers, part.marks, threads,
-        )  # fmt: skip
 
 
 def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:

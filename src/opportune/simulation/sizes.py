@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opportune import checks
-from opportune.core.layout import GROUPS, Layout
+from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
 from opportune.simulation.record import MARKS, NUMBERS, TOTALS
@@ -55,6 +55,6 @@ def check_output(
 
 def check_layout(at: Layout, worlds: int, policies: int) -> None:
     """Refuse what runs are made of where it does not fit: a problem for each world, a rule for each policy there."""
-    lengths = [float(at.length(group)) for group in GROUPS]
-    needed = 8.0 * (worlds * lengths[0] + worlds * policies * lengths[1] + sum(lengths[2:]))
+    each = sum(at.length(name) for name in ("constants", "world")) + policies * at.length("rule")
+    needed = 8.0 * (worlds * each + sum(at.lengths))
     checks.memory("the state of a run", needed, "fewer features, contexts or worlds")

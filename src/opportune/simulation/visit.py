@@ -5,19 +5,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core.compiled import driver_function
-from opportune.core.layout import GROUPS, Constants
-from opportune.core.pointers import aligned, flat
-from opportune.core.protocol import Draws
-from opportune.core.registry import arrive, blind_value, respond, start_world
-from opportune.core.rng import ARRIVAL, draw_pair
-from opportune.core.views import handle_of, participant_at
+from opportune.algorithm.protocol import Draws
+from opportune.algorithm.rng import ARRIVAL, draw_pair
+from opportune.engine.compiled import driver_function
+from opportune.engine.hooks import arrive, blind_value, respond
+from opportune.engine.layout import ARRAYS, Owners
+from opportune.engine.pointers import aligned
+from opportune.engine.views import handle_of, participant_at
+from opportune.worlds import in_numbers, owner_of
 
 
 class Walk(NamedTuple):
     """What was met, step by step."""
 
-    moments: NDArray[np.int64]  # [T, 4]: the fields of core.protocol.Moment
+    moments: NDArray[np.int64]  # [T, 4]: the fields of algorithm.protocol.Moment
     values: NDArray[np.float64]  # [T, variables], contexts not finite
     results: NDArray[np.float64]  # [T, 4]: reward, outcome, best possible outcome, value of acting blindly
 
@@ -26,35 +27,33 @@ def visit(world: Any, actions: NDArray[np.int64], *, seed: int, stream: int) -> 
     """Go through a world with these actions, one per step."""
     problem = world.informed_problem()
     horizon = len(actions)
-    at = problem.layout(horizon=horizon)
-    places = at.numbers()
-    arrays = [aligned(max(1, at.length(group))) for group in GROUPS]
-    arrays[0] = problem.constants(at, horizon) if at.length(Constants) else arrays[0]
+    at = problem.layout(horizon=horizon).with_owners(Owners(world=owner_of(world)))
+    arrays = {name: aligned(at.length(name)) for name in ARRAYS}
+    arrays["constants"], arrays["world"] = problem.constants(at, horizon), in_numbers(world, at)
     walk = Walk(np.zeros((horizon, 4), dtype=np.int64), np.zeros((horizon, at.sizes.variables)), np.zeros((horizon, 4)))
-    handle = handle_of(places, *arrays)  # the arrays live for as long as this function
-    history = np.zeros(max(1, world.history))
-    walk_through(world.number, handle, world.numbers(), history, np.uint64(seed), np.uint64(stream), actions, *walk)
+    places = at.numbers()
+    handle = handle_of(places, arrays)  # the arrays live for as long as this function
+    walk_through(handle, np.uint64(seed), np.uint64(stream), actions, walk)
     return walk
 
 
 @driver_function
-def walk_through(kind, handle, numbers, history, seed, stream, actions, moments, values, results):  # type: ignore[no-untyped-def]
-    """The same, compiled."""
+def walk_through(handle, seed, stream, actions, walk):  # type: ignore[no-untyped-def]
+    """The walk itself, compiled."""
     p, draws = participant_at(handle), Draws(seed, stream)
-    world, past = flat(numbers), flat(history)
-    start_world(kind, world, past)
+    kind = int(p.happenings.kind[0])
     for t in range(actions.shape[0]):
         action = actions[t]
         arrival, noise = draw_pair(seed, stream, t + 1, ARRIVAL)
-        moment = arrive(kind, world, past, p, draws, t + 1, arrival)
-        moments[t, 0] = moment.step
-        moments[t, 1] = moment.stratum
-        moments[t, 2] = moment.sense
-        moments[t, 3] = moment.context
-        for v in range(values.shape[1]):
-            values[t, v] = p.scratch.values[v]
-        reward, outcome, best = respond(kind, world, past, p, draws, moment, action, noise)
-        results[t, 0] = reward
-        results[t, 1] = outcome
-        results[t, 2] = best
-        results[t, 3] = blind_value(kind, world, p, moment, action, outcome)
+        moment = arrive(kind, p, draws, t + 1, arrival)
+        walk.moments[t, 0] = moment.step
+        walk.moments[t, 1] = moment.stratum
+        walk.moments[t, 2] = moment.sense
+        walk.moments[t, 3] = moment.context
+        for v in range(walk.values.shape[1]):
+            walk.values[t, v] = p.scratch.values[v]
+        reward, outcome, best = respond(kind, p, draws, moment, action, noise)
+        walk.results[t, 0] = reward
+        walk.results[t, 1] = outcome
+        walk.results[t, 2] = best
+        walk.results[t, 3] = blind_value(kind, p, moment, action, outcome)

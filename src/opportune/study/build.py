@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from opportune import checks
-from opportune.arguments import plain_calls
-from opportune.core.rng import PARAMETER, draw
+from opportune.algorithm.rng import PARAMETER, draw
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.problems.continuous import ContinuousProblem
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-@plain_calls
 @dataclass(frozen=True)
 class Study:
     """A checked study: what its worlds and policies are, and how to run it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.policy import LEAST_BUDGET, Policy, rule_for
+from opportune.policy import LEAST_BUDGET, Policy, layout_for, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import MOST_CONTEXTS
 from opportune.problems.variables import DayOfStudy, Number, check_variable
@@ -268,12 +268,12 @@ def _check_fit(study: "Study") -> Iterator[Error]:
         yield _place_of(error, ("reward",)), str(error)
         return
     so_far: list[Policy] = []
-    size = {"horizon": study.settings.study.horizon, "participants": study.settings.study.instances}
+    size: dict[str, Any] = {"horizon": study.settings.study.horizon, "participants": study.settings.study.instances}
     for i in range(len(study.settings.policies)):
         so_far += study.policies_of(i)
         try:
             for policy, problem in itertools.product(study.policies_of(i), problems):
-                rule_for(policy, problem, problem.layout(), **size)
+                rule_for(policy, problem, layout_for(policy, problem, **size), **size)
             policy_labels(so_far)
         except InputError as error:
             yield ("policies", i), str(error)

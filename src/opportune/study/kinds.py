@@ -5,7 +5,7 @@ import re
 import textwrap
 from typing import Any, NamedTuple
 
-from opportune.core.registry import Registry
+from opportune.engine.hooks import Registry
 
 
 class Kind(NamedTuple):
@@ -51,8 +51,6 @@ def _first_sentence(doc: str) -> str:
 def _settings(entry: type) -> str:
     words = []
     for field in dataclasses.fields(entry):
-        if field.name.startswith("_"):
-            continue  # not for studies
         if field.default is dataclasses.MISSING:
             words.append(f"`{field.name}` (required)")
         elif field.default is None:

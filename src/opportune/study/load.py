@@ -5,7 +5,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.study.build import Study
 from opportune.study.content import MOST_BYTES, content_errors, parse_toml
@@ -14,7 +13,6 @@ from opportune.study.messages import list_errors, schema_errors
 from opportune.study.schema import StudyFile
 
 
-@plain_calls
 def load_study(path: str | Path) -> Study:
     """Read a study file and check all of it; raises `InputError` that lists what is wrong, one per line."""
     source = checks.path("path", path)
@@ -32,7 +30,6 @@ def load_study(path: str | Path) -> Study:
     return parse_study(text, source=str(source))
 
 
-@plain_calls
 def parse_study(text: str, *, source: str = "study.toml") -> Study:
     """The study that a file's text describes; `source` is what errors call the file."""
     source = str(checks.path("source", source))

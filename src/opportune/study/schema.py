@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from opportune.algorithm.rng import normal
 from opportune.checks import MOST_STEPS
-from opportune.core.registry import Registry
-from opportune.core.rng import normal
+from opportune.engine.hooks import Registry
 from opportune.problems.settings import MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer

@@ -1,10 +1,10 @@
 """What of a study file runs live: the policy and what its agents know beforehand, without the truth."""
 
 import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
+from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.study.build import Study
@@ -25,8 +25,8 @@ def live(study: Study) -> Live:
     policy = live_policy(study)
     problem = live_problem(study)
     participants = planned_participants(study)
-    layout = problem.layout()
-    rule_for(policy, problem, layout, horizon=study.settings.study.horizon, participants=participants)
+    size: dict[str, Any] = {"horizon": study.settings.study.horizon, "participants": participants}
+    rule_for(policy, problem, layout_for(policy, problem, **size), **size)
     return Live(problem, policy, participants, study.settings.serve.fallback or study.settings.study.actions[0])
 
 

@@ -13,7 +13,6 @@ imported: a script that calls a check needs `if __name__ == "__main__":` around 
 from typing import Any
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.recommenders import RECOMMENDERS, Recommender
@@ -27,7 +26,6 @@ from opportune.worlds import WORLDS, SimulatedWorld
 __all__ = ["PROBLEMS", "check_recommender", "check_revealer", "check_world"]
 
 
-@plain_calls
 def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool = True) -> None:
     """Hold a revealer to what every revealer must keep to.
 
@@ -56,7 +54,6 @@ def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool =
     check_everywhere(who, policies, together, simulator)
 
 
-@plain_calls
 def check_recommender(recommender: Recommender, *, simulator: bool = True) -> None:
     """Hold a recommender to what every recommender must keep to.
 
@@ -81,7 +78,6 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
     check_blindness(who, recommender)
 
 
-@plain_calls
 def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
     """Hold a world to what every world must keep to.
 

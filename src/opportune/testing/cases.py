@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from opportune.errors import InputError
-from opportune.policy import Policy, rule_for
+from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.problems.variables import Number, TimeOfDay
@@ -89,7 +89,8 @@ def cases_for(who: str, policies: Sequence[Policy]) -> list[Case]:
         problem = worlds[0].informed_problem()
         try:
             for policy in policies:
-                rule_for(policy, problem, problem.layout(), horizon=HORIZON, participants=len(worlds))
+                size: dict[str, Any] = {"horizon": HORIZON, "participants": len(worlds)}
+                rule_for(policy, problem, layout_for(policy, problem, **size), **size)
             cases.append(Case(name, worlds))
         except InputError as error:
             refused.append(str(error))

@@ -6,23 +6,21 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from opportune.engine.layout import Nothing, parts_of
 from opportune.simulation.visit import visit
 from opportune.testing.cases import HORIZON, SEED, must
-from opportune.worlds.common import AVAILABLE_RATE, OPEN_RATE, RESPONSE_RATE, REWARD_DELAY, REWARD_RATE
 
 
 def check_numbers(who: str, world: Any) -> None:
     """A world's numbers are finite and always the same, and say rates that are probabilities."""
     where = "numbers()"
-    numbers = np.asarray(world.numbers())
-    must(numbers.ndim == 1 and numbers.dtype == np.float64, who, where, "expected a flat array of float64 numbers")
-    must(bool(np.isfinite(numbers).all()), who, where, "a number is not finite; expected finite ones")
-    must(np.array_equal(numbers, world.numbers()), who, where, "a second call gave others; expected the same")
-    rates = numbers[[OPEN_RATE, RESPONSE_RATE, AVAILABLE_RATE, REWARD_RATE]]
-    must(bool(((rates >= 0.0) & (rates <= 1.0)).all()), who, where, f"rates are {rates}; expected probabilities")
-    late = float(numbers[REWARD_DELAY])
-    delay = world.happenings.reward_delay
-    must(late == delay, who, where, f"reward_delay is {late:g}; expected {delay}, as happenings say")
+    numbers, again = world.numbers(), world.numbers()
+    for name, given in numbers.items():
+        values = np.asarray(given, dtype=np.float64)
+        must(bool(np.isfinite(values).all()), who, where, f"{name} is not finite; expected finite numbers")
+        must(np.array_equal(values, again[name]), who, where, f"a second call gave another {name}; expected the same")
+    declared = parts_of(world.declares.settings)
+    must(set(numbers) == set(declared), who, where, f"it has {sorted(numbers)}; expected {sorted(declared)}")
     problem = world.informed_problem()
     at = problem.layout(horizon=HORIZON)
     first, second = problem.constants(at, HORIZON), world.informed_problem().constants(at, HORIZON)
@@ -40,7 +38,7 @@ def check_arrivals(who: str, world: Any) -> None:
     first = visit(world, plans[0], seed=SEED, stream=7)
     again = visit(world, plans[0], seed=SEED, stream=7)
     for name in first._fields:
-        text = f"the same walk once more gave other {name}; expected draws by opportune.core.rng alone"
+        text = f"the same walk once more gave other {name}; expected draws by opportune.algorithm.rng alone"
         must(np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), who, where, text)
     limits = (HORIZON + 1, sizes.strata, sizes.senses or max(1, sizes.contexts), max(1, sizes.contexts))
     for i, (name, limit) in enumerate(zip(("step", "stratum", "sense", "context"), limits, strict=True)):
@@ -55,10 +53,10 @@ def check_arrivals(who: str, world: Any) -> None:
         must(bool(np.isfinite(numbers).all()), who, where, f"{name} is not always finite; expected numbers")
     beaten = bool((outcome > best + 1e-9).any())
     must(not beaten, who, where, "an outcome beats the best possible one; expected outcome <= best, or best NaN")
-    if world.history == 0:
+    if world.declares.state is Nothing:
         other = visit(world, plans[1], seed=SEED, stream=7)
         same = np.array_equal(first.moments, other.moments) and np.array_equal(first.values, other.values)
-        text = "other actions brought other arrivals, but history is 0; expected arrivals from draws alone"
+        text = "other actions brought other arrivals, but it declares no state; expected arrivals from draws alone"
         must(same, who, where, text)
     walks = [visit(world, plans[0], seed=SEED, stream=stream) for stream in range(4)]
     for one, two in itertools.combinations(walks, 2):
@@ -71,7 +69,7 @@ def check_results(who: str, world: Any, data: xr.Dataset) -> None:
     where = "its own problem"
     for name in ("outcome", "value"):
         must(bool(np.isfinite(data[name]).all()), who, where, f"{name} is not always finite; expected numbers")
-    if world.history > 0:
+    if world.declares.state is not Nothing:
         return
     for name in ("context", "best", "opened", "available"):
         met = data[name].values

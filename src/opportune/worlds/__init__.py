@@ -2,23 +2,21 @@
 
 A world tells the simulation what it is in numbers (`numbers`), what its agents know (`informed_problem`) and what
 metrics need of the truth (`truth_table`). Its compiled functions, static methods of its class, are called by the batch
-loop: `start(world, history)`, `arrive(world, history, p, draws, step, arrival)` -> Moment,
-`respond(world, history, p, draws, moment, action, noise)` -> (reward, outcome, best possible outcome) and
-`blind_value(world, p, moment, action, outcome)`.
+loop: `arrive(p, own, draws, step, arrival)` -> Moment, `respond(p, own, draws, moment, action, noise)` -> (reward,
+outcome, best possible outcome) and `blind_value(p, own, moment, action, outcome)`; `own` has what the world declares
+(engine.layout.Declares): its settings, and the state that it keeps of its own past.
 """
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from opportune.arguments import plain_calls
-from opportune.core.registry import WORLDS
-from opportune.worlds.brushing import world as _brushing
-from opportune.worlds.brushing.world import BrushingWorld
+from opportune.engine.hooks import WORLDS
+from opportune.engine.layout import Declares, Layout, Owner
+from opportune.worlds.brushing.world import BrushingWorld, brushing_world
 from opportune.worlds.common import Happenings
 from opportune.worlds.continuous import ContinuousWorld
-from opportune.worlds.distributions import Choice, LogNormal, Normal, Truncated, Uniform
 from opportune.worlds.drifting import DriftingWorld
-from opportune.worlds.linear import LinearWorld
-from opportune.worlds.linear import synthetic_worlds as _synthetic_worlds
+from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 __all__ = [
     "WORLDS", "BrushingWorld", "ContinuousWorld", "DriftingWorld", "LinearWorld", "SimulatedWorld", "brushing_world",
@@ -37,15 +35,18 @@ class SimulatedWorld(Protocol):
         """Its kind's number in the registry."""
 
     @property
-    def history(self) -> int:
-        """How many numbers the world keeps of its own past."""
+    def declares(self) -> Declares:
+        """What it has of its own: settings, and the state that it keeps of its past."""
 
     @property
     def happenings(self) -> Happenings:
         """What it does to decision points: openings, answers, availability, late and lost rewards."""
 
-    def numbers(self) -> Any:
-        """The world as a flat array for the compiled loop."""
+    def extents(self) -> Mapping[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+
+    def numbers(self) -> Mapping[str, Any]:
+        """The world in numbers, for the fields of its settings."""
 
     def informed_problem(self) -> Any:
         """What the agents know, with what only the truth can tell where a policy asks for it."""
@@ -54,13 +55,16 @@ class SimulatedWorld(Protocol):
         """What metrics need of the truth."""
 
 
+def owner_of(world: SimulatedWorld) -> Owner:
+    """What a world declares, with the lengths of its dimensions."""
+    return Owner(world.declares, tuple(world.extents().items()))
+
+
+def in_numbers(world: SimulatedWorld, at: Layout) -> Any:
+    """A world as the flat array that compiled code takes."""
+    happenings = world.happenings.numbers(world.number, getattr(world, "opens_hold", 1))
+    return at.filled("world", happenings=happenings, world_settings=world.numbers())
+
+
 for _world in (LinearWorld, ContinuousWorld, BrushingWorld, DriftingWorld):
-    WORLDS.add(plain_calls(_world))
-
-for _distribution in (Normal, LogNormal, Uniform, Truncated, Choice):
-    plain_calls(_distribution)
-
-brushing_world = plain_calls(_brushing.brushing_world)
-synthetic_worlds = plain_calls(_synthetic_worlds)
-for _function in (brushing_world, synthetic_worlds):
-    _function.__module__ = __name__  # where it is found as it is here
+    WORLDS.add(_world)

@@ -1,7 +1,7 @@
-"""What all worlds have in common: the numbers they begin with, and what the world does to a decision point.
+"""What all worlds have in common: what the world does to a decision point besides rewards.
 
-A world is one flat array: the numbers below, then what its own kind says. Its draws come from `core.rng`, so that
-every policy meets the same arrivals, noise and openings.
+Compiled code reads it as `p.happenings` (engine.layout). Draws come from `algorithm.rng`, so that every policy meets
+the same arrivals, noise and openings.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
-
-# The numbers that every world begins with.
-NOISE_SD = 0
-OPEN_RATE = 1
-OPENS_HOLD = 2  # an opening holds for this many steps in a row (a day's)
-RESPONSE_RATE = 3
-AVAILABLE_RATE = 4
-REWARD_RATE = 5
-REWARD_DELAY = 6
-HEAD = 7
+from opportune.algorithm.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
+from opportune.engine.compiled import inner_function
 
 BEYOND = "theta has"
 """How the warning of a true parameter beyond its bound begins."""
@@ -52,7 +42,7 @@ class Happenings:
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> "Happenings":
-        """Them from keyword arguments; a name that is none of them is refused."""
+        """Happenings from keyword arguments; an unknown name is refused."""
         for name in given:
             checks.choice("a world's setting", name, cls.NAMES)
         return cls(**given)
@@ -68,49 +58,50 @@ class Happenings:
             )
 
     def settings(self) -> Mapping[str, Any]:
-        """Them by name."""
+        """All rates and the delay by name."""
         return {name: getattr(self, name) for name in self.NAMES}
 
-    def head(self, noise_sd: float, opens_hold: int = 1) -> list[float]:
-        """The numbers that a world's array begins with."""
-        return [
-            noise_sd, self.open_rate, opens_hold, self.response_rate, self.available_rate, self.reward_rate,
-            self.reward_delay,
-        ]  # fmt: skip
+    def numbers(self, kind: int, opens_hold: int = 1) -> dict[str, float]:
+        """What happens in numbers, in a world of this kind; an opening holds for so many steps in a row."""
+        return {"kind": kind, "opens_hold": opens_hold, **self.settings()}
 
 
 @inner_function
-def opens(world, draws, step):  # type: ignore[no-untyped-def]
+def opens(p, draws, step):  # type: ignore[no-untyped-def]
     """Whether the patient opens the app unasked."""
-    if world[OPEN_RATE] <= 0.0:
+    rate = p.happenings.open_rate[0]
+    if rate <= 0.0:
         return False
-    hold = int(world[OPENS_HOLD])
+    hold = int(p.happenings.opens_hold[0])
     when = (step - 1) // hold * hold + 1 if hold > 1 else step  # step, or the first of its day
-    return draw(draws.seed, draws.stream, when, OPEN) < world[OPEN_RATE]
+    return draw(draws.seed, draws.stream, when, OPEN) < rate
 
 
 @inner_function
-def answers(world, draws, step):  # type: ignore[no-untyped-def]
+def answers(p, draws, step):  # type: ignore[no-untyped-def]
     """Whether the patient answers a nudge."""
-    return world[RESPONSE_RATE] >= 1.0 or draw(draws.seed, draws.stream, step, ANSWER) < world[RESPONSE_RATE]
+    rate = p.happenings.response_rate[0]
+    return rate >= 1.0 or draw(draws.seed, draws.stream, step, ANSWER) < rate
 
 
 @inner_function
-def is_available(world, draws, step):  # type: ignore[no-untyped-def]
+def is_available(p, draws, step):  # type: ignore[no-untyped-def]
     """Whether the patient is available and sensed values are there."""
-    return world[AVAILABLE_RATE] >= 1.0 or draw(draws.seed, draws.stream, step, AVAILABLE) < world[AVAILABLE_RATE]
+    rate = p.happenings.available_rate[0]
+    return rate >= 1.0 or draw(draws.seed, draws.stream, step, AVAILABLE) < rate
 
 
 @inner_function
-def is_rewarded(world, draws, step):  # type: ignore[no-untyped-def]
+def is_rewarded(p, draws, step):  # type: ignore[no-untyped-def]
     """Whether the step's reward will ever arrive."""
-    return world[REWARD_RATE] >= 1.0 or draw(draws.seed, draws.stream, step, LOST) < world[REWARD_RATE]
+    rate = p.happenings.reward_rate[0]
+    return rate >= 1.0 or draw(draws.seed, draws.stream, step, LOST) < rate
 
 
 @inner_function
-def lateness(world, draws, step):  # type: ignore[no-untyped-def]
+def lateness(p, draws, step):  # type: ignore[no-untyped-def]
     """How many steps late the step's reward arrives."""
-    most = int(world[REWARD_DELAY])
+    most = int(p.happenings.reward_delay[0])
     if most == 0:
         return 0
     return min(int(draw(draws.seed, draws.stream, step, DELAY) * (most + 1)), most)

@@ -1,77 +1,80 @@
 """Linear worlds with continuous contexts: variables drawn from distributions, features computed at the moment."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function, step_function
-from opportune.core.protocol import Moment, stratum_of
-from opportune.core.rng import VARIABLE, draw, normal
-from opportune.core.scores import write_moment
+from opportune.algorithm.protocol import Moment, stratum_of
+from opportune.algorithm.rng import VARIABLE, draw, normal
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
-from opportune.worlds.common import HEAD, NOISE_SD, Happenings
+from opportune.worlds.common import Happenings
 from opportune.worlds.distributions import Distribution, Resampled, pack, quantile
 
 Floats = NDArray[np.float64]
 
-# After the numbers that every world has: the rows and columns of the schedule's table, and where it, theta and the
-# distributions' parameters begin; then, for each variable, its column in the schedule (-1: drawn), its kind of
-# distribution, the place of its parameters, and which of the moment's uniform draws is its own.
-ROWS, COLUMNS, SCHEDULE, THETA, PARAMETERS = range(HEAD, HEAD + 5)
-VARIABLES = HEAD + 5
-COLUMN, KIND, PLACE, UNIFORM = range(4)
 
+class Settings(NamedTuple):
+    """The truth in numbers."""
 
-@inner_function
-def start(world, history):  # type: ignore[no-untyped-def]
-    """Contexts arrive independently: the world keeps no state of its own."""
+    noise_sd: Annotated[Numbers, 1]
+    rows: Annotated[Numbers, 1]  # of the schedule's table
+    columns: Annotated[Numbers, 1]
+    schedule: Annotated[Numbers, "rows", "columns"]
+    theta: Annotated[Numbers, "d"]
+    column: Annotated[Numbers, "drawn"]  # of each variable, its column in the schedule; -1: it is drawn
+    kind: Annotated[Numbers, "drawn"]  # its kind of distribution
+    place: Annotated[Numbers, "drawn"]  # where its parameters begin
+    uniform: Annotated[Numbers, "drawn"]  # which of the moment's uniform draws is its own
+    parameters: Annotated[Numbers, "parameters"]
 
 
 @step_function
-def write_values(world, n, values, draws, step):  # type: ignore[no-untyped-def]
+def write_values(p, own, draws, step):  # type: ignore[no-untyped-def]
     """Draw the moment's values; scheduled ones are looked up."""
-    row = int(world[SCHEDULE]) + (step - 1) % int(world[ROWS]) * int(world[COLUMNS])
-    for v in range(n.variables - 1):
-        about = VARIABLES + 4 * v
-        if world[about + COLUMN] >= 0.0:
-            values[v] = world[row + int(world[about + COLUMN])]
+    truth, values = own.settings, p.scratch.values
+    row = (step - 1) % int(truth.rows[0]) * int(truth.columns[0])
+    for v in range(p.sizes.variables - 1):
+        if truth.column[v] >= 0.0:
+            values[v] = truth.schedule[row + int(truth.column[v])]
         else:
-            u = draw(draws.seed, draws.stream, step, VARIABLE + int(world[about + UNIFORM]))
-            place = int(world[PARAMETERS] + world[about + PLACE])
-            values[v] = quantile(int(world[about + KIND]), world, place, u)
+            u = draw(draws.seed, draws.stream, step, VARIABLE + int(truth.uniform[v]))
+            values[v] = quantile(int(truth.kind[v]), truth.parameters, int(truth.place[v]), u)
 
 
 @inner_function
-def arrive(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
+def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     """The moment of a step: its values and features go into the scratch."""
     n, scratch = p.sizes, p.scratch
-    write_values(world, n, scratch.values, draws, step)
+    write_values(p, own, draws, step)
     write_moment(n, p.constants, scratch, scratch.values, scratch.x)
     return Moment(step, stratum_of(n, p.constants, scratch.values), 0, 0)
 
 
 @inner_function
-def respond(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
-    n, x, theta = p.sizes, p.scratch.x, int(world[THETA])
+    n, x, theta = p.sizes, p.scratch.x, own.settings.theta
     mean = 0.0
     best = -np.inf
     for a in range(n.actions):
         value = 0.0
         for i in range(n.d):
-            value += world[theta + i] * x[a * n.d + i]
+            value += theta[i] * x[a * n.d + i]
         best = max(best, value)
         if a == action:
             mean = value
-    return mean + world[NOISE_SD] * normal(noise), mean, best
+    return mean + own.settings.noise_sd[0] * normal(noise), mean, best
 
 
 @inner_function
-def blind_value(world, p, moment, action, outcome):  # type: ignore[no-untyped-def]
+def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
     """What the patient really gets: the paper's average over contexts is for finite ones."""
     return outcome
 
@@ -92,8 +95,7 @@ class ContinuousWorld:
     """
 
     number: ClassVar[int]
-    history: ClassVar[int] = 0
-    start: ClassVar[Any] = staticmethod(start)
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     arrive: ClassVar[Any] = staticmethod(arrive)
     respond: ClassVar[Any] = staticmethod(respond)
     blind_value: ClassVar[Any] = staticmethod(blind_value)
@@ -125,25 +127,40 @@ class ContinuousWorld:
         self.name = checks.text("name of the world", name, empty=True)
         self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
-    def numbers(self) -> Floats:
-        """The world as the flat array that the compiled step functions take."""
-        schedule, packed = self.problem.schedule, self.packed
-        columns = list(schedule.variables)
-        rows = schedule.table(schedule.period or schedule.last_step or 1)
-        about = [
-            [columns.index(name) if kind < 0 else -1, kind, place, uniform]
-            for name, kind, place, uniform in zip(
-                self.problem.variables, packed.kinds, packed.places, packed.uniforms, strict=True
-            )
-        ]
-        first = VARIABLES + 4 * len(about)
-        places = [first, first + rows.size, first + rows.size + self.problem.d]
-        return np.concatenate(
-            [
-                self.happenings.head(self.noise_sd), [len(rows), len(columns)], places,
-                np.ravel(about), rows.ravel(), self.theta * self.problem.units, packed.parameters,
-            ]
-        )  # fmt: skip
+    def extents(self) -> dict[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+        rows, columns = self._schedule.shape
+        return {
+            "rows": rows, "columns": columns, "drawn": len(self.problem.variables),
+            "parameters": self.packed.parameters.size,
+        }  # fmt: skip
+
+    def numbers(self) -> dict[str, Any]:
+        """The truth in numbers, for the fields of its settings."""
+        packed, scheduled = self.packed, list(self.problem.schedule.variables)
+        rows, columns = self._schedule.shape
+        return {
+            "noise_sd": self.noise_sd,
+            "rows": rows,
+            "columns": columns,
+            "schedule": self._schedule,
+            "theta": self.theta * self.problem.units,
+            "column": [
+                scheduled.index(name) if kind < 0 else -1
+                for name, kind in zip(self.problem.variables, packed.kinds, strict=True)
+            ],
+            "kind": packed.kinds,
+            "place": packed.places,
+            "uniform": packed.uniforms,
+            "parameters": packed.parameters,
+        }
+
+    @property
+    def _schedule(self) -> Floats:
+        """The values of scheduled variables at each step of their period."""
+        schedule = self.problem.schedule
+        rows: Floats = schedule.table(schedule.period or schedule.last_step or 1)
+        return rows
 
     def informed_problem(self) -> ContinuousProblem:
         """What the agents know; there is nothing that only the truth could add."""

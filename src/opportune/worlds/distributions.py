@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import dual_function
-from opportune.core.rng import normal
+from opportune.algorithm.rng import normal
+from opportune.engine.compiled import dual_function
 from opportune.errors import InputError
 from opportune.problems.variables import MOST_LEVELS, Number, Variable, bounds_of, check_levels, levels_of
 from opportune.worlds.resampled import Resampled

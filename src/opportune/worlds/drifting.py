@@ -6,43 +6,50 @@ that stop coming (a row for each step), and contexts that persist.
 """
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.worlds.common import Happenings
-from opportune.worlds.linear import PERIOD, SLOT_OF, Floats, LinearWorld, find_context, values_at
+from opportune.worlds.linear import Floats, LinearWorld, find_context, moment_of
 
-CONTEXT = 0  # the world's own past: the last step's context, -1 before the first
+
+class Settings(NamedTuple):
+    """The truth in numbers: LinearWorld's, with a slot for each step of the course."""
+
+    noise_sd: Annotated[Numbers, 1]
+    period: Annotated[Numbers, 1]
+    slot_of: Annotated[Numbers, "period"]
+    cumulative: Annotated[Numbers, "slots", "contexts"]
+    value: Annotated[Numbers, "contexts", "actions"]
+    best: Annotated[Numbers, "contexts"]
+    blind: Annotated[Numbers, "strata", "actions"]
+    stay: Annotated[Numbers, 1]  # how probable it is that the last step's context stays
+
+
+class State(NamedTuple):
+    """The world's own past."""
+
+    context: Annotated[Numbers, 1]  # 1 + the last step's context; 0 before the first
 
 
 @inner_function
-def start(world, history):  # type: ignore[no-untyped-def]
-    """No context yet."""
-    history[CONTEXT] = -1.0
-
-
-@inner_function
-def arrive(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
+def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     """The last context where `arrival` < stay; else one by the step's row, what is left of the uniform choosing it."""
-    n = p.sizes
-    period = int(world[PERIOD])
-    stay = world[values_at(world, n) + n.contexts * (n.actions + 1) + n.strata * n.actions]
-    context = int(history[CONTEXT])
+    n, stay = p.sizes, own.settings.stay[0]
+    context = int(own.state.context[0]) - 1
     if context < 0 or arrival >= stay:
         u = arrival if context < 0 else (arrival - stay) / (1.0 - stay)
-        row = (step - 1) % period
-        context = find_context(world, SLOT_OF + period + row * n.contexts, n.contexts, u)
-        history[CONTEXT] = context
-    stratum = int(p.constants.stratum_of[context]) if n.strata > 1 else 0
-    sense = int(p.constants.sense_of[context]) if n.senses > 0 else context
-    return Moment(step, stratum, sense, context)
+        row = (step - 1) % int(own.settings.period[0])
+        context = find_context(own.settings.cumulative, row * n.contexts, n.contexts, u)
+        own.state.context[0] = context + 1
+    return moment_of(p, step, context)
 
 
 class DriftingWorld(LinearWorld):
@@ -59,8 +66,7 @@ class DriftingWorld(LinearWorld):
 
     """
 
-    history: ClassVar[int] = 1
-    start: ClassVar[Any] = staticmethod(start)
+    declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
     arrive: ClassVar[Any] = staticmethod(arrive)
 
     def __init__(self, problem: Problem, *, theta: Any, course: Any, stay: float = 0.0, **settings: Any) -> None:
@@ -98,9 +104,9 @@ class DriftingWorld(LinearWorld):
         """Cumulative probabilities of the contexts at each step of the course: [n, K]."""
         return np.cumsum(self.course, axis=1)
 
-    def numbers(self) -> Floats:
-        """The world as the flat array that the compiled step functions take."""
-        return np.append(super().numbers(), self.stay)
+    def numbers(self) -> dict[str, Any]:
+        """The truth in numbers, for the fields of its settings."""
+        return {**super().numbers(), "stay": self.stay}
 
     def replace(self, **changes: Any) -> "DriftingWorld":
         """The same world with some settings changed."""

@@ -2,84 +2,79 @@
 
 import copy
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment
-from opportune.core.rng import PARAMETER, PROBABILITY, draw, normal
+from opportune.algorithm.protocol import Moment
+from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw, normal
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS
-from opportune.worlds.common import HEAD, NOISE_SD, Happenings
+from opportune.worlds.common import Happenings
 
 Floats = NDArray[np.float64]
 
 MOST_WORLDS = 1_000_000
 
-# After the numbers that every world has: the schedule's period L and the slot of each of its steps [L]; then, for each
-# slot, cumulative context probabilities [K]; <theta, phi[k, a]> [K, A]; the best of these [K]; <theta, bar(z, a)>
-# [strata, A].
-PERIOD = HEAD
-SLOTS = HEAD + 1
-SLOT_OF = HEAD + 2
+
+class Settings(NamedTuple):
+    """The truth in numbers."""
+
+    noise_sd: Annotated[Numbers, 1]
+    period: Annotated[Numbers, 1]  # L, of the schedule
+    slot_of: Annotated[Numbers, "period"]  # the slot of each of its steps
+    cumulative: Annotated[Numbers, "slots", "contexts"]  # context probabilities in each slot
+    value: Annotated[Numbers, "contexts", "actions"]  # <theta, phi[k, a]>
+    best: Annotated[Numbers, "contexts"]  # the best of these
+    blind: Annotated[Numbers, "strata", "actions"]  # <theta, bar(z, a)>
 
 
 @inner_function
-def find_context(world, cumulative, contexts, u):  # type: ignore[no-untyped-def]
+def find_context(cumulative, first, contexts, u):  # type: ignore[no-untyped-def]
     """The first context whose cumulative probability exceeds u: as many as there are that do not.
 
     Counting them all takes no longer than to stop at the right one, which a processor cannot foresee.
     """
     context = 0
     for k in range(contexts - 1):
-        context += world[cumulative + k] <= u
+        context += cumulative[first + k] <= u
     return context
 
 
 @inner_function
-def start(world, history):  # type: ignore[no-untyped-def]
-    """Contexts arrive independently: the world keeps no state of its own."""
-
-
-@inner_function
-def arrive(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
-    """The context of a step, by its uniform `arrival`; of those that the schedule has at this step."""
+def moment_of(p, step, context):  # type: ignore[no-untyped-def]
+    """The decision point at which this context arrives."""
     n = p.sizes
-    period = int(world[PERIOD])
-    cumulative = SLOT_OF + period
-    if period > 1:
-        cumulative += int(world[SLOT_OF + (step - 1) % period]) * n.contexts
-    context = find_context(world, cumulative, n.contexts, arrival)
     stratum = int(p.constants.stratum_of[context]) if n.strata > 1 else 0
     sense = int(p.constants.sense_of[context]) if n.senses > 0 else context
     return Moment(step, stratum, sense, context)
 
 
 @inner_function
-def values_at(world, n):  # type: ignore[no-untyped-def]
-    """Where the values <theta, phi[k, a]> begin."""
-    return SLOT_OF + int(world[PERIOD]) + int(world[SLOTS]) * n.contexts
+def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
+    """The context of a step, by its uniform `arrival`; of those that the schedule has at this step."""
+    contexts, period, first = p.sizes.contexts, int(own.settings.period[0]), 0
+    if period > 1:
+        first = int(own.settings.slot_of[(step - 1) % period]) * contexts
+    return moment_of(p, step, find_context(own.settings.cumulative, first, contexts, arrival))
 
 
 @inner_function
-def respond(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
-    n = p.sizes
-    values = values_at(world, n)
-    mean = world[values + moment.context * n.actions + action]
-    best = world[values + n.contexts * n.actions + moment.context]
-    return mean + world[NOISE_SD] * normal(noise), mean, best
+    mean = own.settings.value[moment.context * p.sizes.actions + action]
+    return mean + own.settings.noise_sd[0] * normal(noise), mean, own.settings.best[moment.context]
 
 
 @inner_function
-def blind_value(world, p, moment, action, outcome):  # type: ignore[no-untyped-def]
+def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
     """<theta, bar(z, a)>: what the paper counts where nothing was revealed."""
-    n = p.sizes
-    return world[values_at(world, n) + n.contexts * (n.actions + 1) + moment.stratum * n.actions + action]
+    return own.settings.blind[moment.stratum * p.sizes.actions + action]
 
 
 class LinearWorld:
@@ -99,9 +94,8 @@ class LinearWorld:
     """
 
     number: ClassVar[int]
-    history: ClassVar[int] = 0
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     stay: float = 0.0  # how probable it is that the last step's context stays
-    start: ClassVar[Any] = staticmethod(start)
     arrive: ClassVar[Any] = staticmethod(arrive)
     respond: ClassVar[Any] = staticmethod(respond)
     blind_value: ClassVar[Any] = staticmethod(blind_value)
@@ -163,19 +157,21 @@ class LinearWorld:
         slots = self.problem.slots()[1]
         return np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
 
-    def numbers(self) -> Floats:
-        """The world as the flat array that the compiled step functions take."""
-        return np.concatenate(
-            [
-                self.happenings.head(self.noise_sd),
-                [len(self.slot_of), len(self.cumulative)],
-                self.slot_of,
-                self.cumulative.ravel(),
-                self.values.ravel(),
-                self.values.max(axis=1),
-                self.blind_values.ravel(),
-            ]
-        )
+    def extents(self) -> dict[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+        return {"period": self.slot_of.size, "slots": len(self.cumulative)}
+
+    def numbers(self) -> dict[str, Any]:
+        """The truth in numbers, for the fields of its settings."""
+        return {
+            "noise_sd": self.noise_sd,
+            "period": self.slot_of.size,
+            "slot_of": self.slot_of,
+            "cumulative": self.cumulative,
+            "value": self.values,
+            "best": self.values.max(axis=1),
+            "blind": self.blind_values,
+        }
 
     def informed_problem(self) -> Problem:
         """The problem with the largest true gap filled in, which scale `gap` needs."""
@@ -183,7 +179,7 @@ class LinearWorld:
 
     @cached_property
     def _informed(self) -> Problem:
-        """The same, made once: what follows from a problem is kept with it, and asked for in every simulation."""
+        """`informed_problem`, made once: what follows from a problem is kept with it, for every simulation."""
         if self.problem.largest_gap is not None or self.largest_gap <= 0.0:
             return self.problem
         informed = copy.copy(self.problem)
@@ -197,10 +193,10 @@ class LinearWorld:
         bounds = self.problem.value_range or (np.nan, np.nan)
         return {
             "value_range": (("bound",), np.array(bounds)),
-            "true_gap": (("k",), self.gaps),
-            "true_best": (("k",), best),
-            "true_blind": (("k",), blind),
-            "context_probs": (("k",), self.context_probs),
+            "true_gap": (("contexts",), self.gaps),
+            "true_best": (("contexts",), best),
+            "true_blind": (("contexts",), blind),
+            "context_probs": (("contexts",), self.context_probs),
             "theta": (("feature",), self.theta),
         }
 

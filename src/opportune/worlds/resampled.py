@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from opportune import checks
-from opportune.arguments import plain_calls
 from opportune.errors import InputError
 
 MOST_ROWS = 1_000_000
 MOST_COLUMNS = 1_000
 
 
-@plain_calls
 @dataclass(frozen=True, eq=False)
 class Resampled:
     """Rows of a table, drawn jointly, each equally likely.

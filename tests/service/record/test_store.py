@@ -231,7 +231,7 @@ def test_what_is_told_of_earlier_steps_outlives_a_restart(sqlite: Database) -> N
         last = one.memory.participants["P1"]
         nudge = Answer(who="staff", received=BEGIN, decision=str(last.open_decision), answered=True)
         assert answer_of(one.do(nudge))["revealed"]
-    assert [s.seen for s in again.memory.participants["P1"].agent._steps.values()] == [True, True, False, *[True] * 5]
+    assert [s.seen for s in again.memory.participants["P1"].agent.steps.values()] == [True, True, False, *[True] * 5]
     assert verify(sqlite).findings == []
 
 
@@ -263,7 +263,7 @@ def test_a_state_that_is_ruined_in_memory_is_read_again(sqlite: Database) -> Non
     launch(writer, study_text())
     writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
     writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL))
-    writer.memory.participants["P1"].agent._groups["model"][:] = float("nan")
+    writer.memory.participants["P1"].agent.numbers.arrays["model"][:] = float("nan")
     made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=FULL)))
     assert made["mode"] == "learned"
     assert verify(sqlite).findings == []

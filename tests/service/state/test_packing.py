@@ -10,10 +10,9 @@ import pytest
 from small_problem import mixed_problem
 
 import opportune as op
-from opportune.core.layout import Snapshot
 from opportune.errors import StateError
 from opportune.service.state import packing
-from opportune.service.state.packing import healthy, pack, pack_shared, unpack, unpack_shared
+from opportune.service.state.packing import pack, pack_shared, unpack, unpack_shared
 
 
 def cohort(**sharing: bool) -> op.Cohort:
@@ -42,7 +41,7 @@ def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, b
     agent.propose({"hour": "pm", "place": 1}, opened=True, reported={"mood": "a"})
     copy = other.seat(1, stream=7)
     unpack_shared(other, pack_shared(one))
-    unpack(copy, pack(agent), [replace(step) for step in agent._steps.values()])
+    unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
     assert copy.settle() == agent.settle()
     copy.learn(0.5)
     agent.learn(0.5)
@@ -60,7 +59,7 @@ def test_bytes_that_were_damaged_are_refused(damage: str) -> None:
     changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     bad = {"cut": data[:-8], "changed": changed, "empty": b"", "other": b"JSON" + data[4:]}[damage]
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
     with pytest.raises(StateError, match="3 steps, and 0 are stored"):
         unpack(cohort().seat(0, stream=1), data, ())
 
@@ -91,10 +90,11 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
     """Whatever stands in the bytes, with a checksum that fits: it is refused, so that it can be made again."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    text, numbers = packing.content_of(pack(agent))
-    bad = packing._sealed(change(text.decode()).encode(), numbers)
+    text, _names, _numbers = packing.content_of(pack(agent))
+    own, order = agent.numbers.own, agent.pending.order_bytes()
+    bad = packing._sealed(change(text.decode()).encode(), agent.numbers, own, order)
     with pytest.raises(StateError, match="cannot be resumed"):
-        unpack(cohort().seat(0, stream=1), bad, agent._steps.values())
+        unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -103,30 +103,30 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
-    agent._at.views(Snapshot, agent._groups["snapshot"]).cov[0] = value
+    agent.numbers.parts(agent.numbers.own)["snapshot.cov"][0, 0] = value
     with pytest.raises(StateError, match="cannot be resumed: it h"):
-        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent._steps.values())
-    one._model[0] = np.nan  # type: ignore[index]
+        unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
+    one.common.parts(one.common.shared)["model.theta"][0] = np.nan
     with pytest.raises(StateError, match="NaN or infinity"):
         unpack_shared(cohort(pooled=True), pack_shared(one))
 
 
-@pytest.mark.parametrize("group", ["model", "snapshot", "budget", "trail"])
+@pytest.mark.parametrize("array", ["model", "snapshot", "budget", "memory"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_health(group: str, value: float) -> None:
-    """Numbers that are none are found wherever they are."""
+def test_numbers_that_are_not_finite_are_not_sound(array: str, value: float) -> None:
+    """They are found wherever they are."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    assert healthy(agent)
-    agent._groups[group][-1] = value
-    assert not healthy(agent)
+    assert agent.numbers.sound()
+    agent.numbers.arrays[array][-1] = value
+    assert not agent.numbers.sound()
 
 
-def test_variances_must_be_positive() -> None:
+@pytest.mark.parametrize("part", ["model.cov", "snapshot.cov"])
+@pytest.mark.parametrize("value", [0.0, -1e-3])
+def test_variances_must_be_positive(part: str, value: float) -> None:
     """A covariance that has lost its meaning is found."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    from opportune.core.layout import Model
-
-    agent._at.views(Model, agent._groups["model"]).cov[0] = -1e-3
-    assert not healthy(agent)
+    agent.numbers.parts(agent.numbers.own)[part][-1, -1] = value
+    assert not agent.numbers.sound()

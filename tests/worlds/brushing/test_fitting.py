@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 from test_likelihood import independent_log_posterior
 
-from opportune.core import rng
+from opportune.algorithm import rng
 from opportune.errors import DataError
 from opportune.worlds.brushing import fitting, step
 from opportune.worlds.brushing.data import BrushingData, load_robas2, load_robas3

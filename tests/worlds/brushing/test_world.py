@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import opportune as op
-from opportune.core import rng
-from opportune.core.layout import Constants
+from opportune.algorithm import rng
 from opportune.errors import InputError
 from opportune.simulation import simulate
 from opportune.worlds import SimulatedWorld
@@ -431,8 +430,8 @@ def test_constants_lie_where_the_layout_says(study: str, blind: str) -> None:
     constants = problem.constants(at, 140)
     n = at.sizes
     assert (n.d, n.contexts, n.strata, n.corners, n.table) == ({"robas2": 9, "robas3": 11}[study], 0, 4, 4, 0)
-    assert constants.size == at.length(Constants)
-    parts = at.views(Constants, constants)
+    assert constants.size == at.length("constants")
+    parts = at.views("constants", constants)
     knowledge = [parts.noise, parts.regularisation, parts.prior, parts.confidence, parts.delta, parts.horizon]
     assert [part[0] for part in knowledge] == [0.5, 1.0, 1.0, 2 * math.log(20), 0.05, 140]
     hidden = parts.hidden[: n.d].astype(bool)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from opportune.core import rng
-from opportune.core.compiled import driver_function
+from opportune.algorithm import rng
+from opportune.engine.compiled import driver_function
 from opportune.simulation.pack import streams_of
 from opportune.worlds.brushing import step as brushing_step
 from opportune.worlds.brushing.world import BrushingWorld

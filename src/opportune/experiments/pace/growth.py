@@ -3,10 +3,10 @@
 import numpy as np
 import xarray as xr
 
+from opportune.algorithm.rng import ARRIVAL, categorical, draw
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.metrics import realised_regret, regret
-from opportune.core.compiled import driver_function
-from opportune.core.rng import ARRIVAL, categorical, draw
+from opportune.engine.compiled import driver_function
 from opportune.experiments.base import Config
 from opportune.experiments.pace.policies import ADAPTIVE, PACE, REVEALED, make
 from opportune.experiments.studies import study_worlds

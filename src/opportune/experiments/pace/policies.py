@@ -43,7 +43,7 @@ def _rules(name: str) -> tuple[Revealer, Recommender]:
         BOLD: (Pace(), LinUCB(rotate=True, kappa=0.5)),
         GUARDED: (Pace(guard=GUARD), rotating),
         NO_ROTATION: (Pace(), LinUCB()),
-        NO_DEBT: (Pace(_debt=False), rotating),
+        NO_DEBT: (Pace(debt=False), rotating),
     }
     if name in own:
         return own[name]

@@ -155,7 +155,7 @@ class Answer(Command, kw_only=True):
             raise Refused("invalid", str(error)) from None
 
     def _try(self, person: Participant, row: Mapping[str, Any]) -> None:
-        agent, entry = person.agent, person.agent._steps[row["step"]]
+        agent, entry = person.agent, person.agent.steps[row["step"]]
         revealed = self.answered or self.opened
         if (self.reported is not None or self.earlier is not None) and not revealed:
             raise Refused("invalid", "reported values are given, but nothing was revealed; expected answered: true")
@@ -163,13 +163,13 @@ class Answer(Command, kw_only=True):
             names = agent.problem.action_names
             point.standing_action(names, names[0], self.shown, revealed)
         if self.reported is not None:
-            point.with_reported(agent.problem, agent._reported_names, entry, self.reported)
+            point.with_reported(agent.problem, agent.reported_names, entry, self.reported)
         numbers = {}
         for number, told in (self.earlier or {}).items():
             if not number.isdecimal() or int(number) >= row["step"]:
                 raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
             numbers[int(number)] = told
-        agent._uncovered(numbers or None)
+        agent.told_earlier(numbers or None)
 
     def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
         """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.
@@ -185,7 +185,7 @@ class Answer(Command, kw_only=True):
         given: dict[str, Any] = {}
         if self.reported is not None:
             agent = person.agent
-            point.with_reported(agent.problem, agent._reported_names, agent._steps[row["step"]], self.reported)
+            point.with_reported(agent.problem, agent.reported_names, agent.steps[row["step"]], self.reported)
             given["reported"] = self.reported
         transaction.happen(
             events.ANSWERED_LATE, person, given, who=self.who, received=self.received, step=row["step"],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opportune.core.layout import TIE
+from opportune.engine.layout import TIE
 from opportune.policy import Policy
 from opportune.recommenders import LinUCB, RandomAction
 from opportune.recommenders.fixed import FixedAction
@@ -24,14 +24,15 @@ def before_randomising(policy: Policy, answer: Mapping[str, Any]) -> float:
     probability, notes = float(answer["probability"]), answer.get("notes")
     if notes is None or not randomised(policy):
         return probability
-    cause, left = int(notes[rule.CAUSE]), notes[rule.LEFT]
+    noted = rule.Notes(*notes)
+    cause, left = int(noted.cause), noted.left
     if cause == rule.BY_GRID:
         return float(max(0.0, min(1.0, left)))
     if cause != rule.BY_RANK:
         return probability  # the guard, peace after unanswered nudges and an empty budget leave nothing to chance
-    above, tied, share = notes[rule.ABOVE], notes[rule.TIED], notes[rule.SHARE]
+    above, tied, share = noted.above, noted.tied, noted.share
     x = 0.0
-    if notes[rule.WORTH] > TIE:
+    if noted.worth > TIE:
         x = min(max((share - above) / tied, 0.0), 1.0) if tied > 0.0 else float(above <= share)
     return float(max(0.0, min(x, left)))
 

@@ -18,7 +18,7 @@ from opportune.service.record.events import Event
 from opportune.service.record.idempotency import Answers, Key
 from opportune.service.state import clock, projection
 from opportune.service.state.fold import Fold
-from opportune.service.state.packing import UNSOUND, Unsound, healthy_shared, pack_shared, unpack_shared
+from opportune.service.state.packing import UNSOUND, Unsound, pack_shared, unpack_shared
 from opportune.service.state.participant import CHANGING, Participant
 from opportune.service.state.study import StudyInForce
 
@@ -335,7 +335,8 @@ class Transaction:
 
     def _write_people(self) -> None:
         """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
-        if self.together and not healthy_shared(self.fold.cohort):
+        common = self.fold.cohort.common
+        if self.together and not common.sound(common.shared):
             raise Unsound(UNSOUND)
         shared = self.running.policy.shared
         rows = [{**person.row(shared=shared), "state": person.pack()} for person in self._changed.values()]

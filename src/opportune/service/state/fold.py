@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from opportune.core.rng import COIN, draw
+from opportune.algorithm.rng import COIN, draw
 from opportune.errors import DataError
 from opportune.live import point
 from opportune.live.agent import Agent
@@ -68,7 +68,7 @@ class Fold:
 
     def spending(self) -> tuple[float, int]:
         """What of a shared budget is spent: probabilities, and nudges."""
-        budget = self.cohort._common._spent
+        budget = self.cohort.common.budget
         return float(budget.spent[0]), int(budget.nudges[0])
 
     def amend(self, running: StudyInForce) -> None:
@@ -80,14 +80,14 @@ class Fold:
             return self._stand_in(person, given)
         agent, shown = person.agent, given.get("shown")
         before = agent.budget_left
-        agent._refuse_more()
+        agent.refuse_more()
         entry = self.step(agent, agent.step + 1, given["sensed"], given.get("reported"))
         if len(given) == 1:  # as most are: nothing but what was sensed
-            made = agent._meet(entry, opened=False, available=True, reason=None)
+            made = agent.propose_at(entry, opened=False, available=True, reason=None)
         else:
             opened, available = given.get("opened", False), given.get("available", True)
             past = given.get("past", False)
-            made = agent._meet(entry, opened=opened, available=available, reason=given.get("reason"), past=past)
+            made = agent.propose_at(entry, opened=opened, available=available, reason=given.get("reason"), past=past)
         answer = self._proposed(made, before)
         if self.words and given.get("past") and made.available:
             answer["why"] = WAS_PAST
@@ -100,12 +100,12 @@ class Fold:
         """A new step of an agent, checked; where contexts are finite, the same values are not looked up again."""
         problem, period = agent.problem, self._period
         if period is None:
-            return point.new_step(problem, agent._reported_names, number, sensed, reported)
+            return point.new_step(problem, agent.reported_names, number, sensed, reported)
         key = (_ENCODE(sensed), _NOTHING if reported is None else _ENCODE(reported), number % period)
         known = self._places.get(key)
         if known is not None:
             return Step(number, *known)  # one copy of the values for all who had them
-        made = point.new_step(problem, agent._reported_names, number, sensed, reported)
+        made = point.new_step(problem, agent.reported_names, number, sensed, reported)
         if len(self._places) < MOST_PLACES:
             self._places[key] = made.given, made.reported, made.place
         return made
@@ -123,7 +123,7 @@ class Fold:
             probability = 0.0
         if given.get("opened", False) or given.get("past", False) or given.get("shown") is not None:
             probability = 0.0
-        coin = float(draw(*agent._key, agent.step + 1, COIN))
+        coin = float(draw(*agent.key, agent.step + 1, COIN))
         action = given.get("shown") or running.fallback
         fallback.stand_in(agent, given["sensed"], action=action, probability=probability, coin=coin)
         nudged = coin < probability
@@ -141,9 +141,9 @@ class Fold:
 
     def _settle(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
         opened, answered = given.get("opened", False), given.get("answered")
-        if person.agent._proposal is None:  # a nudge by the fallback
+        if person.agent.open_proposal is None:  # a nudge by the fallback
             outcome = "opened" if opened else "answered" if answered else "unanswered"
-            action = given.get("shown") or person.agent.problem.action_names[person.agent._steps[_known(step)].action]
+            action = given.get("shown") or person.agent.problem.action_names[person.agent.steps[_known(step)].action]
             return {"action": action, "outcome": outcome, "revealed": False, "why": "The study's fallback stands."}
         if given.get("mode") == FALLBACK_MODE:
             why = "Unanswered; what stood stays, as no learned policy could be used."
@@ -176,7 +176,7 @@ class Fold:
         shown: str | None = None, why: str | None = None,
     ) -> Answer:  # fmt: skip
         """What became of the agent's proposal; `why` is the proposal's, if that was put into words just now."""
-        made, entry, opened, revealed = agent._conclude(answered, opened, reported, earlier, shown)
+        made, entry, opened, revealed = agent.conclude(answered, opened, reported, earlier, shown)
         action = agent.problem.action_names[entry.action]
         answer: Answer = {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
         if self.words:
@@ -184,20 +184,20 @@ class Fold:
         return answer
 
     def _answer_late(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        entry = person.agent._steps[_known(step)]
+        entry = person.agent.steps[_known(step)]
         if entry.unanswered:  # else the nudge was the fallback's
             person.agent.answer_late(entry.step, given.get("reported"))
         return {}
 
     def _reward(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        entry = person.agent._steps[_known(step)]
+        entry = person.agent.steps[_known(step)]
         if entry.status == NOTHING:  # on record for the analysis; nothing is learned from such a step
             return {"learned": False}
         person.agent.learn(given["reward"], entry.step)
         return {"learned": True}
 
     def _correct(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        entry = person.agent._steps[_known(step)]
+        entry = person.agent.steps[_known(step)]
         if entry.status != LEARNED:
             return {"learned": False}
         person.agent.correct(given["reward"], entry.step)

@@ -9,7 +9,7 @@ import msgspec
 from opportune.live.agent import Agent
 from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
-from opportune.service.state.packing import UNSOUND, Unsound, healthy, pack, unpack
+from opportune.service.state.packing import UNSOUND, Unsound, pack, unpack
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
 STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
@@ -80,18 +80,18 @@ class Participant:
 
     def pack(self) -> bytes:
         """The agent's state as it is stored; raises `Unsound` if it must not be."""
-        if not healthy(self.agent):
+        if not self.agent.numbers.sound():
             raise Unsound(UNSOUND)
         return pack(self.agent)
 
     def spending(self) -> tuple[float, int]:
         """What the budget that the agent draws on has spent: probabilities, and nudges."""
-        budget = self.agent._spent
+        budget = self.agent.numbers.budget
         return float(budget.spent[0]), int(budget.nudges[0])
 
     def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
         """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
-        sealed = self.agent._pending.sealed
+        sealed = self.agent.pending.sealed
         return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
 
     def follow(self, new: bool, values: dict[str, Any], happened: int) -> None:

@@ -32,7 +32,7 @@ def uncovered(person: Participant, sealed: Iterable[int], given: Mapping[str, An
     """What a reveal changes in earlier steps: those that it uncovers, and those that it tells a part of."""
     changed, named = [], given.get("earlier") or ()
     for number in sealed:
-        entry = person.agent._steps[number]
+        entry = person.agent.steps[number]
         if entry.seen or str(number) in named:
             decision = person.decisions[number - 1]
             changed.append({"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)})
@@ -48,7 +48,7 @@ def known_of(row: Mapping[str, Any]) -> str | None:
 def _proposed(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
     answer, given = event.answer, event.given
     done = answer.get("settled")
-    entry = person.agent._steps[_step(event)]
+    entry = person.agent.steps[_step(event)]
     told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
     day = day_of(happened, person.enrolled, person.timezone)
     return {
@@ -74,7 +74,7 @@ def _proposed(event: Event, person: Participant, running: StudyInForce, received
 
 
 def _settled(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
-    entry = person.agent._steps[_step(event)]
+    entry = person.agent.steps[_step(event)]
     by_fallback = {"mode": FALLBACK_MODE, "reward_status": entry.status, "reward_due": None}
     return {
         "id": event.decision, "seq": event.seq, "status": "settled", "outcome": event.answer["outcome"],
@@ -88,7 +88,7 @@ def _settled(event: Event, person: Participant, running: StudyInForce, received:
 def _answered_late(
     event: Event, person: Participant, running: StudyInForce, received: int, happened: int
 ) -> dict[str, Any]:
-    entry = person.agent._steps[_step(event)]
+    entry = person.agent.steps[_step(event)]
     return {
         "id": event.decision, "seq": event.seq, "answered_late": received, "reported": _text(entry.reported),
         "unanswered": entry.unanswered,

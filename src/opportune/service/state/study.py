@@ -9,7 +9,7 @@ from opportune.live.cohort import Cohort
 from opportune.policy import Policy
 from opportune.problems.finite import Problem
 from opportune.service.state import clock
-from opportune.service.state.packing import healthy, pack
+from opportune.service.state.packing import pack
 from opportune.study import Study, load_study, parse_study
 from opportune.study.serving import live
 
@@ -97,7 +97,7 @@ class StudyInForce:
         values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
         agent.decide({name: value for name, value in values.items() if name not in problem.schedule.variables})
         agent.learn(self.reward_default or 0.0)
-        if healthy(agent):
+        if agent.numbers.sound():
             pack(agent)
 
     @property

@@ -6,7 +6,7 @@ the processor at hand makes it quick. A record that was made on one machine is t
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from opportune.errors import StateError
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
-from opportune.live.point import STATE
-from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.state.packing import content_of, pack, pack_shared, parts_of
+
+Floats = NDArray[np.float64]
 
 CLOSE = 1e-9
 """What two numbers may differ by, against their size or 1, whichever is larger."""
@@ -42,14 +43,15 @@ def near(one: Any, other: Any) -> bool:
 def is_state_of(agent: Agent, data: bytes) -> bool:
     """Whether a state that `packing.pack` gave, here or on another machine, is this agent's."""
     packed = pack(agent)
-    if data == packed:
-        return True
-    (told, numbers), (text, expected) = content_of(data), content_of(packed)
-    held = len(expected) - agent._block.nbytes  # which rewards wait for a reveal
-    if len(numbers) != len(expected) or numbers[:held] != expected[:held] or not _same_text(told, text):
+    return data == packed or _same(agent, content_of(data), content_of(packed))
+
+
+def _same(agent: Agent, stored: tuple[bytes, bytes, bytes], expected: tuple[bytes, bytes, bytes]) -> bool:
+    held = 8 * len(agent.pending.order())  # which rewards wait for a reveal
+    if stored[2][:held] != expected[2][:held] or not _same_text(stored[0], expected[0]):
         return False
-    own = [name for name, array in agent._groups.items() if array.base is agent._block.base]
-    return _same_groups(agent, own, np.frombuffer(numbers[held:]))
+    one, other = parts_of(stored[1], stored[2][held:]), parts_of(expected[1], expected[2][held:])
+    return _same_parts(one, other, agent.problem.regularisation)
 
 
 def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
@@ -57,31 +59,21 @@ def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
     packed = pack_shared(cohort)
     if data == packed:
         return True
-    (told, numbers), (text, expected) = content_of(data), content_of(packed)
-    if told != text or len(numbers) != len(expected):
-        return False
-    return _same_groups(cohort._common, shared_groups(cohort), np.frombuffer(numbers))
+    (_, *stored), (_, *expected) = content_of(data), content_of(packed)
+    return _same_parts(parts_of(*stored), parts_of(*expected), cohort.problem.regularisation)
 
 
-def _same_groups(agent: Agent, names: Sequence[str], stored: NDArray[np.float64]) -> bool:
-    """Groups of a state, side by side and of the same length as the agent's."""
-    at = 0
-    for name in names:
-        array = agent._groups[name]
-        if not _same_group(agent, name, stored[at : at + array.size], array):
-            return False
-        at += array.size
-    return True
-
-
-def _same_group(agent: Agent, name: str, stored: NDArray[np.float64], expected: NDArray[np.float64]) -> bool:
+def _same_parts(one: Mapping[str, Floats], other: Mapping[str, Floats], lam: float) -> bool:
     """Part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
-    parts, others = (agent._at.views(STATE[name], array)._asdict() for array in (stored, expected))
-    sizes = {field: (1.0 / agent.problem.regularisation) ** power for field, power in _POWERS.items()}
-    return all(_same_part(part, others[field], least=sizes.get(field, 1.0)) for field, part in parts.items())
+    if one.keys() != other.keys():
+        return False
+    sizes = {name: (1.0 / lam) ** _POWERS.get(name.rpartition(".")[2], 0.0) for name in other}
+    return all(_same_part(part, other[name], least=sizes[name]) for name, part in one.items())
 
 
-def _same_part(one: NDArray[np.float64], other: NDArray[np.float64], *, least: float) -> bool:
+def _same_part(one: Floats, other: Floats, *, least: float) -> bool:
+    if one.size != other.size:
+        return False
     size = max(least, float(np.abs(other).max(initial=0.0)))
     return bool((np.abs(one - other) <= CLOSE * size).all())  # what is not a number is near nothing
 

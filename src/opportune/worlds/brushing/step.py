@@ -17,8 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core import rng
-from opportune.core.compiled import dual_function, inner_dual_function
+from opportune.algorithm import rng
+from opportune.engine.compiled import dual_function, inner_dual_function
 from opportune.errors import InputError
 
 CAP = 180.0

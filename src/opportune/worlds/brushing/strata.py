@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.core import rng
-from opportune.core.compiled import driver_function
+from opportune.algorithm import rng
+from opportune.engine.compiled import driver_function
 from opportune.worlds.brushing import step
 
 FloatArray = NDArray[np.float64]

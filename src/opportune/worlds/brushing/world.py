@@ -6,22 +6,23 @@ for `simulate`. The sensed part of a context, `prior` and `prop`, is the user's 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.core.compiled import inner_function
-from opportune.core.protocol import Moment, stratum_of
-from opportune.core.rng import PARAMETER, ZERO, draw
-from opportune.core.scores import write_moment
+from opportune.algorithm.protocol import Moment, stratum_of
+from opportune.algorithm.rng import PARAMETER, ZERO, draw
+from opportune.algorithm.scores import write_moment
+from opportune.engine.compiled import inner_function
+from opportune.engine.layout import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
 from opportune.worlds.brushing.problem import BLIND, NOISE_SD, STUDIES, THETA_BOUND, brushing_problem
 from opportune.worlds.brushing.step import DAY, NAMES, PRIOR, PROP, TOD, WEEKEND
-from opportune.worlds.common import HEAD, Happenings
+from opportune.worlds.common import Happenings
 
 if TYPE_CHECKING:
     from opportune.worlds.brushing.table import BrushingTable
@@ -38,24 +39,26 @@ MOST_USERS = 1_000_000
 
 SESSIONS_PER_DAY = 2
 
-# After the numbers that every world has: what a message costs, then the parameters of worlds.brushing.step.
-MESSAGE_COST = HEAD
-PARAMS = HEAD + 1
-PARAMS_END = PARAMS + step.PARAMS_SIZE
+
+class Settings(NamedTuple):
+    """The user in numbers."""
+
+    message_cost: Annotated[Numbers, 1]
+    params: Annotated[Numbers, step.PARAMS_SIZE]  # of worlds.brushing.step
+
+
+class State(NamedTuple):
+    """What the user did lately: see worlds.brushing.step."""
+
+    lately: Annotated[Numbers, step.STATE_SIZE]
 
 
 @inner_function
-def start(world, history):  # type: ignore[no-untyped-def]
-    """Nothing brushed yet."""
-    step.reset(world[PARAMS:PARAMS_END], history)
-
-
-@inner_function
-def arrive(world, history, p, draws, now, arrival):  # type: ignore[no-untyped-def]
+def arrive(p, own, draws, now, arrival):  # type: ignore[no-untyped-def]
     """The moment of a step: its values and features go into the scratch."""
-    params = world[PARAMS:PARAMS_END]
+    params = own.settings.params
     n, scratch, values = p.sizes, p.scratch, p.scratch.values
-    prior, prop = step.sensed(params, history, now - 1)
+    prior, prop = step.sensed(params, own.state.lately, now - 1)
     values[WEEKEND] = step.weekend(params, now - 1)
     values[TOD] = (now - 1) % 2
     values[PRIOR] = prior
@@ -66,18 +69,18 @@ def arrive(world, history, p, draws, now, arrival):  # type: ignore[no-untyped-d
 
 
 @inner_function
-def respond(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """What comes of an action: the reward to learn from and the seconds brushed; `noise` is a uniform."""
-    params = world[PARAMS:PARAMS_END]
+    params = own.settings.params
     x = p.scratch.x[0 : p.sizes.block].reshape((p.sizes.actions, p.sizes.d))
     zero = draw(draws.seed, draws.stream, moment.step, ZERO)
     outcome = step.outcome(params, x, action, zero, noise)
-    step.advance(params, history, moment.step - 1, outcome)
-    return (outcome - world[MESSAGE_COST] * action) / step.CAP, outcome, np.nan
+    step.advance(params, own.state.lately, moment.step - 1, outcome)
+    return (outcome - own.settings.message_cost[0] * action) / step.CAP, outcome, np.nan
 
 
 @inner_function
-def blind_value(world, p, moment, action, outcome):  # type: ignore[no-untyped-def]
+def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
     """What the user really did: the paper's average over contexts is for finite ones."""
     return outcome
 
@@ -96,8 +99,8 @@ class BrushingWorld:
     """
 
     number: ClassVar[int]
-    history: ClassVar[int] = step.STATE_SIZE
-    start: ClassVar[Any] = staticmethod(start)
+    declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
+    opens_hold: ClassVar[int] = SESSIONS_PER_DAY
     arrive: ClassVar[Any] = staticmethod(arrive)
     respond: ClassVar[Any] = staticmethod(respond)
     blind_value: ClassVar[Any] = staticmethod(blind_value)
@@ -123,10 +126,13 @@ class BrushingWorld:
         self.user = checks.whole("user", user, least=-1, most=2**31)
         self.name = checks.text("name of the world", name, empty=True)
 
-    def numbers(self) -> Floats:
-        """The world as the flat array that the compiled step functions take."""
-        head = self.happenings.head(0.0, opens_hold=SESSIONS_PER_DAY)
-        return np.concatenate([head, [self.message_cost], self.params])
+    def extents(self) -> dict[str, int]:
+        """The lengths of dimensions that its declarations name and problems do not have."""
+        return {}
+
+    def numbers(self) -> dict[str, Any]:
+        """The user in numbers, for the fields of the settings."""
+        return {"message_cost": self.message_cost, "params": self.params}
 
     def informed_problem(self) -> ContinuousProblem:
         """What the agents know; there is nothing that only the truth could add."""

@@ -1,0 +1,49 @@
+"""The budget: what is left of it, and how its price moves (docs/paper.md, Algorithm 1)."""
+
+import math
+
+from opportune.engine.compiled import dual_function, inner_function
+
+
+@dual_function
+def growth(budget):  # type: ignore[no-untyped-def]
+    """The constant c = (1 + 1/B)^B, which tends to e; by logarithms, which keeps its digits for large B."""
+    return math.exp(budget * math.log1p(1.0 / budget))
+
+
+@dual_function
+def next_price(price, probability, budget, c):  # type: ignore[no-untyped-def]
+    """The price after a step: y <- y (1 + o/B) + o / ((c - 1) B)."""
+    return price * (1.0 + probability / budget) + probability / ((c - 1.0) * budget)
+
+
+@inner_function
+def spent_so_far(p):  # type: ignore[no-untyped-def]
+    """What counts as spent: all of a hard budget once as many nudges have happened."""
+    amount = p.rule.amount[0]
+    if p.rule.hard[0] > 0.0 and p.budget.nudges[0] >= amount:
+        return amount
+    return p.budget.spent[0]
+
+
+@inner_function
+def budget_left(p):  # type: ignore[no-untyped-def]
+    """What is left of the budget."""
+    return p.rule.amount[0] - spent_so_far(p)
+
+
+@inner_function
+def raise_price(p, probability):  # type: ignore[no-untyped-def]
+    """Move the price after a step of a primal-dual rule."""
+    if probability > 0.0:
+        price = p.budget.price
+        price[0] = next_price(price[0], probability, p.rule.amount[0], p.rule.growth[0])
+
+
+@inner_function
+def toss(p, probability, coin):  # type: ignore[no-untyped-def]
+    """Whether the coin says to nudge; a nudge counts whether it will be answered or not."""
+    if coin < probability:
+        p.budget.nudges[0] += 1.0
+        return True
+    return False

@@ -1,0 +1,231 @@
+"""Learning the reward: ridge regression one observation at a time (docs/paper.md, Learning).
+
+    V = lam I + sum x x',   theta = V^-1 sum x X,
+    radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W,
+    ucb(x) = <x, theta> + radius sqrt(x' V^-1 x).
+
+`cov` is V^-1 and `log_det` is ln det V - d ln lam. For a fixed set of feature vectors (the problem's rows) means and
+squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
+
+Feature vectors are given as numbers and the place in them where the vector begins. Indices are unsigned: a signed one
+may be negative, and an array would check that at every step. Long rows are walked through in SIMD width.
+"""
+
+import math
+
+import numpy as np
+
+from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.layout import TIE
+from opportune.engine.simd import fma, larger, largest, load, plus, root, spread, store, times, width
+
+_u = np.uint64
+
+
+@step_function
+def reset(n, constants, model):  # type: ignore[no-untyped-def]
+    """Knowledge before any data: theta = 0, V = lam I."""
+    lam = constants.regularisation[0]
+    for j in range(n.stride):
+        model.theta[j] = 0.0
+    for i in range(n.d):
+        for j in range(n.stride):
+            model.cov[i * n.stride + j] = 0.0
+        model.cov[i * n.stride + i] = 1.0 / lam
+    for j in range(n.table):
+        total = 0.0
+        for i in range(n.d):
+            total += constants.columns[i * n.table + j] ** 2
+        model.mean[j] = 0.0
+        model.width2[j] = total / lam
+    model.log_det[0] = 0.0
+    set_radius(constants, model)
+
+
+@inner_function
+def set_radius(constants, model):  # type: ignore[no-untyped-def]
+    """The confidence radius, R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W."""
+    spread_of_noise = math.sqrt(constants.confidence[0] + model.log_det[0])
+    model.radius[0] = constants.noise[0] * spread_of_noise + constants.prior[0]
+
+
+@inner_function
+def nonzeros(n, support):  # type: ignore[no-untyped-def]
+    """How many of a feature vector's numbers have to be looked at: those listed, if any are, or all."""
+    return support if support > 0 else n.d
+
+
+@inner_function
+def nonzero(support, source, lists, x, p):  # type: ignore[no-untyped-def]
+    """The p-th of them: its place in the vector at source[x], and the number."""
+    if support > 0:
+        listed = x + _u(p)
+        return _u(lists[listed]), lists[listed + _u(support)]
+    return _u(p), source[x + _u(p)]
+
+
+@inner_function
+def multiply(n, cov, w, support, source, lists, x):  # type: ignore[no-untyped-def]
+    """Write w = V^-1 x."""
+    step, stride = _u(width()), _u(n.stride)
+    for i in range(_u(0), stride, step):
+        wi = spread(0.0)
+        for p in range(nonzeros(n, support)):
+            j, xj = nonzero(support, source, lists, x, p)
+            # Running means of features that are 0 are 0. One number at a time, looking takes longer than multiplying.
+            if xj != 0.0 or support > 0 or step == 1:
+                # cov is symmetric: its rows are its columns, and one number at a time there is only the upper triangle
+                place = j * stride + i if step > 1 else min(i, j) * stride + max(i, j)
+                wi = fma(spread(xj), load(cov, place), wi)
+        store(w, i, wi)
+
+
+@inner_function
+def deflate(n, cov, w, shrink):  # type: ignore[no-untyped-def]
+    """V^-1 += shrink w w'; one number at a time the upper triangle alone, half of what a GPU must keep at hand."""
+    d, step, stride = _u(n.d), _u(width()), _u(n.stride)
+    for j in range(d):
+        row = j * stride
+        factor = spread(shrink * w[j])
+        for i in range(_u(0) if step > 1 else j, stride, step):
+            store(cov, row + i, fma(factor, load(w, i), load(cov, row + i)))
+
+
+@inner_function
+def observe(n, constants, model, w, support, source, lists, place, count, total):  # type: ignore[no-untyped-def]
+    """Learn from `count` observations of the feature vector x at source[place] whose rewards sum to `total`.
+
+    With w = V^-1 x, q = x'w, f = 1/(1 + count q) and err = total - count <x, theta>:
+    theta += w err f, V^-1 -= count f w w', ln det V += ln(1 + count q), and for each row j of the table, with
+    c_j = x_j'w, mean_j += c_j err f, width2_j -= c_j^2 count f.
+    """
+    step, stride, x = _u(width()), _u(n.stride), _u(place)
+    multiply(n, model.cov, w, support, source, lists, x)
+    q = 0.0
+    fit = 0.0
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        q += xi * w[i]
+        fit += xi * model.theta[i]
+    f = 1.0 / (1.0 + count * q)
+    move = (total - count * fit) * f
+    shrink = -count * f
+    for i in range(_u(0), stride, step):
+        store(model.theta, i, fma(load(w, i), spread(move), load(model.theta, i)))
+    deflate(n, model.cov, w, shrink)
+    update_table(n, constants, model, w, move, shrink)
+    model.log_det[0] += math.log1p(count * q)
+
+
+@inner_function
+def update_table(n, constants, model, w, move, shrink):  # type: ignore[no-untyped-def]
+    """Keep the rows' scores up to date: with c_j = x_j'w, mean_j += c_j move and width2_j += c_j^2 shrink."""
+    d, step, rows = _u(n.d), _u(width()), _u(n.table)
+    by, less = spread(move), spread(shrink)
+    for j in range(_u(0), rows, step + step):  # two at a time, so that one can be worked on while the other waits
+        k = j + step
+        cj = spread(0.0)
+        ck = spread(0.0)
+        for i in range(d):
+            wi = spread(w[i])
+            cj = fma(wi, load(constants.columns, i * rows + j), cj)
+            ck = fma(wi, load(constants.columns, i * rows + k), ck)
+        store(model.mean, j, fma(cj, by, load(model.mean, j)))
+        store(model.mean, k, fma(ck, by, load(model.mean, k)))
+        store(model.width2, j, fma(fma(cj, less, spread(0.0)), cj, load(model.width2, j)))
+        store(model.width2, k, fma(fma(ck, less, spread(0.0)), ck, load(model.width2, k)))
+
+
+@step_function
+def adjust(n, constants, model, w, support, source, lists, place, difference):  # type: ignore[no-untyped-def]
+    """A reward that was learned from the vector at source[place] turns out to be larger by `difference`.
+
+    theta += V^-1 x difference, and every kept mean by the matching amount; V stays.
+    """
+    step, stride = _u(width()), _u(n.stride)
+    multiply(n, model.cov, w, support, source, lists, _u(place))
+    for i in range(_u(0), stride, step):
+        store(model.theta, i, fma(load(w, i), spread(difference), load(model.theta, i)))
+    update_table(n, constants, model, w, difference, 0.0)
+
+
+@step_function
+def shrink(n, cov, w, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """V += x x' for the vector x at source[place], without a reward: cov += less w w', less = -1 / (1 + x'w).
+
+    Leaves w = cov x, and gives `less`.
+    """
+    x = _u(place)
+    multiply(n, cov, w, support, source, lists, x)
+    q = 0.0
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        q += xi * w[i]
+    less = -1.0 / (1.0 + q)
+    deflate(n, cov, w, less)
+    return less
+
+
+@inner_function
+def mean_of(n, theta, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """<x, theta> of the vector at source[place]."""
+    x = _u(place)
+    total = 0.0
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        total += xi * theta[i]
+    return total
+
+
+@step_function
+def score(n, theta, cov, radius, w, support, source, lists, place):  # type: ignore[no-untyped-def]
+    """ucb(x) of the feature vector at source[place], computed from the estimates theta and cov.
+
+    `support` is the layout's if the vector is one of its rows, else 0.
+    """
+    stride, x = _u(n.stride), _u(place)
+    fit = 0.0
+    width2 = 0.0
+    if _u(width()) > _u(1):
+        multiply(n, cov, w, support, source, lists, x)
+        for p in range(nonzeros(n, support)):
+            i, xi = nonzero(support, source, lists, x, p)
+            fit += xi * theta[i]
+            width2 += xi * w[i]
+    else:
+        for p in range(nonzeros(n, support)):
+            i, xi = nonzero(support, source, lists, x, p)
+            if xi != 0.0:
+                fit += xi * theta[i]
+                above = 0.0  # cov is symmetric: its upper triangle is enough
+                for r in range(p + 1, nonzeros(n, support)):
+                    j, xj = nonzero(support, source, lists, x, r)
+                    above += cov[i * stride + j] * xj
+                width2 += xi * (xi * cov[i * stride + i] + 2.0 * above)
+    return fit + radius * math.sqrt(max(width2, 0.0))
+
+
+@inner_function
+def largest_in_table(model, end):  # type: ignore[no-untyped-def]
+    """The largest ucb among the first `end` rows of the table."""
+    step, rows, radius = _u(width()), _u(end), model.radius[0]
+    whole = rows - rows % step
+    top = spread(-math.inf)
+    for j in range(_u(0), whole, step):
+        top = larger(top, plus(load(model.mean, j), times(spread(radius), root(load(model.width2, j)))))
+    found = largest(top)
+    for j in range(whole, rows):
+        found = max(found, model.mean[j] + radius * math.sqrt(max(model.width2[j], 0.0)))
+    return found
+
+
+@inner_function
+def best(n, ucb):  # type: ignore[no-untyped-def]
+    """The largest of the actions' scores, and the lowest action within `TIE` of it."""
+    top = ucb[0]
+    for a in range(1, n.actions):
+        top = max(top, ucb[a])
+    for a in range(n.actions):
+        if ucb[a] >= top - TIE:
+            return top, a
+    return top, 0

@@ -1,0 +1,110 @@
+"""A live participant's numbers: where they lie, which of them others share, and how compiled code reaches them."""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.engine.layout import ARRAYS, STATE, Layout, Range, ranges_of
+from opportune.engine.pointers import aligned
+from opportune.engine.views import handle_of
+from opportune.errors import InputError
+from opportune.live import steps
+from opportune.policy import Policy, layout_for, rule_for
+
+Floats = NDArray[np.float64]
+
+
+class Numbers:
+    """The arrays of one participant (engine.layout), ready for the calls of live.steps.
+
+    Args:
+        problem: what is known beforehand.
+        policy: who recommends, who reveals.
+        horizon: number of decision points.
+        participants: how many a shared budget is for.
+        member: this participant's number among them.
+        shared: arrays of the state that others share, by name.
+        constants: the problem in numbers, where somebody has worked it out already.
+
+    """
+
+    def __init__(
+        self, problem: Any, policy: Policy, *, horizon: int, participants: int = 1, member: int = 0,
+        shared: Mapping[str, Floats] | None = None, constants: Floats | None = None,
+    ) -> None:  # fmt: skip
+        # Steps that no reveal has uncovered are kept with the agent's steps, not here.
+        self.at = at = layout_for(policy, problem, horizon=horizon, participants=participants, held=0)
+        shared = {} if shared is None else shared
+        _check_room(at, shared)
+        self.rule = rule_for(policy, problem, at, horizon=horizon, participants=participants, member=member)
+        self.shared = tuple(shared)
+        self.own = tuple(name for name in STATE if name not in shared)
+        self.arrays = {name: shared[name] if name in shared else aligned(at.length(name)) for name in STATE}
+        self.constants: Floats = problem.constants(at, horizon) if constants is None else constants
+        self.scratch = aligned(at.length("scratch"))
+        self._places = at.numbers()
+        self.handle = self.handle_with()
+        self.budget: Any = at.views("budget", self.arrays["budget"])
+        self.proposed = at.scalars("proposed", self.scratch)
+        """What the latest proposal found, in the order of engine.layout.Proposed."""
+        self.notes = at.scalars("revealer.notes", self.scratch)
+        """What the revealer went by, in the order in which it declares them."""
+        rule = at.views("rule", self.rule)
+        self.amount, self.hard = float(rule.amount[0]), bool(rule.hard[0])
+
+    def begin(self) -> None:
+        """Start the participant; what others share they have begun."""
+        steps.begin_live(self.handle, "model" not in self.shared, "budget" not in self.shared)
+
+    def handle_with(self, **others: Floats) -> Any:
+        """The handle that compiled code takes, with other arrays in place of some; who uses it must keep these."""
+        nothing = np.zeros(0)  # a live participant has no world
+        arrays = {"constants": self.constants, "rule": self.rule, **self.arrays, "scratch": self.scratch, **others}
+        return handle_of(self._places, {**arrays, "world": nothing, "history": nothing})
+
+    @property
+    def budget_left(self) -> float:
+        """What is left of the budget: expected, and with a hard one also counted."""
+        left = self.amount - float(self.budget.spent[0])
+        return min(left, self.amount - float(self.budget.nudges[0])) if self.hard else left
+
+    def parts(self, arrays: Iterable[str]) -> dict[str, Floats]:
+        """The state in these arrays by name ("model.theta"), without padding, as views."""
+        found: dict[str, Floats] = {}
+        for array in arrays:
+            for group in ARRAYS[array]:
+                views = self.at.unpadded(group, self.arrays[array])
+                found.update((f"{group}.{name}", part) for name, part in views.items() if part.size)
+        return found
+
+    def sound(self, arrays: Sequence[str] = STATE) -> bool:
+        """Whether these arrays of the state are finite and their variances positive, so that one can go on."""
+        finite = all(bool(np.isfinite(self.arrays[name]).all()) for name in arrays)
+        return finite and all(float(each.min()) > 0.0 for name, each in self._variances.items() if name in arrays)
+
+    @functools.cached_property
+    def _variances(self) -> dict[str, Floats]:
+        """The variances of what was learned and of what is frozen."""
+        return {name: self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")}
+
+
+@functools.lru_cache(maxsize=64)
+def ranges_in(at: Layout, arrays: tuple[str, ...]) -> dict[str, Range]:
+    """The declared ranges of the parts of a state, by the names that `Numbers.parts` gives them."""
+    groups = [group for array in arrays for group in ARRAYS[array]]
+    return {f"{group}.{name}": known for group in groups for name, known in ranges_of(at.declared(group)).items()}
+
+
+def _check_room(at: Layout, shared: Mapping[str, Floats]) -> None:
+    """Refuse a state that does not fit into memory, or not into what participants share."""
+    checks.memory("the state of a participant", 8.0 * sum(at.lengths), "fewer features, contexts or participants")
+    for name, array in shared.items():
+        if array.size != at.length(name):
+            raise InputError(
+                "the participant's problem has other sizes than the cohort's; "
+                f"expected the same, as the {name} is shared"
+            )
