@@ -1,20 +1,28 @@
 """Revealers, recommenders and worlds that break the rules, one rule each, and one of each that keeps to them."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import objmode
 
-from opportune import LinearWorld, Recommender, Revealer, register
-from opportune.algorithm.budget import spent_so_far
-from opportune.algorithm.model import best
-from opportune.algorithm.rng import normal
-from opportune.algorithm.scores import score_blind, score_full
-from opportune.engine.compiled import step_function
+from opportune.extend import (
+    COUNT,
+    Declares,
+    LinearWorld,
+    Numbers,
+    Recommender,
+    Revealer,
+    best,
+    normal,
+    register,
+    score_blind,
+    score_full,
+    spent_so_far,
+    step_function,
+)
 from opportune.recommenders import linucb
 from opportune.worlds import linear
-from opportune.worlds.common import NOISE_SD
 
 REMEMBERED = [0]
 
@@ -26,19 +34,19 @@ def count() -> float:
 
 
 @step_function
-def spend(p, moment, judged):  # type: ignore[no-untyped-def]
+def spend(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = 1, whatever is left."""
     return 1.0, 0.0
 
 
 @step_function
-def exceed(p, moment, judged):  # type: ignore[no-untyped-def]
+def exceed(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """A probability above 1."""
     return min(1.5, p.rule.amount[0] - spent_so_far(p)), 0.0
 
 
 @step_function
-def count_on(p, moment, judged):  # type: ignore[no-untyped-def]
+def count_on(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """About every third call in this process, whoever calls, at no regular distance."""
     with objmode(calls="float64"):
         calls = count()
@@ -47,11 +55,17 @@ def count_on(p, moment, judged):  # type: ignore[no-untyped-def]
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 
 
+class State(NamedTuple):
+    """What Thrifty remembers."""
+
+    asked: Annotated[Numbers, 1, COUNT]  # how often it was asked
+
+
 @step_function
-def note(p, moment, judged):  # type: ignore[no-untyped-def]
+def note(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """Every third step, counted where a rule may count."""
-    p.trail.own[0] += 1.0
-    if p.trail.own[0] % 3.0 != 0.0:
+    own.state.asked[0] += 1.0
+    if own.state.asked[0] % 3.0 != 0.0:
         return 0.0, 0.0
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 
@@ -93,18 +107,19 @@ class Thrifty(Revealer):
 
     label: ClassVar[str] = "thrifty"
     kind: ClassVar[str] = "thrifty"
+    declares: ClassVar[Declares] = Declares(state=State)
     consult: ClassVar[Any] = staticmethod(note)
 
 
 @step_function
-def peek(p, moment, draws):  # type: ignore[no-untyped-def]
+def peek(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """The blind action by what the revealer knows now."""
     score_blind(p, moment.stratum, p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1]
 
 
 @step_function
-def beyond(p, moment, draws):  # type: ignore[no-untyped-def]
+def beyond(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """One action more than there are, at a reveal."""
     score_full(p, moment, p.model.radius[0])
     return best(p.sizes, p.scratch.ucb)[1] + 1
@@ -132,22 +147,22 @@ class Strayer(Recommender):
 
 
 @step_function
-def gamble(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+def gamble(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """A reward by numpy.random."""
-    _, outcome, best_outcome = linear.respond(world, history, p, draws, moment, action, noise)
-    return outcome + world[NOISE_SD] * normal(np.random.random()), outcome, best_outcome  # noqa: NPY002
+    _, outcome, best_outcome = linear.respond(p, own, draws, moment, action, noise)
+    return outcome + own.settings.noise_sd[0] * normal(np.random.random()), outcome, best_outcome  # noqa: NPY002
 
 
 @step_function
-def always_the_same(world, history, p, draws, step, arrival):  # type: ignore[no-untyped-def]
+def always_the_same(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     """The same arrivals in every stream."""
-    return linear.arrive(world, history, p, draws, step, (step * 0.37) % 1.0)
+    return linear.arrive(p, own, draws, step, (step * 0.37) % 1.0)
 
 
 @step_function
-def without_noise(world, history, p, draws, moment, action, noise):  # type: ignore[no-untyped-def]
+def without_noise(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """The same rewards in every stream."""
-    _, outcome, best_outcome = linear.respond(world, history, p, draws, moment, action, noise)
+    _, outcome, best_outcome = linear.respond(p, own, draws, moment, action, noise)
     return outcome, outcome, best_outcome
 
 

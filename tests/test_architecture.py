@@ -27,8 +27,8 @@ LAYERS = (
     ("problems",),
     ("policy",),
     ("worlds",),
-    ("extensions",),  # what others have registered
-    ("simulation.record", "analysis.results", "analysis.heaps"),  # what simulate hands over, and its files
+    ("extensions", "extend"),  # what others have registered, and what they write it with
+    ("simulation.record", "analysis.results"),  # what simulate hands over, and its files
     ("simulation",),
     ("live",),
     ("rehearsal.conditions",),  # what simulated participants meet

@@ -20,22 +20,28 @@ RULE = '''
 """A revealer that a user might write: with the same probability at every so-many-th step, within the budget."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from opportune.algorithm.budget import spent_so_far
-from opportune.engine.compiled import driver_function, inner_function
-from opportune.algorithm.protocol import Judged, Moment
+from opportune.engine.compiled import driver_function
 from opportune.engine.hooks import consult
 from opportune.engine.views import participant_at
-from opportune.extensions import register
-from opportune.revealers.base import Revealer
+from opportune.extend import (
+    Declares, Judged, Moment, Numbers, Revealer, inner_function, register, spent_so_far
+)
+
+
+class Settings(NamedTuple):
+    """Its settings in numbers."""
+
+    every: Annotated[Numbers, 1]
+    probability: Annotated[Numbers, 1]
 
 
 @inner_function
-def weigh(p, moment, judged):
-    if moment.step % int(p.rule.settings[0]) != 0:
+def weigh(p, own, moment, judged):
+    if moment.step % int(own.settings.every[0]) != 0:
         return 0.0, 0.0
-    return min(p.rule.settings[1], p.rule.amount[0] - spent_so_far(p)), 0.0
+    return min(own.settings.probability[0], p.rule.amount[0] - spent_so_far(p)), 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +52,11 @@ class NowAndThen(Revealer):
     probability: float
     label: ClassVar[str] = "now and then"
     kind: ClassVar[str] = "now and then"
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     consult: ClassVar[Any] = staticmethod(weigh)
 
-    def numbers(self, problem: Any, **about: Any) -> tuple[float, ...]:
-        return float(self.every), self.probability
+    def numbers(self, use: Any) -> dict[str, float]:
+        return {"every": float(self.every), "probability": self.probability}
 
 
 register(NowAndThen)
@@ -67,8 +74,7 @@ import opportune as op
 import rule
 
 policy = op.Policy(revealer=rule.NowAndThen(every=1, probability=0.75), budget=op.Budget(2))
-agent = op.Agent.__new__(op.Agent)
-agent._build(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1, participants=1)
+agent = op.Agent.seated(op.synthetic_worlds(1, seed=1)[0].problem, policy, horizon=12, seed=1, stream=1)
 answer = rule.ask(agent.numbers.handle, rule.NowAndThen.number, 1)
 print(json.dumps([answer, sum(rule.ask.stats.cache_hits.values())]))
 """
@@ -94,12 +100,63 @@ def test_an_edited_rule_is_compiled_anew(tmp_path: Path) -> None:
     rule.write_text(RULE, encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.75, 0]
     assert run(ASKED, tmp_path) == [0.75, 1]
-    rule.write_text(RULE.replace("min(p.rule.settings[1],", "min(0.5 * p.rule.settings[1],"), encoding="utf-8")
+    rule.write_text(
+        RULE.replace("min(own.settings.probability[0],", "min(0.5 * own.settings.probability[0],"), encoding="utf-8"
+    )
     assert run(ASKED, tmp_path) == [0.375, 0]
     second = "@dataclass(frozen=True, kw_only=True)\nclass Other(NowAndThen):\n    kind: ClassVar[str] = 'other'\n\n"
     added = RULE.replace("register(NowAndThen)", second + "register(Other)\nregister(NowAndThen)")
     rule.write_text(added, encoding="utf-8")
     assert run(ASKED, tmp_path) == [0.75, 0]
+
+
+IN_A_STUDY = """
+import json
+import opportune as op
+import rule
+from opportune.study import parse_study
+
+TEXT = '''
+[study]
+name = "own"
+horizon = 10
+actions = ["rest", "walk"]
+budgets = [2]
+[variables.stress]
+range = [1, 3]
+[reward]
+formula = "action*stress"
+noise_sd = 0.2
+theta_bound = 3.0
+[effects]
+"*" = 0.5
+[[policies]]
+kind = "now and then"
+every = 2
+'''
+
+def refused(text):
+    try:
+        parse_study(text)
+    except op.InputError as error:
+        return str(error)
+
+study = parse_study(TEXT + "probability = 0.5")
+print(json.dumps([
+    repr(study.policies()[0].revealer), refused(TEXT), refused(TEXT + "probably = 0.5"),
+    refused(TEXT + "probability = 0.5\\nsettings = {}"),
+]))
+"""
+
+
+def test_a_study_file_gives_a_rule_its_own_settings(tmp_path: Path) -> None:
+    """A rule from outside has its settings as keys of [[policies]], like the package's own."""
+    (tmp_path / "rule.py").write_text(RULE, encoding="utf-8")
+    made, lacking, unknown, inner = run(IN_A_STUDY, tmp_path)
+    assert made == "NowAndThen(every=2, probability=0.5)"
+    assert lacking.endswith("[[policies]] of kind 'now and then' lacks 'probability'; expected a value")
+    assert "unknown key 'probably' in [[policies]]" in unknown
+    assert "unknown key 'settings' in [[policies]]" in inner
 
 
 def test_a_subclass_that_is_not_registered_is_refused() -> None:
@@ -134,6 +191,7 @@ from typing import Any, ClassVar
 from opportune import LinearWorld, register
 from opportune.engine.compiled import inner_function
 from opportune.algorithm.protocol import Moment
+from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function

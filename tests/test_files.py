@@ -100,7 +100,7 @@ def test_a_study_on_a_full_disk_ends_with_one_line(small_disk: Path, tmp_path: P
 
 @needs_linux
 def test_a_reproduction_on_a_full_disk_ends_with_one_line(small_disk: Path, tmp_path: Path) -> None:
-    """Code 1 and one line, though another process was writing; nothing counts as finished that is not there."""
+    """Code 1 and one line; nothing counts as finished that is not there."""
     fill(small_disk, 65_536)
     with Started(COMMAND, "reproduce", "opens", "table", "--quick", "--out", str(small_disk), cwd=tmp_path) as command:
         code, said = ended(command)

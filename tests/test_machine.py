@@ -78,7 +78,7 @@ def run(code: str, *arguments: str, cwd: Path, **environment: str) -> subprocess
 
 
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
-    """A plain script calls `reproduce`, which starts a second process, and a local cluster; it is run once."""
+    """A plain script calls `reproduce` and starts a local cluster, whose processes do not run it again."""
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED, encoding="utf-8")
     environment = {**os.environ, "NUMBA_NUM_THREADS": "2"}

@@ -449,13 +449,13 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     missing, text, foreign, newer = (tmp_path / f"{name}.nc" for name in ("missing", "text", "foreign", "newer"))
     text.write_text("policy,regret\n")
     xr.Dataset({"x": ("t", [1.0])}).to_netcdf(foreign, engine="h5netcdf")
-    xr.Dataset(attrs={"opportune_format": 99}).to_netcdf(newer, engine="h5netcdf")
+    newer.write_text(f"\nopportune results 9 sha256 {64 * '0'}\n")
     messages = {
         missing: f"{missing} does not exist; expected a results file",
         tmp_path: f"{tmp_path} is a folder; expected a results file",
-        text: f"{text} cannot be read as NetCDF: ",
-        foreign: f"{foreign} was not written by opportune: it has no attribute opportune_format",
-        newer: f"{newer} has results format 99; this version reads format 2: load it with the version",
+        text: f"{text} does not end in a checksum: it was not written by `save`, or it was cut or changed since",
+        foreign: f"{foreign} does not end in a checksum: it was not written by `save`",
+        newer: f"{newer} has results format 9; this version reads format 3: load it with the version",
     }
     for path, message in messages.items():
         with pytest.raises(DataError, match="^" + re.escape(message)):

@@ -144,11 +144,11 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
 
 
 def path(name: str, value: Any) -> Path:
-    """A path of a file or folder."""
+    """The path of a file or folder; ~ stands for the home folder."""
     good = isinstance(value, str | Path) and 0 < len(str(value)) <= MOST_TEXT
     if not good or not str(value).isprintable():
         raise InputError(f"{name} is {shown(value)}; expected the path of a file")
-    return Path(value)
+    return Path(os.path.expanduser(value))  # leaves an unknown ~name alone, where Path.expanduser raises
 
 
 def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
@@ -228,7 +228,7 @@ def _has_truths(value: Any) -> bool:
 
 
 def _entries(value: Any) -> int:
-    """How many entries something has that is to become an array, as far as that can be told without looking at all."""
+    """How many entries a future array has, as far as that is known without looking at each of them."""
     if hasattr(value, "dtype") or isinstance(value, type) or not hasattr(value, "__len__"):
         return 1
     if not isinstance(value, list | tuple):

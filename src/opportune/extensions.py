@@ -126,7 +126,7 @@ def _check_functions(entry: Any, registry: Registry) -> None:
         plain = getattr(function, "py_func", function)
         if not isinstance(function, Dispatcher) and not SIMULATED:
             raise InputError(
-                f"{name} of {entry.__name__} is not compiled; expected opportune.engine.compiled.step_function above it"
+                f"{name} of {entry.__name__} is not compiled; expected opportune.extend.step_function above it"
             )
         if len(inspect.signature(plain).parameters) != len(arguments):
             given = ", ".join(inspect.signature(plain).parameters)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders that one run holds at a time."""
+"""Files that are written whole or not at all, and folders that only one run may write to at a time."""
 
 import errno
 import hashlib
@@ -15,8 +15,9 @@ from opportune.errors import InputError, StateError, WriteError
 
 LOCK = ".opportune.lock"
 MOST_BYTES = 2**28
-"""Of a file of data that people hand over."""
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
+"""The largest file of data that people may hand over."""
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
+"""Error numbers of a disk without room."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _LOCK_AT = 2**30  # where Windows locks a byte: beyond what others read
 
@@ -39,7 +40,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def read_whole(path: Path, expected: str, *, most: int = MOST_BYTES) -> bytes:
-    """What is in a file, however it is called and wherever it lies; raises `InputError` if it cannot be read."""
+    """A file's content; raises `InputError` if it cannot be read, or is larger than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -51,7 +52,7 @@ def read_whole(path: Path, expected: str, *, most: int = MOST_BYTES) -> bytes:
 
 
 def decoded(content: bytes, path: Path, expected: str) -> str:
-    """The text of a file in UTF-8; raises `InputError` that names the line where it is none."""
+    """The text of a file in UTF-8; raises an `InputError` that names the first line that is not."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,9 +83,13 @@ def held(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
-            path.unlink()
-        os.close(descriptor)
+        _release(descriptor, path)
+
+
+def _release(descriptor: int, path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
+    os.close(descriptor)
 
 
 def _take(folder: Path, path: Path) -> int:
@@ -117,19 +122,19 @@ def _take(folder: Path, path: Path) -> int:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {platform.node()} since {since}".encode())
         except OSError as error:
-            os.close(descriptor)
+            _release(descriptor, path)
             raise _refusal(folder, error) from None
         return descriptor
 
 
 def _refusal(folder: Path, error: OSError) -> InputError | WriteError:
-    if error.errno in _FULL:
+    if error.errno in FULL:
         return WriteError(f"{folder} cannot be written: {_reason(error)}")
     return InputError(f"{folder} cannot be written ({_reason(error)}); expected a folder for results")
 
 
 def _reason(error: OSError) -> str:
-    return "the disk is full" if error.errno in _FULL else str(error.strerror or error)
+    return "the disk is full" if error.errno in FULL else str(error.strerror or error)
 
 
 def _holder(path: Path) -> str:

@@ -101,7 +101,7 @@ class Policy:
     @property
     def optimistic(self) -> bool:
         """Whether an unknown context distribution is met with optimism."""
-        return isinstance(self.recommender, LinUCB) and self.recommender.unknown == "optimistic"
+        return getattr(self.recommender, "unknown", "") == "optimistic"
 
     def describe(self) -> dict[str, Any]:
         """The policy as plain JSON values."""

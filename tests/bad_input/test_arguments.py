@@ -215,6 +215,10 @@ def test_what_is_right_stays_accepted(call: Callable[[], Any]) -> None:
             lambda: finite(variables={"s": [1, 2, 10**400]}),
             "a level of variable 's' is a whole number of about 400 digits",
         ),
+        (
+            lambda: finite(value_range=(0, 5e-324)),
+            "value_range is (0, 4.94066e-324); expected a width of at least 1e-30",
+        ),
         (lambda: finite(value_range=(1, 0)), "value_range is (1, 0); expected u_min < u_max"),
         (lambda: finite(visibility={"contxt": "public"}), "did you mean 'context'?"),
         (lambda: op.Problem.from_formula("action ~ s", {"s": [1, 2]}, 2), "'~' is not allowed"),

@@ -330,7 +330,7 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
     assert "is a folder; expected a results file" in refusal(lambda: load(folder / "folder"))
     assert "cannot be read: File name too long" in refusal(lambda: load("x" * 300 + ".nc"))
     for name in ("file", "binary"):
-        assert f"{name} cannot be read as NetCDF" in refusal(lambda name=name: load(folder / name))
+        assert f"{name} does not end in a checksum" in refusal(lambda name=name: load(folder / name))
 
 
 def test_a_terminal_that_is_not_utf_8(folder: Path) -> None:
@@ -355,6 +355,16 @@ def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
     assert as_it_is("$x$") == r"\$x\$"
     save_figure(figure, tmp_path, "odd")
     assert load(save(data, tmp_path / "odd.nc"))["policy"].values.tolist() == names
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`~` is the home folder, wherever a path is given; a name that nobody has is left alone."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    data = op.simulate(linear(), op.pd2_ucb(2), horizon=3, replicates=2, seed=1, progress=False)
+    assert op.save(data, "~/x.nc") == tmp_path / "x.nc"
+    assert op.load("~/x.nc").sizes == data.sizes
+    assert "~nobody-has-this-name/x.nc" in refusal(lambda: op.load("~nobody-has-this-name/x.nc"))
 
 
 def test_results_that_are_none() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -20,37 +21,19 @@ from opportune.errors import DataError, OpportuneError
 from opportune.experiments import NAMES
 from opportune.study import Study
 from opportune.worlds.brushing.table import load_table
+from processes import COMMAND
+from processes import STUDY as TINY
 
-STUDY = """\
-[study]
-name = "tiny"
-horizon = 20
-replicates = 3
-actions = ["none", "call"]
-budgets = [4]
-
-[variables.stress]
-range = [1, 3]
-
-[reward]
-formula = "action*stress"
-noise_sd = 0.2
-
-[effects]
-"*" = 0.5
-
-[[policies]]
-kind = "naive"
-
-[[policies]]
-kind = "PD2"
-
-[[policies]]
-kind = "never"
-"""
-
+STUDY = (
+    TINY.lstrip()
+    .replace("horizon = 100\nreplicates = 40", "horizon = 20\nreplicates = 3")
+    .replace(
+        '[[policies]]\nkind = "PD2"\n',
+        '[[policies]]\nkind = "naive"\n\n[[policies]]\nkind = "PD2"\n\n[[policies]]\nkind = "never"\n',
+    )
+)
 QUICK = STUDY.replace("replicates", "trace = false\nreplicates")
-"""The same without figures over time, which take longest."""
+"""The study without figures over time, which take longest."""
 
 
 @pytest.fixture
@@ -568,3 +551,40 @@ def test_check_says_what_is_missing(in_folder: Path, capsys: pytest.CaptureFixtu
     (in_folder / "my.toml").write_text(text.replace("horizon =", "horzon ="), encoding="utf-8")
     assert cli.run(["check", "my.toml"]) == 2
     assert "did you mean 'horizon'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["simulate", "--example"], ["--help"], ["simulate", "tiny.toml"], ["nonsense"]])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_pipe_that_closes_early_is_no_error_to_speak_of(arguments: list[str], both: bool, in_folder: Path) -> None:
+    """When whoever reads the output has gone, as after `| head`, a command ends with its code and says nothing."""
+    (in_folder / "tiny.toml").write_text(STUDY, encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *arguments], cwd=in_folder, stdout=writer,
+        stderr=writer if both else subprocess.PIPE, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert done.returncode == (2 if arguments == ["nonsense"] else 1)
+    assert both or not any(word in done.stderr for word in ("Traceback", "Exception", "Broken"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_on_a_full_disk_is_one_sentence(in_folder: Path) -> None:
+    """Where what is printed cannot be written, one line says so."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, "simulate", "--example"], cwd=in_folder, stdout=full,
+            stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "opportune: error: the output cannot be written: the disk is full\n")
+
+
+def test_the_home_folder_has_its_usual_sign(
+    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """~ is the user's home also where no shell has put it in, as in --out=~/results."""
+    monkeypatch.setenv("HOME", str(in_folder))
+    (in_folder / "tiny.toml").write_text(STUDY, encoding="utf-8")
+    assert cli.run(["simulate", "~/tiny.toml", "--out=~/results"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(in_folder / "results" / "tiny-report.html")

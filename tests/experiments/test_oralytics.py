@@ -2,10 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,14 +39,6 @@ def parts() -> dict[str, xr.Dataset]:
 @pytest.fixture(scope="module")
 def found(parts: dict[str, xr.Dataset]) -> Findings:
     return oralytics.findings(small(True), parts)
-
-
-def numbers_in(value: Any) -> Iterator[float]:
-    if isinstance(value, dict | list):
-        for entry in value.values() if isinstance(value, dict) else value:
-            yield from numbers_in(entry)
-    else:
-        yield value
 
 
 def test_the_paper_s_setting() -> None:
@@ -153,9 +143,7 @@ def test_budgets_are_kept(parts: dict[str, xr.Dataset], found: Findings) -> None
 
 def test_findings(found: Findings) -> None:
     """Numbers are finite; every claim has evidence; pictures and tables are complete."""
-    values = list(numbers_in(found.numbers))
-    assert len(values) > 500
-    assert all(math.isfinite(v) for v in values)
+    assert len(json.dumps(found.numbers, allow_nan=False)) > 5_000  # which refuses what is not finite
     assert {*THREE, *REFERENCES, INFORMED} <= set(found.numbers["base"])
     assert len(found.claims) == 13
     assert all(c.estimates and len(c.evidence) > 20 for c in found.claims)

@@ -1,9 +1,8 @@
-"""Running experiments: the same files whichever process runs them, errors, resuming, what is in NAME.nc."""
+"""Running experiments: the same files on any number of cores, errors, resuming, what is in NAME.nc."""
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ import xarray as xr
 from matplotlib.text import Text
 
 import opportune as op
+from opportune.analysis.parts import Parts
 from opportune.errors import WriteError
 from opportune.experiments import (
     NAMES,
-    beside,
     decomposition,
-    kept,
     opens,
     partial,
     recommenders,
@@ -28,13 +26,10 @@ from opportune.experiments import (
     regret_unknown,
     reveal,
     runner,
-    running,
     table,
 )
 from opportune.experiments.base import Config
-from opportune.experiments.beside import Beside
-from opportune.experiments.course import chains
-from opportune.experiments.found import combine
+from opportune.experiments.writing import combine
 
 SMALL: dict[Any, Config] = {
     table: {"instances": 2, "sequences": 2, "horizon": 20, "budgets": [2, 4]},
@@ -78,97 +73,30 @@ def files(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def wait_until(so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def test_the_number_of_cores_does_not_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures and results are the same, byte for byte, on one core and on two; what is done is said in order."""
+    names = ["table", "opens", "decomposition"]
+    for jobs in (1, 2):
+        runner.reproduce(names, out=tmp_path / str(jobs), jobs=jobs)
+        said = capsys.readouterr().err
+        places = [said.index(f"{name}: done in") for name in names]
+        assert places == sorted(places)
+    assert len(files(tmp_path / "1")) == 9
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+    assert not (tmp_path / "1" / ".parts").exists()
 
 
-def test_a_second_process_leaves_the_same_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Figures and results are the same, byte for byte, whether one process runs and writes them or two."""
-    numba.set_num_threads(2)
-    names = ["table", "decomposition", "opens"]
-    runner.reproduce(names, out=tmp_path / "two")
-    told = capsys.readouterr().err
-    assert all(f"{name}: done in" in told for name in names)
-    runner.reproduce(names, out=tmp_path / "one", jobs=1)
-    assert numba.get_num_threads() == 2  # as before
-    assert len(files(tmp_path / "one")) == 9
-    assert files(tmp_path / "two") == files(tmp_path / "one")
-    assert not (tmp_path / "two" / ".parts").exists()
-
-
-@pytest.mark.parametrize("wrong", ["table", "decomposition"])
-def test_errors_of_either_process_surface(wrong: str, tmp_path: Path) -> None:
+def test_an_error_while_writing_surfaces(tmp_path: Path) -> None:
     """What goes wrong while an experiment is written ends the run, and it does not count as finished."""
-    numba.set_num_threads(2)
-    (tmp_path / f"{wrong}.nc").mkdir()
-    with pytest.raises(WriteError, match=rf"{wrong}\.nc cannot be written: Is a directory$"):
+    (tmp_path / "table.nc").mkdir()
+    with pytest.raises(WriteError, match=r"table\.nc cannot be written: Is a directory$"):
         runner.reproduce(["table", "decomposition"], out=tmp_path)
-    assert not (tmp_path / f"{wrong}.json").exists()
-
-
-@pytest.mark.parametrize("calls", [0, 1, 3])
-def test_what_a_lost_process_had_not_written_is_run_here(
-    calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed before its first task, between two tasks or after what it wrote: all is there in the end."""
-    numba.set_num_threads(2)
-    begun: list[str] = []
-
-    class Lost(Beside):
-        """Killed after so many calls."""
-
-        def call(self, argument: Any) -> Any:
-            begun.append(argument.name)
-            if len(begun) > calls:
-                self.end()
-            return super().call(argument)
-
-    whole = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path / "whole", jobs=1).parent
-    monkeypatch.setattr(beside, "Beside", Lost)
-    out = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path / "out").parent
-    assert begun[0] == "opens"  # the first was this process's
-    assert files(out) == files(whole)
-
-
-def test_what_the_second_process_runs_again_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A task whose results were damaged is named, whichever process runs it."""
-    numba.set_num_threads(2)
-    planned = {module: {**SMALL[module], "quick": False, "seed": 1} for module in (table, decomposition)}
-    for module, task in ((table, "B2"), (decomposition, "T20")):
-        folder = kept.parts_folder(module.EXPERIMENT, planned[module], tmp_path)
-        folder.mkdir(parents=True)
-        (folder / f"{task}.nc").write_bytes(b"damaged")
-    runner.reproduce(["table", "decomposition"], out=tmp_path)
-    told = capsys.readouterr().err
-    assert "table: B2 is run again (" in told
-    assert "decomposition: T20 is run again (" in told
-
-
-def test_what_takes_longest_runs_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """However experiments are named, the longest is run before the others; the report keeps its order."""
-    page = runner.reproduce(["decomposition", "opens", "table"], out=tmp_path, jobs=1).read_text(encoding="utf-8")
-    told = capsys.readouterr().err
-    assert told.index("table: done in") < told.index("opens: done in") < told.index("decomposition: done in")
-    titles = [module.EXPERIMENT.title for module in (table, opens, decomposition)]
-    assert sorted(titles, key=page.index) == titles
-
-
-def test_experiments_that_share_runs_stay_together() -> None:
-    """One process has them one after the other, each after the one whose runs it takes over, if that is run at all."""
-    named = {module: (module.EXPERIMENT, SMALL[module]) for module in (reveal, regret, partial, regret_unknown)}
-    together = [[e.name for e, _ in chain] for chain in chains(list(named.values()))]
-    assert together == [["regret-unknown", "regret", "reveal"], ["partial"]]
-    assert chains([named[reveal], named[regret_unknown]]) == [[named[regret_unknown]], [named[reveal]]]
+    assert not (tmp_path / "table.json").exists()
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After Ctrl-C, finished experiments and tasks are kept; the rest is run, with the same result."""
-    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
-    numba.set_num_threads(2)
-    names = ["table", "decomposition"]
+    names = ["decomposition", "table"]
     whole = runner.reproduce(names, out=tmp_path / "whole").parent
     begun: list[str] = []
     out = tmp_path / "broken"
@@ -176,7 +104,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
         begun.append(task)
         if begun == ["B2", "B4"]:
-            wait_until((out / "decomposition.json").is_file)  # by the second process
             raise KeyboardInterrupt
         return table.run_task(config, task, seed)
 
@@ -189,15 +116,6 @@ def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert begun == ["B2", "B4", "B4"]
     assert files(out) == files(whole)
     assert not (out / ".parts").exists()
-
-
-def test_short_tasks_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is quicker run again than written leaves no file behind."""
-    monkeypatch.setattr(running, "WORTH_KEEPING", 1e9)
-    monkeypatch.setattr(running.Running, "ran", lambda _: pytest.fail("stop here"))
-    with pytest.raises(pytest.fail.Exception):
-        runner.reproduce(["table"], out=tmp_path)
-    assert not list(tmp_path.rglob("*.nc"))
 
 
 def test_tasks_share_axes_that_are_alike(tmp_path: Path) -> None:
@@ -215,19 +133,14 @@ def test_tasks_share_axes_that_are_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", SMALL)
-def test_results_read_back_are_those_that_were_run(
-    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also in how it lies in memory, on which depends how sums are rounded."""
-    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
+def test_results_read_back_are_those_that_were_run(module: Any, tmp_path: Path) -> None:
+    """Results from disk equal those that were run, also in how they lie in memory, which decides how sums round."""
     config = {**SMALL[module], "seed": 1}
+    parts = Parts(tmp_path, module.EXPERIMENT.name, config)
     for task in module.EXPERIMENT.tasks(config):
-        found = []
-        for _ in range(2):
-            one = running.Running(module.EXPERIMENT, config, tmp_path, force=False, tell=pytest.fail)
-            one.run(task)
-            found.append(one.parts[task])
-        run, read = found
+        run = parts.save(task, module.EXPERIMENT.run_task(config, task, 1))
+        read = parts.load(task)
+        assert read is not None
         xr.testing.assert_equal(run, read)
         for data in (run, read):
             assert all(values.values.flags["C_CONTIGUOUS"] for values in data.data_vars.values())
@@ -239,7 +152,7 @@ def test_results_of_another_shape_are_run_again(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "table.json"
     result = json.loads(path.read_text())
     del result["claims"][0]["verdict"]
-    path.write_text(json.dumps(result | {"checksum": record._checksum(result)}))
+    path.write_text(json.dumps(result | {"checksum": record.checksum_of(result)}))
     runner.reproduce(["table"], out=tmp_path)
     assert "table.json is of another version" in capsys.readouterr().err
     assert "verdict" in json.loads(path.read_text())["claims"][0]

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from opportune.analysis.parts import Parts
 from opportune.planning.settings import Settings, settings_of
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations
 from opportune.study import Study, parse_study
 
 SMALL = """\
@@ -78,6 +79,6 @@ def numeric(*changes: tuple[str, str], **given: Any) -> Settings:
     )  # fmt: skip
 
 
-def tasks(folder: Path) -> Tasks:
-    """Parts that are kept in a folder, without a progress bar."""
-    return Tasks(folder, lambda what, done: None)
+def simulations(folder: Path) -> Simulations:
+    """Simulations that are kept in a folder, without a progress bar."""
+    return Simulations(Parts(folder, "plan", {}), lambda what, done: None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plan_studies import small, tasks
+from plan_studies import simulations, small
 
 import opportune as op
 from opportune.planning import simulated
@@ -27,7 +27,7 @@ def brute_force(settings: Settings, policy: op.Policy) -> float:
 def test_values_are_those_of_simulations_one_by_one(tmp_path: Path) -> None:
     """What a plan says of each budget, of never and of always is what simulating it by itself gives, but for chance."""
     settings = small(replicates=60)
-    values = find_values(settings, tasks(tmp_path))
+    values = find_values(settings, simulations(tmp_path))
     expected = {
         0.0: op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Never()),
         4.0: op.pace_ucb(4),
@@ -44,7 +44,7 @@ def test_values_are_those_of_simulations_one_by_one(tmp_path: Path) -> None:
 
 def test_on_a_gpu_all_policies_are_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One part with the same numbers, so that few kernels are built; what is kept step by step stays on the CPU."""
-    here = find_values(small(), tasks(tmp_path / "cpu"))
+    here = find_values(small(), simulations(tmp_path / "cpu"))
     devices: list[tuple[str, bool]] = []
 
     def on_cpu(*given: Any, device: str, trace: bool, **named: Any) -> Any:
@@ -53,8 +53,8 @@ def test_on_a_gpu_all_policies_are_one_part(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(simulated, "simulate", on_cpu)
     settings = small(device="cuda")
-    there = find_values(settings, tasks(tmp_path / "gpu"))
-    assert [len(list((tmp_path / name).glob("*.nc"))) for name in ("cpu", "gpu")] == [2, 1]
+    there = find_values(settings, simulations(tmp_path / "gpu"))
+    assert [len(list((tmp_path / name).rglob("*.nc"))) for name in ("cpu", "gpu")] == [2, 1]
     assert list(there.outcome) == list(here.outcome)
     for policy, curve in here.outcome.items():
         for budget, outcome in curve.items():
@@ -68,10 +68,10 @@ def test_on_a_gpu_all_policies_are_one_part(tmp_path: Path, monkeypatch: pytest.
 def test_the_least_budget_is_that_of_trying_every_number(tmp_path: Path) -> None:
     """The search finds the least whole number whose simulated share reaches the target."""
     settings = small(replicates=100, target=0.5, budgets=[4, 12])
-    found = find_values(settings, tasks(tmp_path / "a"))
-    least = find_least(settings, found, tasks(tmp_path / "a"))
+    found = find_values(settings, simulations(tmp_path / "a"))
+    least = find_least(settings, found, simulations(tmp_path / "a"))
     every = small(replicates=100, target=0.5, budgets=range(13))
-    values = find_values(every, tasks(tmp_path / "b"))
+    values = find_values(every, simulations(tmp_path / "b"))
     reached = [
         b
         for b in range(13)
@@ -85,7 +85,7 @@ def test_the_least_budget_is_that_of_trying_every_number(tmp_path: Path) -> None
 def test_targets_that_no_budget_reaches_are_said_to_be_so(tmp_path: Path) -> None:
     """Where even the whole horizon falls short, the answer is for the share of the most that can be had."""
     settings = small(("response_rate = 0.9", "response_rate = 0.4"), target=0.995, replicates=20)
-    least = find_least(settings, find_values(settings, tasks(tmp_path)), tasks(tmp_path))
+    least = find_least(settings, find_values(settings, simulations(tmp_path)), simulations(tmp_path))
     assert not least.reached
     assert least.share == pytest.approx(0.995 * least.most)
     assert 1 <= least.budget <= 24
@@ -94,10 +94,10 @@ def test_targets_that_no_budget_reaches_are_said_to_be_so(tmp_path: Path) -> Non
 def test_nudges_that_bring_nothing(tmp_path: Path) -> None:
     """Where a nudge at every decision is no better than none, that is said, and no budget is made up."""
     settings = small()
-    values = find_values(settings, tasks(tmp_path))
-    assert find_least(settings, values, tasks(tmp_path)).useful  # the control
+    values = find_values(settings, simulations(tmp_path))
+    assert find_least(settings, values, simulations(tmp_path)).useful  # the control
     for always in (values.never.copy(), values.never - 0.5):
-        least = find_least(settings, values._replace(always=always), tasks(tmp_path))
+        least = find_least(settings, values._replace(always=always), simulations(tmp_path))
         assert not least.useful
         assert math.isnan(least.low)
 
@@ -116,7 +116,7 @@ def test_intervals_come_from_the_draws_of_effects(tmp_path: Path) -> None:
     widths = []
     for changes in ((), (wide,)):
         settings = small(*changes, replicates=60)
-        table = value_table(settings, find_values(settings, tasks(tmp_path / f"{len(changes)}")))
+        table = value_table(settings, find_values(settings, simulations(tmp_path / f"{len(changes)}")))
         row = table[(table["policy"] == "PACE") & (table["budget"] == 8.0)].iloc[0]
         widths.append(row["high"] - row["low"])
         assert row["share_low"] <= row["share"] <= row["share_high"]

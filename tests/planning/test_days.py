@@ -7,7 +7,7 @@ import pytest
 from plan_studies import numeric, small
 
 import opportune as op
-from opportune.planning.days import Days, go_through, meet
+from opportune.planning.days import Days, draws_of, go_through
 from opportune.planning.settings import Settings
 from opportune.planning.worlds import participants_of
 
@@ -18,11 +18,11 @@ UNKNOWN = ("[reward]", "[contexts]\nknown = false\n\n[reward]")
 
 
 def days(settings: Settings, policy: op.Policy, replicate: int = 0, **given: Any) -> Days:
-    """A cohort's days, all beginning together and nobody leaving unless told otherwise."""
+    """A cohort's days, by default all beginning together and nobody leaving."""
     worlds = participants_of(settings)
     n = len(worlds)
     ways = {"begins": np.zeros(n, dtype=int), "lasts": np.full(n, settings.horizon), **given}
-    return go_through(settings, worlds, meet(settings, worlds, replicate), policy, **ways)
+    return go_through(settings, worlds, draws_of(settings, worlds, replicate), policy, **ways)
 
 
 @pytest.mark.parametrize(

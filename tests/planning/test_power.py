@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_studies import numeric, small, tasks
+from plan_studies import numeric, simulations, small
 
 from opportune.planning.power import Power, _summary, designs, find_power
 from opportune.planning.settings import Settings
@@ -21,7 +21,7 @@ def settings() -> Settings:
 
 @pytest.fixture(scope="module")
 def power(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Power:
-    return find_power(settings, tasks(tmp_path_factory.mktemp("power")), 8)
+    return find_power(settings, simulations(tmp_path_factory.mktemp("power")), 8)
 
 
 def test_without_a_coin_the_effect_of_a_nudge_cannot_be_told(power: Power) -> None:
@@ -55,7 +55,7 @@ def test_the_best_action_is_found_by_the_studys_formula(power: Power) -> None:
 def test_numbers_among_the_variables_are_no_hindrance(tmp_path: Path) -> None:
     """With stress uniform on 0 to 2 walking is worth 2.5 - 1 on average: found by the study's formula."""
     settings = numeric(STRONG, replicates=40, budgets=[8], participants=24)
-    found = find_power(settings, tasks(tmp_path), 8)
+    found = find_power(settings, simulations(tmp_path), 8)
     assert found.best_action == "walk"
     table = found.table[found.table["participants"] == 48].set_index(["effect", "design"])
     best = table.loc["best action"]
@@ -69,7 +69,9 @@ def test_actions_alike_are_not_told_apart_among_numbers(tmp_path: Path) -> None:
     """The control: where no action is better, the best one is found about one time in twenty."""
     alike = ('"action=walk:stress" = { mean = 1.2, sd = 0.2 }', '"action=walk:stress" = 0.0')
     same = ('"action=walk" = { mean = -1.0, sd = 0.2 }', '"action=walk" = 0.0')
-    table = find_power(numeric(alike, same, replicates=40, budgets=[8], participants=24), tasks(tmp_path), 8).table
+    table = find_power(
+        numeric(alike, same, replicates=40, budgets=[8], participants=24), simulations(tmp_path), 8
+    ).table
     here = table[(table["effect"] == "best action") & (table["participants"] >= 24)]
     assert (here["power"] < 0.2).all()
 
@@ -79,7 +81,7 @@ def test_no_effect_is_found_no_more_often_than_the_level(tmp_path: Path) -> None
     alike = ('"action=walk:stress" = { mean = 1.2, sd = 0.2 }', '"action=walk:stress" = 0.0')
     same = ('"action=walk" = { mean = -1.0, sd = 0.2 }', '"action=walk" = 0.0')
     nothing = small(alike, same, replicates=40, budgets=[8], participants=24)
-    table = find_power(nothing, tasks(tmp_path), 8).table
+    table = find_power(nothing, simulations(tmp_path), 8).table
     here = table[(table["effect"] == "nudge") & (table["design"] == "PACE, randomise 0.3")]
     assert (here.loc[here["participants"] >= 24, "power"] < 0.16).all()
 

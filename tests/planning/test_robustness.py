@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_studies import small, tasks
+from plan_studies import simulations, small
 
 import opportune as op
 from opportune.planning.budget import find_least, find_values
@@ -54,7 +54,7 @@ def test_dropout_is_what_leaving_at_a_random_moment_gives(tmp_path: Path) -> Non
 def test_the_table_says_what_moves_the_answer(tmp_path: Path) -> None:
     """The file as it is comes first; rarer answers bring less with the same budget."""
     settings = small(replicates=40, target=0.6, budgets=[4, 8, 16])
-    keep = tasks(tmp_path)
+    keep = simulations(tmp_path)
     values = find_values(settings, keep)
     table = find_robustness(settings, keep, find_least(settings, values, keep)).set_index("assumption")
     assert table.index[0] == "as in the file"

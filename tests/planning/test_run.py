@@ -11,9 +11,9 @@ from plan_studies import SMALL, edited
 
 from opportune.errors import InputError
 from opportune.planning import Plan, plan, simulated
-from opportune.planning.figures import pictures
-from opportune.planning.shown import csv_of, shown
 from opportune.planning.words import assumptions_table, methods, number, ordinal, recommendation, sentence
+from opportune.report.plan_figures import pictures
+from opportune.report.plan_tables import report_tables
 from opportune.simulation import simulate
 from opportune.study import parse_study
 
@@ -123,10 +123,9 @@ def test_every_table_has_its_uncertainty(made: Plan) -> None:
         assert len(tables[name]), name
         assert any("low" in column for column in tables[name].columns), name
     assert made.value["budget"].max() == 24
-    for name, one in shown(made).items():
+    for name, one in report_tables(made).items():
         assert one.caption, name
         assert all(len(row) == len(one.columns) for row in one.rows), name
-    assert "," in csv_of(tables["value"]).splitlines()[0]
     assert set(assumptions_table(made)["assumption"]) >= {"participants", "effects", "a call is answered"}
     assert any("in the order of proposals" in text for text in methods(made))
 
@@ -236,7 +235,7 @@ def test_a_study_in_which_nudges_bring_nothing(tmp_path: Path) -> None:
     assert found.workload.work.total == 0.0
     assert len(recommendation(found)) == 2
     assert len(pictures(found)) == 7
-    assert all(one.rows for name, one in shown(found).items() if name != "levels")
+    assert all(one.rows for name, one in report_tables(found).items() if name != "levels")
 
 
 def test_what_is_no_study_is_refused(tmp_path: Path) -> None:
@@ -252,11 +251,11 @@ def test_what_a_pilot_left_unsure_is_told(tmp_path: Path) -> None:
     said = [text for text in recommendation(found) if text.startswith("The means of effects are not sure themselves")]
     assert len(said) == 1
     assert "calls would be needed for the same share in nine of ten draws" in said[0]
-    assert [row[0] for row in shown(found)["unsure"].rows][-1] == "calls needed for the plan’s share"
+    assert [row[0] for row in report_tables(found)["unsure"].rows][-1] == "calls needed for the plan’s share"
     assert len(found.tables()["unsure"]) == 5
 
 
 def test_nothing_is_said_of_what_is_sure(made: Plan) -> None:
     """The control: effects without se."""
     assert not any("not sure themselves" in text for text in recommendation(made))
-    assert "unsure" not in shown(made)
+    assert "unsure" not in report_tables(made)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_studies import small, tasks
+from plan_studies import simulations, small
 
 import opportune as op
 from opportune.planning.cohorts import Cohorts, leaving
@@ -73,7 +73,7 @@ def test_cohorts_end_as_participants_leave() -> None:
 def test_the_whole_workload(tmp_path: Path) -> None:
     """Own and shared budgets spend the same in all; hours follow from the minutes; tighter caps cost more."""
     settings = small(("minutes = 6", "minutes = 6\nper_day = 1"), replicates=60)
-    keep = tasks(tmp_path)
+    keep = simulations(tmp_path)
     nudged = np.zeros((12, 4, 24))
     nudged[:, :, ::4] = 1.0
     cohorts = Cohorts(settings, participants_of(settings))
@@ -98,7 +98,7 @@ def test_weekdays_begin_where_the_study_says(tmp_path: Path) -> None:
     cohorts = Cohorts(settings, participants_of(settings))
     nudged = np.zeros((12, 2, 24))
     nudged[:, :, 0] = 1.0
-    weekdays = find_workload(settings, tasks(tmp_path), cohorts, 4, nudged, nudged).weekdays.set_index("weekday")[
+    weekdays = find_workload(settings, simulations(tmp_path), cohorts, 4, nudged, nudged).weekdays.set_index("weekday")[
         "nudges"
     ]
     assert weekdays["Saturday"] > 0  # four of twelve begin on the first day, a Saturday

@@ -161,8 +161,10 @@ def test_start_may_be_given() -> None:
 def test_least_distance() -> None:
     """Dmin is the least positive distance of two actions' features, in their units, over the corners of all bounds."""
     made = problem(formula="action:steps + action:pain")
+    with pytest.warns(UserWarning, match="two actions have the same features in some context"):  # at steps = pain = 0
+        least = made.least_distance
     assert made.units.tolist() == [2.0**15] * 3 + [1.0] * 3
-    assert made.least_distance == pytest.approx(math.sqrt(2) * 20_000 / 2**15)  # at steps = 20,000, pain = 0
+    assert least == pytest.approx(math.sqrt(2) * 20_000 / 2**15)  # at steps = 20,000, pain = 0
     assert problem(least_distance=0.5).least_distance == 0.5
     with pytest.raises(InputError, match="'steps' does not name action; expected it"):
         problem(formula="steps")

@@ -15,6 +15,7 @@ import pytest
 
 from opportune.errors import DataError, WriteError
 from opportune.experiments import NAMES
+from opportune.experiments.record import checksum_of
 from opportune.report import html as report
 from opportune.report.page import write_report
 
@@ -78,7 +79,7 @@ def put(directory: Path, name: str, **changes: Any) -> Path:
         (directory / figure["svg"]).write_text(drawing(), encoding="utf-8")
         (directory / figure["png"]).write_bytes(bitmap())
     file = directory / f"{name}.json"
-    file.write_text(json.dumps(content), encoding="utf-8")
+    file.write_text(json.dumps(content | {"checksum": checksum_of(content)}), encoding="utf-8")
     return file
 
 
@@ -350,7 +351,7 @@ def test_broken_json_names_the_file(tmp_path: Path, content: bytes) -> None:
     """A file cut short, empty or not text is named."""
     put(tmp_path, "table")
     (tmp_path / "regret.json").write_bytes(content)
-    with pytest.raises(DataError, match=r"regret\.json: not readable as JSON"):
+    with pytest.raises(DataError, match=r"regret\.json is damaged: it cannot be read as JSON"):
         write_report(tmp_path)
 
 
@@ -374,7 +375,7 @@ def test_broken_json_names_the_file(tmp_path: Path, content: bytes) -> None:
 def test_result_of_the_wrong_shape_names_file_and_field(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
     """What does not fit is refused with the file and the field."""
     put(tmp_path, "regret", **changes)
-    with pytest.raises(DataError, match=rf"regret\.json: .*{where}"):
+    with pytest.raises(DataError, match=rf"regret\.json is of another version: {where}"):
         write_report(tmp_path)
 
 

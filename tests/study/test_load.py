@@ -77,7 +77,7 @@ def test_every_key_is_documented() -> None:
     }  # fmt: skip
     assert len(tables) == len(StudyFile.model_fields)
     for section, table in tables.items():
-        for key in set(table.model_fields) - {"value"}:
+        for key in set(table.model_fields) - {"value", "settings"}:
             assert f"`{key}`" in text[section], f"{key} of {section}"
     for key in DistributionTable.model_fields:
         assert f"`{key}`" in text["[variables.NAME]"], f"{key} of a distribution"

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opportune import checks
 from opportune.errors import InputError
+from opportune.revealers.learning_primal_dual import paper_tolerance
 
 Floats = NDArray[np.float64]
 
@@ -148,12 +149,8 @@ def tolerance(step: ArrayLike, budget: ArrayLike, least_distance: ArrayLike) -> 
     Infinite for B <= 1, where ln(B) is no longer positive: no disagreement then asks for a reveal.
     """
     t, B = _positive("step", step), _positive("budget", budget)
-    scale = 1.2 * _at_least_0("least_distance", least_distance) * np.log(10.0) * np.sqrt(10.0)
-    divisor = np.log(np.maximum(B, 1.0)) * np.sqrt(t)
-    shape = np.broadcast_shapes(scale.shape, divisor.shape)
-    out = np.full(shape, np.inf)
-    np.divide(scale, divisor, out=out, where=np.broadcast_to(divisor > 0.0, shape))
-    return out
+    first = np.vectorize(paper_tolerance, otypes=[np.float64])(_at_least_0("least_distance", least_distance), B)
+    return np.asarray(first / np.sqrt(t))
 
 
 def price_floor(spent: ArrayLike, budget: ArrayLike) -> Floats:

@@ -24,8 +24,7 @@ from opportune.analysis.metrics import (
     realised_regret,
     regret,
 )
-
-NEVER = "Never"
+from opportune.revealers import REVEALERS
 
 
 class Compared(NamedTuple):
@@ -76,8 +75,8 @@ def pick_reference(data: xr.Dataset, wanted: str | None = None) -> str:
     labels = [str(label) for label in data["policy"].values]
     if wanted is not None:
         return checks.choice("reference", wanted, labels)
-    quiet = (label for label, p in zip(labels, described_policies(data), strict=True) if p["revealer"]["kind"] == NEVER)
-    return next(quiet, labels[0])
+    kinds = [REVEALERS.named()[policy["revealer"]["kind"]] for policy in described_policies(data)]
+    return next((label for label, kind in zip(labels, kinds, strict=True) if not kind.spends), labels[0])
 
 
 def paired_difference(values: xr.DataArray, policy: str, reference: str) -> Interval:

@@ -18,14 +18,14 @@ AXES = {
     **dict.fromkeys(("true_gap", "true_best", "true_blind", "context_probs"), ("world", "contexts")),
     "budget": ("policy",), "context_count": ("world", "replicate", "contexts"), "value_range": ("world", "bound"),
 }  # fmt: skip
-"""Those of the variables; what is kept of every step has `RUN_AXES` and "step"."""
-UNSURE = ("budget", "value_range", "best", "total_best")
-"""What a policy may not have, or a world not tell."""
+"""The axes of each variable; variables kept for every step have `RUN_AXES` and "step"."""
+MAY_BE_NAN = ("budget", "value_range", "best", "total_best")
+"""Variables that are NaN where a policy has no budget, or a world does not tell its truth."""
 _EXPECTED = "expected results of simulate"
 
 
 def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
-    """A Dataset of `simulate` with its axes in order; with `truth`, of worlds that tell theirs."""
+    """A Dataset of `simulate` with its axes in order; with `truth`, it must hold the true gaps and values."""
     if not isinstance(data, xr.Dataset):
         raise InputError(f"{what} needs results of simulate; got {checks.shown(data)}, expected a Dataset")
     _check_axes(data, what)
@@ -49,7 +49,7 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
 
 
 def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
-    """Finite numbers, on the axes that a variable of this name has."""
+    """Refuse a variable that is missing, on other axes than expected, or not finite."""
     if name not in data:
         raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
     found, axes = data.variables[name], AXES.get(name, (*RUN_AXES, "step"))
@@ -58,7 +58,7 @@ def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
     if set(found.dims) != set(axes):
         given = ", ".join(map(str, found.dims)) or "none"
         raise InputError(f"{what} needs {name!r} with the axes {', '.join(axes)}; got {given}, {_EXPECTED}")
-    if name not in UNSURE and not np.isfinite(found.values.sum()):  # quicker than to look at each
+    if name not in MAY_BE_NAN and not np.isfinite(found.values.sum()):  # quicker than to look at each
         raise InputError(f"{what} needs finite numbers in {name!r}; the Dataset has others, {_EXPECTED}")
 
 

@@ -40,7 +40,7 @@ class Interval(NamedTuple):
         return self.mean + self.half_width
 
     def text(self, digits: int = 1) -> str:
-        """For people: the mean and half the interval's width, with so many digits after the point."""
+        """For people: the mean and half the interval's width, with this many digits after the point."""
         half = "" if np.isnan(self.half_width) else f" ± {self.half_width:.{digits}f}"
         return f"{self.mean:.{digits}f}{half}"
 

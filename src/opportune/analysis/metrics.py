@@ -57,7 +57,7 @@ def has_regret(data: xr.Dataset) -> bool:
 
 
 def has_realised_regret(data: xr.Dataset) -> bool:
-    """Whether the worlds tell what the best action would have been worth."""
+    """Whether the worlds say what the best action would have been worth."""
     return "total_best" in data and not bool(data["total_best"].isnull().any())
 
 

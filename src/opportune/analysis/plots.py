@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from opportune import checks
 from opportune.analysis.comparison import at_end, paired_difference, pick_reference
 from opportune.analysis.intervals import RUNS, mean_interval
-from opportune.analysis.lettering import laid_out_once
 from opportune.analysis.metrics import (
     NO_LIMIT,
     clairvoyants,
@@ -102,7 +101,7 @@ def legend_outside(*panels: Axes) -> None:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """As many columns as fit into so many inches, each as wide as its longest label; earlier columns are longer."""
+    """As many columns as fit into `width` inches, each as wide as its longest label; earlier columns are longer."""
     for columns in range(len(labels), 1, -1):
         rows, more = divmod(len(labels), columns)
         starts = [i * rows + min(i, more) for i in range(columns + 1)]
@@ -153,8 +152,8 @@ def plot_regret(data: xr.Dataset) -> Figure:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     for axes in panels[len(groups) :]:
         axes.remove()
-    shown = [label for labels in groups.values() for label in labels]
-    absent = [label for label in map(str, data["policy"].values) if label not in shown]
+    drawn = [label for labels in groups.values() for label in labels]
+    absent = [label for label in map(str, data["policy"].values) if label not in drawn]
     if absent and NO_LIMIT not in groups:
         figure.supxlabel(
             as_it_is(f"Not shown, as they have no budget: {', '.join(absent)}"), fontsize="small", color="0.35"
@@ -216,7 +215,7 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     if budgets:
         top = 1.2 * budgets[-1]
         if free and float(spent.mean(list(RUNS)).max()) > top:
-            title += " (who has no budget may leave the picture)"
+            title += " (policies without a budget may leave the picture)"
             right.set_ylim(-0.04 * top, top)
         label_levels(right, budgets, "budget")
     right.set(title=title, ylabel="expected nudges so far")
@@ -266,7 +265,7 @@ def plot_scatter(
 
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
-    with mpl.rc_context(RC), laid_out_once(), warnings.catch_warnings():
+    with mpl.rc_context(RC), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
         canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
@@ -280,7 +279,7 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Lay a figure out once and for all: `savefig` would for each file, and draw the whole figure to do so."""
+    """Lay a figure out once for both files: `savefig` would do it for each, and draw the whole figure to do so."""
     figure.set_dpi(DPI)
     engine = figure.get_layout_engine()
     if engine is not None:

@@ -10,7 +10,7 @@ PURPLE, BROWN, TEAL, ROSE, SAND, SLATE = "#AA4499", "#7F4F24", "#44AA99", "#CC66
 
 COLOURS = (WINE, INDIGO, OLIVE, BLACK, PINK, ORANGE, SKY, GREY, PURPLE, BROWN, TEAL, ROSE, SAND, SLATE, GREEN,
            VERMILION, BLUE)  # fmt: skip
-"""All of them, those of the paper's policies last."""
+"""All colours, those of the paper's policies last."""
 
 Dash = str | tuple[float, tuple[float, ...]]
 DASHES: tuple[Dash, ...] = (
@@ -64,7 +64,7 @@ def assign(labels: Iterable[str]) -> dict[str, Style]:
 
 
 def _others(taken: set[str]) -> Iterator[Style]:
-    """What no policy of the experiments has: colours in turn, those not taken first, another dash in each round."""
+    """Styles that no policy of the experiments has: unused colours first, with another dash in each round."""
     everything = [
         Style(colour, DASHES[(i + turn) % len(DASHES)])
         for turn in range(len(DASHES))

@@ -1,6 +1,5 @@
-"""Ctrl-C at the command line: the first ends the command in good order and soon, the second at once."""
+"""How a command ends: after Ctrl-C in good order and soon, after the second at once; quietly when nobody reads it."""
 
-import gc
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from opportune.cli.shared import INTERRUPTED, Interrupted
+from opportune.cli.shared import FAILED, INTERRUPTED, Interrupted
 from opportune.errors import WriteError
 
 PATIENCE = 2.0  # seconds that a command has to answer the first Ctrl-C
@@ -21,7 +20,7 @@ _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 class _Listener:
-    """What is to be said if the command has no time to say it, and whether Ctrl-C has come."""
+    """Hears Ctrl-C, and knows what to report if the command has no time to."""
 
     def __init__(self) -> None:
         self.kept = _NOTHING
@@ -47,12 +46,13 @@ class _Listener:
             self.timer.cancel()
 
     def end(self) -> None:
-        """End the process now, and those that it started. Files are whole or not there."""
+        """End the process and its children now; files are whole or not there, so nothing breaks."""
         for process in _started_by(os.getpid()):
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         shown = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
-        os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
+        with suppress(OSError):  # nobody reads it any more
+            os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
         os._exit(INTERRUPTED)
 
 
@@ -80,7 +80,7 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Hear Ctrl-C from now on; unless this process was started to ignore it, as by nohup."""
+    """Hear Ctrl-C from now on, unless this process was started to ignore it, as by nohup."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _listener.hear)
 
@@ -92,11 +92,13 @@ def answered() -> None:
 
 def leave(code: int) -> None:
     """Exit with a code; after Ctrl-C without waiting for what else may be going on, such as a compilation."""
-    if code == INTERRUPTED:
-        for stream in (sys.stdout, sys.stderr):
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
+    except OSError:  # a pipe that was closed, or a full disk: Python would try again at its end, and complain
+        os._exit(code or FAILED)
+    if code == INTERRUPTED:
         os._exit(code)
-    gc.freeze()  # else Python looks through all that is left before it ends: most of a second after `reproduce`
     sys.exit(code)
 
 

@@ -1,6 +1,7 @@
 """The command `opportune`: thin, and quick to answer: a command imports what is heavy when it is run."""
 
 import errno
+import os
 import sys
 import traceback
 from typing import Annotated
@@ -25,6 +26,7 @@ from opportune.cli import (
 )
 from opportune.cli.shared import DONE, FAILED, INTERRUPTED, WRONG_USE, Interrupted, say, speak_plainly
 from opportune.errors import DataError, InputError, OpportuneError
+from opportune.files import FULL
 
 HELP = """Decide when a limited number of costly nudges is worth spending, and what to recommend in between.
 
@@ -73,12 +75,14 @@ def run(arguments: list[str]) -> int:
     try:
         _check_arguments(arguments)
         code = app(
-            [a for a in arguments if a != "--debug"] or ["--help"],
+            [_at_home(a) for a in arguments if a != "--debug"] or ["--help"],
             prog_name="opportune",
             standalone_mode=False,
         )
     except Interrupted as stop:
         return say(f"opportune: interrupted: {stop}", INTERRUPTED)
+    except BrokenPipeError:  # whoever reads the output has gone, as `head` does
+        return FAILED
     except (KeyboardInterrupt, typer.Abort):
         return say("opportune: interrupted: nothing was written", INTERRUPTED)
     except Exception as error:
@@ -88,6 +92,12 @@ def run(arguments: list[str]) -> int:
     if code == INTERRUPTED:  # typer turns Ctrl-C into this where a command has not said more
         say("opportune: interrupted: nothing was written", INTERRUPTED)
     return code if isinstance(code, int) else DONE
+
+
+def _at_home(argument: str) -> str:
+    """An argument, or an option's value after "=", with the user's home for "~" at its beginning."""
+    option, sign, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    return f"{option}{sign}{os.path.expanduser(value)}"
 
 
 def _check_arguments(arguments: list[str]) -> None:
@@ -118,14 +128,21 @@ def _report(error: Exception) -> int:
         command = context.command_path if context is not None else "opportune"
         text = " ".join(error.format_message().split()).rstrip(".")
         return say(f"opportune: error: {text}; see '{command} --help'", WRONG_USE)
-    if isinstance(error, OSError) and error.filename is not None:
-        wrong = isinstance(error, WRONG_PATHS) or error.errno in {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS}
-        expected = "; expected a path that can be used" if wrong else ""
-        return say(f"opportune: error: {error.filename}: {error.strerror}{expected}", WRONG_USE if wrong else FAILED)
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in FULL):
+        return _report_file(error)
     if isinstance(error, MemoryError):
         return say("opportune: error: there is not enough memory; expected fewer runs, or trace = false", FAILED)
     text = " ".join(str(error).split()) or "no message"
     return say(f"opportune: error: {type(error).__name__}: {text} (--debug shows where)", FAILED)
+
+
+def _report_file(error: OSError) -> int:
+    """Say which file cannot be used, and why; what is printed has no name."""
+    if error.filename is None:
+        return say("opportune: error: the output cannot be written: the disk is full", FAILED)
+    wrong = isinstance(error, WRONG_PATHS) or error.errno in {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS}
+    expected = "; expected a path that can be used" if wrong else ""
+    return say(f"opportune: error: {error.filename}: {error.strerror}{expected}", WRONG_USE if wrong else FAILED)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,8 +1,6 @@
 """`opportune reproduce`: run the paper's experiments and write the report."""
 
-import os
 import textwrap
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,6 @@ from opportune.cli.interrupts import kept
 from opportune.cli.shared import Cluster, Device, Jobs, Out
 from opportune.errors import InputError
 from opportune.experiments import NAMES
-from opportune.experiments.beside import early
 
 HELP = f"""Reproduce the paper's experiments and write a report.
 
@@ -48,10 +45,7 @@ def reproduce(
 
     chosen = _chosen(names or [])
     checks.seed("--seed", seed)
-    with ExitStack() as stack:
-        stack.enter_context(kept(f"what is finished is kept in {out}; the same command goes on from there"))
-        if device == "cpu" and cluster is None and len(chosen) > 1 and jobs != 1 and (os.cpu_count() or 1) > 1:
-            stack.enter_context(early("opportune.experiments.second", "obey"))
+    with kept(f"what is finished is kept in {out}; the same command goes on from there"):
         from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
         report = run_experiments(

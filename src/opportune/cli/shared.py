@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +38,8 @@ class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
 
 def say(line: str, code: int) -> int:
     """Write a line to standard error and hand back the code; what a terminal would obey is shown instead."""
-    print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
+    with suppress(BrokenPipeError):  # nobody reads it any more
+        print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
     return code
 
 
@@ -50,6 +52,6 @@ def speak_plainly() -> None:
 
 
 def _show_warning(message: Any, category: Any, filename: Any, lineno: Any, file: Any = None, line: Any = None) -> None:
-    """As `warnings.showwarning`; others than those meant for users stay silent."""
+    """Show a warning that is meant for users in one line; takes the place of `warnings.showwarning`."""
     if issubclass(category, UserWarning | RuntimeWarning):
         say(f"opportune: warning: {' '.join(str(message).split())}", DONE)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from opportune.analysis.comparison import Compared
     from opportune.experiments import record
-    from opportune.report.study import Drawn
     from opportune.study import Study
 
 HELP = """Simulate a study of your own, described in a TOML file.
@@ -154,7 +153,7 @@ def write_results(
     yield write_csv(rows, stem.with_name(stem.name + ".csv"))
     figures = _draw(data, stem, reference)
     for figure in figures:
-        yield from (figure.png, figure.svg)
+        yield from (stem.with_name(file) for file in (figure.png, figure.svg))
     yield write_study_report(data, rows, reference, figures, stem.with_name(stem.name + "-report.html"), command)
 
 
@@ -198,7 +197,7 @@ def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> 
     return drawn
 
 
-def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[Drawn]":
+def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[record.FigureFiles]":
     """The figures: differences and, with a trace, what happened over time."""
     from opportune.analysis.metrics import has_regret  # noqa: PLC0415
     from opportune.analysis.plots import (  # noqa: PLC0415
@@ -208,7 +207,8 @@ def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[Drawn]":
         plot_reveals,
         save_figure,
     )
-    from opportune.report.study import ALTS, CAPTIONS, Drawn  # noqa: PLC0415
+    from opportune.experiments.record import FigureFiles  # noqa: PLC0415
+    from opportune.report.study import ALTS, CAPTIONS  # noqa: PLC0415
 
     plots: dict[str, Callable[[xr.Dataset], Figure]] = {}
     if data.sizes["policy"] > 1:
@@ -220,9 +220,8 @@ def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[Drawn]":
         plots["reveals"] = plot_reveals
     else:
         say("no figures over time: with trace = false there are no steps to draw", DONE)
-    drawn = []
+    figures = []
     for name, plot in plots.items():
-        files = save_figure(plot(data), stem.parent, f"{stem.name}-{name}")
-        png, svg = (stem.with_name(file) for file in files)
-        drawn.append(Drawn(png, svg, CAPTIONS[name], ALTS[name]))
-    return drawn
+        png, svg = save_figure(plot(data), stem.parent, f"{stem.name}-{name}")
+        figures.append(FigureFiles(name=name, caption=CAPTIONS[name], alt=ALTS[name], png=png, svg=svg))
+    return figures

@@ -1,4 +1,4 @@
-"""What an experiment is: tasks that can be resumed one by one, and what is read off their results.
+"""What an experiment is: tasks that can be resumed one by one, and findings computed from their results.
 
 An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data; its tasks are
 independent of each other, named, and each gives a Dataset; everything that people see is computed from those.
@@ -19,7 +19,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure, its file name without ending, a caption that says what to see, and a text for who cannot see it."""
+    """A figure, its file name without ending, a caption that says what to see, and an alternative text."""
 
     name: str
     figure: Figure
@@ -29,7 +29,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What an experiment found: in a few sentences with numbers in them, then everything."""
+    """What an experiment found: a few sentences with numbers in them, then everything in detail."""
 
     found: str
     numbers: dict[str, Any]
@@ -50,8 +50,6 @@ class Experiment:
         tasks: the names of the tasks of a configuration, in order.
         run_task: (config, task, seed) -> the task's results, as small as the findings allow.
         findings: (config, {task: results}) -> what was found.
-        seconds: about what it takes of one core; what takes longest is run first.
-        after: the experiment whose runs it takes over where that has just run in the same process, if there is one.
 
     """
 
@@ -62,9 +60,3 @@ class Experiment:
     tasks: Callable[[Config], list[str]]
     run_task: Callable[[Config, str, int], xr.Dataset]
     findings: Callable[[Config, Mapping[str, xr.Dataset]], Findings]
-    seconds: float
-    after: str = ""
-
-
-Planned = tuple[Experiment, Config]
-"""An experiment and the configuration that it is to be run with."""

@@ -1,7 +1,6 @@
 """Patients who open the app on their own: does the ordering of the policies stay (Section 2)?"""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import xarray as xr
@@ -21,7 +20,6 @@ from opportune.experiments.studies import (
     study_worlds,
     summary,
 )
-from opportune.worlds.linear import LinearWorld
 
 
 def config(quick: bool) -> Config:
@@ -40,17 +38,11 @@ def tasks(config: Config) -> list[str]:
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """The three policies at one open rate."""
     scale, rate = task.split("-")
-    policies = paper_policies(config["budget"], (scale,))
+    worlds = [world.replace(open_rate=float(rate)) for world in study_worlds(config["instances"], seed)]
     return run_study(
-        _worlds(config["instances"], float(rate), seed), policies, horizon=config["horizon"],
+        worlds, paper_policies(config["budget"], (scale,)), horizon=config["horizon"],
         replicates=config["replications"], seed=seed, reduce=reduce_to_totals, trace=False,
     )  # fmt: skip
-
-
-@lru_cache(maxsize=8)
-def _worlds(instances: int, open_rate: float, seed: int) -> tuple[LinearWorld, ...]:
-    """The study's instances with patients who open the app so often, made once for both scales: naive has none."""
-    return tuple(world.replace(open_rate=open_rate) for world in study_worlds(instances, seed))
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
@@ -141,5 +133,4 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
-    seconds=3,
 )

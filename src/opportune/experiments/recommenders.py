@@ -153,5 +153,4 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
-    seconds=2,
 )

@@ -1,16 +1,20 @@
-"""What an experiment leaves in its JSON file: written by the runner, read by the report."""
+"""What an experiment leaves in its JSON file: written by the runner, read by the report and by the next run."""
 
 import json
+import platform
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from opportune._version import __version__
+from opportune.analysis.parts import source_hash
 from opportune.errors import DataError, InputError
 from opportune.experiments import NAMES
-from opportune.experiments.claims import Claim
-from opportune.files import digest, write_whole
+from opportune.experiments.claims import Claim, Verdict
+from opportune.files import digest, digest_of, write_whole
 
 Cell = bool | int | float | str | None
 Text = Annotated[str, Field(min_length=1)]
@@ -21,7 +25,7 @@ class _Part(BaseModel):
 
 
 class FigureFiles(_Part):
-    """A drawing in two formats, with what to see in it and what it shows to those who cannot see it."""
+    """A figure in two formats, with a caption and an alternative text."""
 
     name: str
     caption: str
@@ -46,7 +50,7 @@ class Table(_Part):
 
 
 class Record(_Part):
-    """All that is kept of an experiment beside its data."""
+    """Everything that is kept of an experiment besides its data."""
 
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: Text
@@ -75,40 +79,85 @@ class Record(_Part):
         """The seed of every random draw, if it is recorded."""
         return self.config.get("seed")
 
+    @property
+    def score(self) -> str:
+        """How many claims held, in words."""
+        return f"{sum(claim.verdict is Verdict.HELD for claim in self.claims)} of {len(self.claims)} claims held"
+
+
+def versions() -> dict[str, str]:
+    """What made a result: the versions of this package, of Python and of the libraries that numbers depend on."""
+    libraries = {name: version(name) for name in ("numpy", "numba", "scipy", "xarray")}
+    return {"opportune": __version__, "python": platform.python_version(), **libraries}
+
 
 def write_record(record: Record, path: Path) -> None:
     """Write an experiment's JSON file, with a checksum of its own."""
     content = record.model_dump(mode="json")
     try:
-        text = json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False)
+        text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(f"{record.experiment} found a number that is not finite: {error}") from None
     write_whole(path, text.encode())
 
 
-def read_record(path: Path) -> Record:
-    """Read an experiment's JSON file; raises `DataError` if it is damaged, was changed, or is of another version."""
+def read_record(path: Path) -> Record | None:
+    """Read an experiment's JSON file, None if no experiment wrote it.
+
+    Raises `DataError` if it is damaged, was changed, or is of another version.
+    """
     try:
         text = path.read_bytes().decode()
         content = json.loads(text)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged: it cannot be read as JSON ({error})") from None
-    if not isinstance(content, dict) or "checksum" not in content:
-        raise DataError(f"{path} has no checksum: it is of an earlier version, or was changed")
-    check_record(path, content)
+    if not isinstance(content, dict) or "experiment" not in content:
+        return None
+    if content.get("checksum") != checksum_of(content):
+        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
     try:
         return Record.model_validate_json(text)
     except ValidationError as error:
-        raise DataError(f"{path} is of another version: {error.errors()[0]['msg']}") from None
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise DataError(f"{path} is of another version: {where}: {first['msg']}") from None
 
 
-def check_record(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse the content of a JSON file that does not fit the checksum in it, if it has one."""
-    if content.get("checksum", "") != _checksum(content) and "checksum" in content:
-        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
+def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record | None, str]:
+    """What an earlier run with this configuration and this code left of an experiment, if all of it is undamaged.
+
+    Else None and the reason, which is empty if nothing was left.
+    """
+    path = out / f"{name}.json"
+    if not path.is_file():
+        return None, ""
+    try:
+        record = read_record(path)
+    except DataError as error:
+        return None, str(error)
+    if record is None:
+        return None, f"{path} was not written by an experiment"
+    if record.config != json.loads(json.dumps(config)):
+        return None, "there with another configuration"
+    if (record.versions.get("opportune"), record.code) != (__version__, source_hash()):
+        return None, "there from another version of the code"
+    damage = _damage(record, out)
+    return (None, damage) if damage else (record, "")
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
+def _damage(record: Record, out: Path) -> str:
+    """The first of an experiment's files that is missing or damaged, in words."""
+    expected = {f"{record.experiment}.nc", *(name for figure in record.figures for name in (figure.png, figure.svg))}
+    for path in (out / name for name in sorted(expected | set(record.files))):
+        if not path.is_file():
+            return f"{path} is missing"
+        if digest_of(path) != record.files.get(path.name):
+            return f"{path} is damaged: it does not fit its checksum"
+    return ""
+
+
+def checksum_of(content: Mapping[str, Any]) -> str:
+    """The checksum of a record's content, whatever checksum is in it."""
     return digest(json.dumps({k: v for k, v in content.items() if k != "checksum"}, sort_keys=True).encode())
 
 

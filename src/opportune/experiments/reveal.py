@@ -17,7 +17,7 @@ ROUNDING = 1e-9  # what sums of probabilities may be off by
 
 
 def config(quick: bool) -> Config:
-    """The runs of `regret`, which need not be made again after it."""
+    """The grid of `regret`."""
     return regret.config(quick)
 
 
@@ -141,6 +141,4 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
-    seconds=2,
-    after="regret",
 )

@@ -1,22 +1,25 @@
-"""Reproducing experiments: finished ones are kept, the others run and written, then the report."""
+"""Reproducing experiments one after the other: finished ones are kept, the others run and written, then the report."""
 
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
+import xarray as xr
 from rich.console import Console
+from rich.progress import Progress, TaskID
 
 from opportune import checks, threads
+from opportune.analysis.parts import Parts
+from opportune.errors import DataError
 from opportune.experiments import NAMES, find
-from opportune.experiments.base import Planned
-from opportune.experiments.course import Course, chains
-from opportune.experiments.kept import PARTS, find_finished
-from opportune.experiments.writer import score
+from opportune.experiments.base import Config, Experiment
+from opportune.experiments.record import find_finished
+from opportune.experiments.writing import write
 from opportune.files import held
 from opportune.progress import bar
 from opportune.report.page import write_report
-from opportune.simulation.cluster import chosen_workers
-from opportune.simulation.run import DEVICES, on_device, pick_device
+from opportune.simulation.run import DEVICES, on_device
 
 
 def reproduce(
@@ -48,19 +51,21 @@ def reproduce(
     console = Console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))
-        suited = _suited(device, console)
+        usable = _usable_device(device, console)
         stack.enter_context(held(out))
-        stack.enter_context(on_device(suited))
+        stack.enter_context(on_device(usable))
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415  (needs the extra `cluster`)
 
             stack.enter_context(connect(cluster))
-        here = chosen_workers().backend is None and pick_device(suited, []) == "cpu"
-        _run_all(plan, out, force, console, here=here)
+        with bar(console) as progress:
+            whole = progress.add_task("reproducing", total=sum(len(e.tasks(config)) for e, config in plan))
+            for experiment, config in plan:
+                _reproduce_one(experiment, config, out, force, progress, whole)
         return write_report(out)
 
 
-def _suited(device: str, console: Console) -> str:
+def _usable_device(device: str, console: Console) -> str:
     """The device for simulations that are not all made for it: a GPU, if wanted, for those that are."""
     if checks.choice("device", device, DEVICES) != "cuda":
         return device
@@ -71,20 +76,42 @@ def _suited(device: str, console: Console) -> str:
     return "auto"
 
 
-def _run_all(plan: list[Planned], out: Path, force: bool, console: Console, *, here: bool) -> None:
-    total = sum(len(e.tasks(config)) for e, config in plan)
-    with bar(console) as progress:
-        whole = progress.add_task("reproducing", total=total)
-        todo = []
-        for experiment, config in plan:
-            done, why = find_finished(experiment, config, out)
-            if done is None or force:
-                todo.append((experiment, config))
-                if why and not force:
-                    progress.console.print(f"{experiment.name}: run again ({why})", soft_wrap=True, markup=False)
-            else:
-                progress.advance(whole, len(experiment.tasks(config)))
-                progress.console.print(f"{experiment.name}: finished before, kept ({score(done)})")
-        Course(progress, whole, chains(todo), out, force, here=here).run()
-    with suppress(OSError):  # unless tasks of another configuration are in it
-        (out / PARTS).rmdir()
+def _reproduce_one(
+    experiment: Experiment, config: Config, out: Path, force: bool, progress: Progress, whole: TaskID
+) -> None:
+    """Run and write one experiment, unless an earlier run left it finished."""
+    name, tasks = experiment.name, experiment.tasks(config)
+    finished, why_not = find_finished(name, config, out)
+    if finished is not None and not force:
+        progress.advance(whole, len(tasks))
+        progress.console.print(f"{name}: finished before, kept ({finished.score})")
+        return
+    if why_not and not force:
+        _say(progress, f"{name}: run again ({why_not})")
+    parts = Parts(out, name, config)
+    began = time.perf_counter()
+    results: dict[str, xr.Dataset] = {}
+    for task in tasks:
+        progress.update(whole, description=f"{name}: {task}")
+        data = None if force else _load(parts, name, task, progress)
+        results[task] = parts.save(task, experiment.run_task(config, task, config["seed"])) if data is None else data
+        progress.advance(whole)
+    seconds = time.perf_counter() - began
+    progress.update(whole, description=f"{name}: writing")
+    record = write(experiment, config, results, out=out, seconds=seconds)
+    parts.discard()
+    progress.console.print(f"{name}: done in {record.seconds:.1f} s ({record.score})")
+
+
+def _load(parts: Parts, name: str, task: str, progress: Progress) -> xr.Dataset | None:
+    """A task's results, if an interrupted run left them undamaged."""
+    try:
+        return parts.load(task)
+    except DataError as error:
+        _say(progress, f"{name}: {task} is run again ({error})")
+        return None
+
+
+def _say(progress: Progress, text: str) -> None:
+    """Print a sentence that may hold a path: in one line, whatever is in it."""
+    progress.console.print(text, soft_wrap=True, markup=False)

@@ -27,10 +27,6 @@ TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 PAPER = ("naive", "PD1", "PD2")
 """The paper's three policies."""
 
-MOST_RECENT = 64
-_recent: dict[Any, tuple[Any, xr.Dataset]] = {}
-"""What was run of late: of each policy by itself, with its worlds, which must not make room for others meanwhile."""
-
 DrawnPanels = tuple[Figure, list[Axes]]
 
 
@@ -44,50 +40,10 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
     return policies
 
 
-def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
-    """The paper's synthetic instances, made once: all tasks of an experiment, and most experiments, share them."""
-    return _study_worlds(instances, seed, known)
-
-
 @lru_cache(maxsize=8)
-def _study_worlds(instances: int, seed: int, known: bool) -> tuple[LinearWorld, ...]:
+def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
+    """The paper's synthetic instances, made once for all tasks."""
     return tuple(synthetic_worlds(instances, seed, known=known))
-
-
-def run_study(
-    worlds: Sequence[SimulatedWorld],
-    policies: Sequence[Policy],
-    *,
-    horizon: int,
-    replicates: int,
-    seed: int,
-    reduce: Callable[[xr.Dataset], xr.Dataset] | None = None,
-    trace: bool = True,
-) -> xr.Dataset:
-    """Simulate and reduce, by `reduce_trace` unless told otherwise; without a trace, only totals are there to reduce.
-
-    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time. What
-    another task or experiment has just run in the same instances, and reduced in the same way, is not run again.
-    """
-    together = max(1, TRACED // (len(worlds) * replicates * horizon)) if trace else len(policies)
-    keys = [(id(worlds), policy, horizon, replicates, seed, reduce, trace) for policy in policies]
-    found = {key: _recent[key][1] for key in keys if key in _recent}
-    todo = [(key, policy) for key, policy in zip(keys, policies, strict=True) if key not in found]
-    reduced = xr.Dataset()
-    for some in (todo[i : i + together] for i in range(0, len(todo), together)):
-        data = simulate(
-            worlds, [policy for _, policy in some], horizon=horizon, replicates=replicates, seed=seed, trace=trace,
-            progress=False,
-        )  # fmt: skip
-        reduced = (reduce or reduce_trace)(data)
-        found.update((key, reduced.isel(policy=[i])) for i, (key, _) in enumerate(some))
-    if isinstance(worlds, tuple):  # those of `study_worlds`, or made of them
-        _recent.update((key, (worlds, found[key])) for key in keys)
-        for oldest in list(_recent)[:-MOST_RECENT]:
-            del _recent[oldest]
-    if len(todo) == len(keys) <= together:
-        return reduced
-    return xr.concat([found[key] for key in keys], dim="policy", coords="different", compat="equals")
 
 
 def reduce_trace(data: xr.Dataset) -> xr.Dataset:
@@ -99,7 +55,7 @@ def reduce_trace(data: xr.Dataset) -> xr.Dataset:
         "price": data["price"],
         "spend": spend(data),
     }
-    return _put_together(
+    return _dataset(
         {
             **{name: values.mean("replicate", skipna=False) for name, values in curves.items()},
             "final_regret": curves["regret"].isel(step=-1, drop=True),
@@ -151,8 +107,8 @@ def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
 
 
 def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.DataArray) -> xr.Dataset:
-    """The same, where both regrets are there already."""
-    return _put_together(
+    """Totals of every run, from regrets that have been computed."""
+    return _dataset(
         {
             "final_regret": _last(regret),
             "final_realised": _last(realised_regret),
@@ -162,8 +118,8 @@ def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.D
     )
 
 
-def _put_together(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
-    """What was found in one Dataset, with its axes alone: all of it is of the same runs, and need not be aligned."""
+def _dataset(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
+    """A Dataset of variables of the same runs, with their axes alone: nothing needs to be aligned."""
     axes = {axis: values[axis].variable for values in found.values() for axis in values.dims if axis in values.coords}
     return xr.Dataset({name: values.variable for name, values in found.items()}, coords=axes)
 
@@ -172,13 +128,40 @@ def _last(values: xr.DataArray) -> xr.DataArray:
     return values.isel(step=-1, drop=True) if "step" in values.dims else values
 
 
+def run_study(
+    worlds: Sequence[SimulatedWorld],
+    policies: Sequence[Policy],
+    *,
+    horizon: int,
+    replicates: int,
+    seed: int,
+    reduce: Callable[[xr.Dataset], xr.Dataset] = reduce_trace,
+    trace: bool = True,
+) -> xr.Dataset:
+    """Simulate and reduce; without a trace, only totals are there to reduce.
+
+    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time.
+    """
+    together = max(1, TRACED // (len(worlds) * replicates * horizon)) if trace else len(policies)
+    reduced = [
+        reduce(
+            simulate(
+                worlds, policies[i : i + together], horizon=horizon, replicates=replicates, seed=seed, trace=trace,
+                progress=False,
+            )
+        )
+        for i in range(0, len(policies), together)
+    ]  # fmt: skip
+    return xr.concat(reduced, dim="policy", coords="different", compat="equals") if len(reduced) > 1 else reduced[0]
+
+
 def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray:
     """A total's mean over replicates, for each policy and world."""
     return data[name].mean("replicate")
 
 
 def _by_policy(data: xr.Dataset, name: str) -> dict[str, NDArray[np.float64]]:
-    """The same as plain arrays, instance by instance."""
+    """A total's mean over replicates for each policy: plain arrays over instances."""
     means = instance_means(data, name).transpose("policy", "world")
     return dict(zip(map(str, data["policy"].values), means.values, strict=True))
 

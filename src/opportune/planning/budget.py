@@ -1,4 +1,4 @@
-"""The value of the budget: what patients get for so many nudges, and the least number that reaches the target.
+"""The value of the budget: what patients get for a number of nudges, and the least number that reaches the target.
 
 With V(b) the mean outcome per day under budget b, V(never) and V(always) without nudges and with one at every
 decision, what a budget brings is the share
@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means
-from opportune.planning.tasks import Tasks
-from opportune.planning.worlds import participants_of
+from opportune.planning.simulated import Simulations, means
 from opportune.policy import Policy
 
 Floats = NDArray[np.float64]
 DRAWS = 2_000
 ROUNDS = 2
 BETWEEN = 3
-"""In the search for the least budget: so many rounds, each with so many budgets between the two that enclose it."""
+"""The search for the least budget tries `BETWEEN` budgets between the two that enclose it, `ROUNDS` times."""
 
 
 class Least(NamedTuple):
@@ -39,7 +37,7 @@ class Least(NamedTuple):
     low: float
     high: float
     share: float
-    """The share that it stands for: the target or, where no budget reaches that, the target times the most."""
+    """The share that this budget brings: the target or, where no budget reaches it, the target times `most`."""
     reached: bool
     """Whether the target itself can be reached."""
     most: float
@@ -48,9 +46,9 @@ class Least(NamedTuple):
     drawn_high: float
     """The least budget of one participant in ten is below and above."""
     never_reached: float
-    """The share of participants whom no budget brings to the target."""
+    """The share of participants for whom no budget reaches the target."""
     useful: bool
-    """Whether a nudge at every decision is surely better than none."""
+    """Whether a nudge at every decision is better than none, beyond chance."""
 
 
 class Values(NamedTuple):
@@ -65,17 +63,16 @@ class Values(NamedTuple):
 
     @property
     def never(self) -> Floats:
-        """Without nudges, by the recommender of the policy that the plan is for."""
+        """The outcome without nudges, under the recommender of the plan's policy."""
         return self.outcome[self.main][0.0]
 
 
-def find_values(settings: Settings, tasks: Tasks) -> Values:
+def find_values(settings: Settings, simulations: Simulations) -> Values:
     """Simulate every policy at every budget, and the two ends.
 
     Each policy of the file is a part by itself, kept when it is finished. On a GPU all are one: kernels are built for
     the rules that run together, and take longer to build than to run.
     """
-    worlds = participants_of(settings)
     asked = {entry: _asked(settings, entry) for entry in settings.entries}
     parts = [[entry] for entry in asked] if settings.device == "cpu" else [list(asked)]
     outcome: dict[str, dict[float, Floats]] = {}
@@ -84,7 +81,7 @@ def find_values(settings: Settings, tasks: Tasks) -> Values:
         names = [settings.name(entry) for entry in part]
         policies = [policy for entry in part for policy in asked[entry].values()]
         key = "value-" + "-".join(map(str, part))
-        data = _run(settings, tasks, key, ", ".join(names), worlds, policies, settings.replicates)
+        data = _run(settings, simulations, key, ", ".join(names), policies, settings.replicates)
         place = 0
         for entry, name in zip(part, names, strict=True):
             here = slice(place, place + len(asked[entry]))
@@ -105,14 +102,14 @@ def _asked(settings: Settings, entry: int) -> dict[float, Policy]:
 
 
 def _run(
-    settings: Settings, tasks: Tasks, key: str, what: str, worlds: list[Any], policies: list[Policy], replicates: int
+    settings: Settings, simulations: Simulations, key: str, what: str, policies: list[Policy], replicates: int
 ) -> xr.Dataset:
     size = float(settings.horizon * settings.participants * replicates * len(policies))
-    return tasks.run(key, what, size, lambda: means(settings, worlds, policies, replicates))
+    return simulations.run(key, what, size, lambda: means(settings, settings.worlds, policies, replicates))
 
 
 def shares(values: Any, never: Any, always: Any) -> Floats:
-    """What a budget brings of what a nudge at every decision would; NaN where that is nothing."""
+    """The share of the gain of a nudge at every decision that a budget brings; NaN where that gain is 0."""
     gain = np.asarray(always - never, dtype=np.float64)
     worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)
     return np.asarray((values - never) / worth, dtype=np.float64)
@@ -139,12 +136,11 @@ def resampled(values: Mapping[float, Floats], never: Floats, always: Floats, see
     return budgets, shares(picks @ curves, base[:, None], end[:, None])
 
 
-def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
+def find_least(settings: Settings, values: Values, simulations: Simulations) -> Least:
     """The least budget that reaches the target under the policy that the plan is for.
 
     Between the two budgets that enclose it, more are simulated, with fewer replications.
     """
-    worlds = participants_of(settings)
     curve = values.outcome[values.main]
     never, always = float(values.never.mean()), float(values.always.mean())
     gain = interval(values.always - values.never)
@@ -167,7 +163,7 @@ def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
             break
         policies = [settings.policy(settings.main, b) for b in between]
         key = "search-" + "-".join(f"{b:g}" for b in between)
-        data = _run(settings, tasks, key, "the least budget", worlds, policies, settings.fewer)
+        data = _run(settings, simulations, key, "the least budget", policies, settings.fewer)
         curve.update(zip(between, data["outcome"].values, strict=True))
         values.nudges[values.main].update(zip(between, data["nudges"].values, strict=True))
     budgets, again = resampled(curve, values.never, values.always, settings.seed)
@@ -191,7 +187,7 @@ def find_least(settings: Settings, values: Values, tasks: Tasks) -> Least:
 
 
 def _own_least(values: Values, target: float) -> Floats:
-    """The least budget for each participant by itself, for those to whom nudges are worth something."""
+    """The least budget of each single participant who gains by nudges."""
     curve = values.outcome[values.main]
     budgets = np.array(sorted(curve))
     own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.always[:, None])

@@ -16,11 +16,11 @@ from opportune.study.base import show
 from opportune.study.variables import VariableTable
 
 CHANCE = 0.5
-"""What is added to the count of each level, so that one that was not seen is not impossible (Jeffreys)."""
+"""Added to the count of each level, so that a level that was not seen is not impossible (Jeffreys)."""
 
 
 class Calibrated(NamedTuple):
-    """What pilot data said: the new file's text, the fit, and rows that were left out."""
+    """The result of a calibration: the new file's text, the fit, and rows that were left out."""
 
     text: str
     fitted: Fitted
@@ -96,8 +96,8 @@ def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: 
     share = np.array([counts[level] + CHANCE for level in table.values])
     rounded = np.round(share / share.sum(), 4)
     rounded[int(rounded.argmax())] += 1.0 - rounded.sum()
-    shown = show([round(float(p), 4) for p in rounded]) if len(rounded) < 8 else _long([float(p) for p in rounded])
-    return [Edit(("variables", name, "probabilities"), shown, about)]
+    shares = show([round(float(p), 4) for p in rounded]) if len(rounded) < 8 else _long([float(p) for p in rounded])
+    return [Edit(("variables", name, "probabilities"), shares, about)]
 
 
 def _long(values: list[float]) -> str:
@@ -119,7 +119,7 @@ def _distribution(table: VariableTable, values: Any) -> str:
 
 
 def _rates(pilot: Pilot, source: str) -> list[Edit]:
-    """How patients treat the app, where the data say so."""
+    """How often patients open the app and answer nudges, where the data have it."""
     opened = [row.marks["opened"] for row in pilot.rows if "opened" in row.marks]
     answered = [
         row.marks["answered"] for row in pilot.rows if row.marks.get("nudged") == 1.0 and "answered" in row.marks

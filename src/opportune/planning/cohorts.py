@@ -1,7 +1,7 @@
 """Whole cohorts as they will be: beginning over the enrolment days, some leaving, staff with or without a cap per day.
 
-A few cohorts are gone through day by day (`planning.days`). Of very many participants some are taken, and a cap in
-proportion to them.
+A few cohorts are gone through day by day (`planning.days`). Larger cohorts are subsampled to `MOST_PEOPLE`, and caps
+are scaled in proportion.
 """
 
 import math
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from opportune.planning.days import Days, Floats, Met, Whole, go_through, meet
+from opportune.planning.days import Days, Draws, Floats, Whole, draws_of, go_through
 from opportune.planning.settings import Settings
 from opportune.policy import Policy
 
 MOST_PEOPLE = 1_000
-"""In a cohort that is gone through day by day; a shared budget ranks everybody's moments at each decision."""
+"""The largest cohort that is simulated day by day; a shared budget ranks everybody's moments at each decision."""
 STEPS = 60_000
-"""Decisions that are gone through for each policy or cap, about: so many cohorts are made of them, ten at most."""
+"""Decisions that are gone through for each policy or cap, about; how many cohorts there are follows from it."""
 MOST_COHORTS = 10
 
 
@@ -41,7 +41,7 @@ class Cohorts:
 
     @property
     def share(self) -> float:
-        """The share of participants who are in a cohort here."""
+        """The share of the study's participants who are in a cohort."""
         return len(self.worlds) / self.settings.participants
 
     @property
@@ -61,12 +61,12 @@ class Cohorts:
         return [leaving(rng, len(self.worlds), self.settings.horizon, self.dropout) for _ in range(self.count)]
 
     @cached_property
-    def met(self) -> list[list[Met]]:
-        """What each participant meets, for each cohort."""
-        return [meet(self.settings, self.worlds, r) for r in range(self.count)]
+    def draws(self) -> list[list[Draws]]:
+        """What happens to each participant, for each cohort."""
+        return [draws_of(self.settings, self.worlds, r) for r in range(self.count)]
 
     def run(self, policy: Policy, *, cap: float = math.inf) -> xr.Dataset:
-        """Every cohort under a policy.
+        """Run every cohort under a policy.
 
         Returns:
             Whether the rule said to nudge and whether that was made, [world, cohort, step], and each participant's
@@ -75,7 +75,7 @@ class Cohorts:
         """
         found = [
             go_through(
-                self.settings, self.worlds, self.met[r], self._sized(policy), begins=self.begins, lasts=self.lasts[r],
+                self.settings, self.worlds, self.draws[r], self._sized(policy), begins=self.begins, lasts=self.lasts[r],
                 cap=cap * self.share, order=r,
             )
             for r in range(self.count)
@@ -90,7 +90,7 @@ class Cohorts:
         )
 
     def _sized(self, policy: Policy) -> Policy:
-        """A policy for as many participants as are here: of a budget that all share they have their part."""
+        """A policy for the participants who are here, with their part of a budget that all share."""
         if policy.budget is None or not policy.shared or self.share == 1.0:
             return policy
         amount = policy.budget.amount * self.share
@@ -111,12 +111,12 @@ def cohorts_of(settings: Settings) -> int:
 
 
 def beginnings(people: int, days: int) -> Whole:
-    """The day on which each participant begins, from 0: evenly over so many."""
+    """The day on which each participant begins, from 0: evenly over the enrolment days."""
     return np.asarray(np.arange(people) * days // people)
 
 
 def leaving(rng: np.random.Generator, people: int, horizon: int, dropout: float) -> Whole:
-    """How many decisions each participant makes: all of them, or fewer for those who leave, the hazard constant."""
+    """How many decisions each participant makes; those who drop out, at a constant hazard, make fewer."""
     if dropout <= 0.0:
         return np.full(people, horizon)
     hazard = -math.log1p(-dropout) / horizon

@@ -50,8 +50,8 @@ class Late(NamedTuple):
     reward: float
 
 
-class Met:
-    """What a participant meets, whatever is decided: a pure function of (seed, stream), drawn beforehand."""
+class Draws:
+    """What happens to a participant whatever is decided: a pure function of (seed, stream), drawn beforehand."""
 
     def __init__(self, world: Any, *, horizon: int, seed: int, stream: int) -> None:
         self.key = np.uint64(seed), np.uint64(stream)
@@ -86,8 +86,8 @@ class Met:
 class Person:
     """One participant of a cohort: its state, and its steps."""
 
-    def __init__(self, met: Met, at: Layout, arrays: Mapping[str, Floats]) -> None:
-        self.met, self._places, self._arrays = met, at.numbers(), arrays  # kept for as long as the handle
+    def __init__(self, draws: Draws, at: Layout, arrays: Mapping[str, Floats]) -> None:
+        self.draws, self._places, self._arrays = draws, at.numbers(), arrays  # kept for as long as the handle
         self.handle = handle_of(self._places, arrays)
         self.continuous, self.reported = at.sizes.contexts == 0, at.sizes.reported > 0
         self.budget = at.views("budget", arrays["budget"])
@@ -97,36 +97,36 @@ class Person:
 
     def step(self, t: int, may_call: bool) -> tuple[bool, bool, float]:
         """Decision point t, from 0: whether the rule said to nudge, whether that was made, the outcome."""
-        met, handle, where = self.met, self.handle, self.met.where[t]
+        draws, handle, where = self.draws, self.handle, self.draws.where[t]
         if self.continuous:
-            live.write_values(handle, met.values[t])
-        if not met.available[t]:
-            action = int(live.stand_by_live(handle, *met.key, *where))
+            live.write_values(handle, draws.values[t])
+        if not draws.available[t]:
+            action = int(live.stand_by_live(handle, *draws.key, *where))
             self._deliver(t + 1)
-            return False, False, met.outcome[t][action]
-        opened = met.opens[t]
-        live.propose_live(handle, *met.key, *where, opened, met.coin[t])
+            return False, False, draws.outcome[t][action]
+        opened = draws.opens[t]
+        live.propose_live(handle, *draws.key, *where, opened, draws.coin[t])
         nudged = bool(self.proposed.nudged[0])
         made = nudged and may_call
-        revealed = opened or (made and met.answers[t])
-        action = int(live.settle_live(handle, *met.key, *where, revealed))
+        revealed = opened or (made and draws.answers[t])
+        action = int(live.settle_live(handle, *draws.key, *where, revealed))
         seen = revealed or not self.reported
-        if met.delay:
+        if draws.delay:
             self._post(t, action, revealed, seen)
             self._deliver(t + 1)
-        elif met.rewarded[t]:
-            live.learn_live(handle, *where, action, seen, met.reward[t][action])
-        return nudged, made, met.outcome[t][action]
+        elif draws.rewarded[t]:
+            live.learn_live(handle, *where, action, seen, draws.reward[t][action])
+        return nudged, made, draws.outcome[t][action]
 
     def leave(self, decisions: int) -> None:
-        """The participant leaves: so many decisions will not be made."""
+        """The participant leaves; `decisions` of those expected will not be made."""
         self.budget.foregone[0] += decisions
 
     def _post(self, t: int, action: int, revealed: bool, seen: bool) -> None:
-        """A reward that comes late; a reveal has uncovered every step so far."""
-        met = self.met
-        if met.rewarded[t]:
-            self.mail.append(Late(t + 1 + met.late[t], t + 1, action, met.reward[t][action]))
+        """Put a late reward on its way; a reveal has uncovered every step so far."""
+        draws = self.draws
+        if draws.rewarded[t]:
+            self.mail.append(Late(t + 1 + draws.late[t], t + 1, action, draws.reward[t][action]))
         if seen:
             self.seen.add(t + 1)
         if revealed and self.reported:
@@ -140,15 +140,15 @@ class Person:
         self.mail = [late for late in self.mail if late.due != step]
         for late in here:
             if self.continuous:
-                live.write_values(self.handle, self.met.values[late.step - 1])
-            where = self.met.where[late.step - 1]
+                live.write_values(self.handle, self.draws.values[late.step - 1])
+            where = self.draws.where[late.step - 1]
             live.learn_live(self.handle, *where, late.action, late.step in self.seen, late.reward)
 
 
-def meet(settings: Settings, worlds: Sequence[Any], replicate: int) -> list[Met]:
-    """What each participant meets in one replication: that of `simulate` with the same number."""
+def draws_of(settings: Settings, worlds: Sequence[Any], replicate: int) -> list[Draws]:
+    """What happens to each participant in one replication: as in that of `simulate` with the same number."""
     return [
-        Met(world, horizon=settings.horizon, seed=settings.seed, stream=w << 32 | replicate)
+        Draws(world, horizon=settings.horizon, seed=settings.seed, stream=w << 32 | replicate)
         for w, world in enumerate(worlds)
     ]
 
@@ -156,7 +156,7 @@ def meet(settings: Settings, worlds: Sequence[Any], replicate: int) -> list[Met]
 def go_through(
     settings: Settings,
     worlds: Sequence[Any],
-    met: Sequence[Met],
+    draws: Sequence[Draws],
     policy: Policy,
     *,
     begins: Whole,
@@ -164,12 +164,12 @@ def go_through(
     cap: float = math.inf,
     order: int = 0,
 ) -> Days:
-    """A cohort's days under a policy.
+    """Simulate a cohort's days under a policy.
 
     Args:
         settings: the plan's.
         worlds: the participants.
-        met: what each of them meets.
+        draws: what happens to each of them.
         policy: who recommends, who reveals; shared budgets and pooled models are those of this cohort.
         begins: each participant's first day, from 0.
         lasts: how many decisions each makes before leaving; the horizon for those who stay.
@@ -179,7 +179,7 @@ def go_through(
 
     """
     horizon, per_day, n = settings.horizon, settings.per_day, len(worlds)
-    people = _seat(worlds, met, policy, horizon)
+    people = _seat(worlds, draws, policy, horizon)
     days = Days(np.zeros((n, horizon), dtype=bool), np.zeros((n, horizon), dtype=bool), np.full((n, horizon), np.nan))
     rng = np.random.default_rng(order)
     first, last = begins.tolist(), lasts.tolist()
@@ -200,13 +200,13 @@ def go_through(
     return days
 
 
-def _seat(worlds: Sequence[Any], met: Sequence[Met], policy: Policy, horizon: int) -> list[Person]:
-    """A participant for each world, at its beginning, with what all share."""
+def _seat(worlds: Sequence[Any], draws: Sequence[Draws], policy: Policy, horizon: int) -> list[Person]:
+    """A participant for each world at the start of the study; shared models and budgets are one array for all."""
     batch = pack(worlds, [policy], horizon)
     (at,) = layouts_for(worlds, [policy], horizon, "cpu")
     people: list[Person] = []
     shared: dict[str, Floats] = {}
-    for w, own in enumerate(met):
+    for w, own in enumerate(draws):
         arrays = {name: aligned(at.length(name)) for name in ARRAYS} | shared
         arrays |= {"constants": batch.constants[w], "rule": batch.rules[0, w]}
         for name, together in (("model", policy.pooled), ("budget", policy.shared)):

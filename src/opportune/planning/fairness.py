@@ -46,7 +46,7 @@ def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Fl
 
 
 def _until_leaving(settings: Settings, nudged: Floats) -> Floats:
-    """The same without what comes after participants have left."""
+    """Nudges as they are made: none to participants who have left."""
     people, replicates, horizon = nudged.shape
     dropout = settings.study.settings.participants.dropout
     lasts = leaving(np.random.default_rng(settings.seed), people * replicates, horizon, dropout)

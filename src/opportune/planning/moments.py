@@ -1,4 +1,4 @@
-"""What is known of simulated moments: the variables' values, whether contexts are finite or have numbers.
+"""The values of the variables at simulated moments, for finite contexts and for numeric ones.
 
 A run keeps the number of a finite context. Values that may be any number it does not keep; as every draw is a pure
 function of (seed, stream, step), they are drawn again here, and are the same.
@@ -22,9 +22,9 @@ from opportune.study.arrivals import sizes_of
 
 Floats = NDArray[np.float64]
 CLASSES = 4
-"""A variable that may be any number is shown in so many classes, as near to equally frequent as its values allow."""
+"""A variable that may be any number is shown in this many classes, as near to equally frequent as its values allow."""
 AT_ONCE = 200_000
-"""Moments whose features are computed at once: those of all actions take room."""
+"""How many moments' features are computed at once, to limit memory."""
 
 
 class Seen(NamedTuple):
@@ -43,7 +43,7 @@ class Moments:
 
     @cached_property
     def values(self) -> Floats:
-        """[participant, replicate, step, variable], contexts not finite."""
+        """Values of numeric contexts: [participant, replicate, step, variable]."""
         return drawn_values(self.settings, self.worlds, self.replicates)
 
     def of(self, data: xr.Dataset) -> Any:
@@ -93,7 +93,7 @@ def _levels(variable: Any) -> tuple[Any, ...] | None:
 
 
 def classes(values: Floats) -> tuple[NDArray[np.int64], list[str]]:
-    """Numbers in quarters of their distribution, fewer where many are equal; each class with its least and most."""
+    """The quartile class of each number (fewer classes where many are equal), and a label with each class's range."""
     distinct, number, counts = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - counts / 2.0) / values.size  # equal numbers have their middle rank, and one class
     _, of_number = np.unique((CLASSES * rank).astype(np.int64), return_inverse=True)

@@ -22,13 +22,13 @@ COLUMNS = ("participant", "step", "action", "reward")
 MARKS = ("opened", "nudged", "answered")
 """Columns that may be there, with 0 and 1: the app was opened unasked, a nudge was made, it was answered."""
 SHOWN = 20
-"""Bad rows that an error lists; of more it says how many."""
+"""How many bad rows an error lists; the others are counted."""
 _YES_NO = {"0": 0.0, "1": 1.0, "no": 0.0, "yes": 1.0, "false": 0.0, "true": 1.0}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A decision point: a variable that nobody knew, and a reward that never came, are None."""
+    """A decision point; an unknown variable and a missing reward are None."""
 
     line: int
     participant: str
@@ -48,7 +48,7 @@ class Pilot:
     bad: list[tuple[int, str]]
 
     def features(self, study: Study) -> tuple[Floats, Floats, NDArray[np.int64], list[str]]:
-        """Features and rewards of the rows that have both whole, the number of each row's participant, their names."""
+        """Features and rewards of complete rows, the index of each row's participant, and the participants' names."""
         problem = problem_of(study)
         actions = study.settings.study.actions
         x, y, who = [], [], []
@@ -165,7 +165,7 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
 
 
 def _value(study: Study, name: str, text: str) -> Any:
-    """A variable's value: a level as the file has it, or a number; None where nothing stands."""
+    """A variable's value: a level of the study file, or a number; None for an empty cell."""
     if not text:
         return None
     table = study.settings.variables[name]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from opportune.analysis.intervals import interval
 from opportune.planning.moments import AT_ONCE, Moments, controls, drawn_values, features_of
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import steps
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, steps
 from opportune.planning.wcls import Sums, add_up, estimate, sums_of
 from opportune.planning.worlds import participants_of
 from opportune.policy import Policy
@@ -68,7 +67,7 @@ def count_steps(settings: Settings, budget: int) -> float:
     return float(runs * settings.horizon * settings.participants * _replicates(settings))
 
 
-def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
+def find_power(settings: Settings, simulations: Simulations, budget: int) -> Power:
     """Power against the number of participants and the budget, for each design."""
     worlds = participants_of(settings)
     replicates = _replicates(settings)
@@ -78,7 +77,7 @@ def find_power(settings: Settings, tasks: Tasks, budget: int) -> Power:
     coins: list[dict[str, Any]] = []
     plain: Floats | None = None
     for number, (design, chosen) in enumerate(designs(settings, budget).items()):
-        whole = tasks.run(
+        whole = simulations.run(
             f"power-{number}-{budget}",
             f"power: {design}",
             float(settings.horizon * settings.participants * replicates * len(chosen)),
@@ -178,15 +177,15 @@ def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, e
 
 def _summary(found: list[Any]) -> dict[str, float]:
     """The share of cohorts in which the effect was found, with Wilson's interval; NaN where none could tell."""
-    told = [one for one in found if one is not None]
-    if len(told) < 0.9 * len(found):
+    clear = [one for one in found if one is not None]
+    if len(clear) < 0.9 * len(found):
         return {"power": math.nan, "low": math.nan, "high": math.nan, "estimate": math.nan, "se": math.nan}
-    n = len(told)
-    share = sum(one.found for one in told) / n
+    n = len(clear)
+    share = sum(one.found for one in clear) / n
     z = 1.959964
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return {
         "power": share, "low": max(0.0, centre - half), "high": min(1.0, centre + half),
-        "estimate": float(np.mean([one.effect for one in told])), "se": float(np.mean([one.se for one in told])),
+        "estimate": float(np.mean([one.effect for one in clear])), "se": float(np.mean([one.se for one in clear])),
     }  # fmt: skip

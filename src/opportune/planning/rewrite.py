@@ -1,4 +1,4 @@
-"""Changing values in a study file without losing its comments: keys are replaced where they stand, or put in."""
+"""Changing values in a study file without losing its comments: keys are replaced in place, or added."""
 
 from typing import NamedTuple
 

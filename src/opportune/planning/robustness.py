@@ -11,14 +11,13 @@ from opportune.analysis.intervals import interval
 from opportune.planning.budget import Least, crossing, quantiles, resampled, shares
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means, stay_means
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, means, stay_means
 from opportune.planning.worlds import Assumption, participants_of, survival
 from opportune.policy import Policy
 
 
 def assumptions(settings: Settings) -> list[Assumption]:
-    """What might be otherwise: the file as it is first."""
+    """The assumptions that are changed, one at a time; the file as it is comes first."""
     world = settings.study.settings.world
     dropout = settings.study.settings.participants.dropout
     more = min(0.9, max(0.2, 2.0 * dropout))
@@ -39,7 +38,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
         Assumption(name="effects half as large", text="effects of actions are half as large", effects=0.5),
         Assumption(
             name="contexts misstated",
-            text="contexts arrive otherwise than agents were told: levels half as unequal, numbers one sd higher",
+            text="contexts do not arrive as the agents assume: levels half as unequal, numbers one sd higher",
             contexts=True,
         ),
         Assumption(
@@ -53,7 +52,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
 
 
 def _changes(settings: Settings, assumption: Assumption) -> bool:
-    """Whether an assumption changes anything: rows of one's own data arrive as they are."""
+    """Whether an assumption changes anything; contexts from a data table stay as they are."""
     if not assumption.contexts or not settings.study.continuous:
         return True
     return any(
@@ -67,25 +66,23 @@ def count_steps(settings: Settings) -> float:
     return float(len(assumptions(settings)) * budgets * settings.horizon * settings.participants * settings.fewest)
 
 
-def find_robustness(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
+def find_robustness(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """For each assumption the least budget for the plan's share, and what the plan's budget brings."""
     rows: list[dict[str, Any]] = []
     for number, assumption in enumerate(assumptions(settings)):
-        rows.append(_row(settings, tasks, least, number, assumption))
+        rows.append(_row(settings, simulations, least, number, assumption))
     table = pd.DataFrame(rows)
     moved = np.abs(np.minimum(table["least"], settings.horizon) - min(table["least"].iloc[0], settings.horizon))
     return table.assign(moves=moved)
 
 
-def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption: Assumption) -> dict[str, Any]:
+def _row(
+    settings: Settings, simulations: Simulations, least: Least, number: int, assumption: Assumption
+) -> dict[str, Any]:
     worlds = participants_of(settings, assumption)
-    policies = {
-        float(b): settings.policy(settings.main, b)
-        for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
-    }
-    policies[math.inf] = settings.always(settings.main)
+    policies = settings.curve(least.budget)
     chosen = list(policies.values())
-    data = tasks.run(
+    data = simulations.run(
         f"assumption-{number}-{least.budget}",
         assumption.name,
         float(settings.horizon * settings.participants * settings.fewest * len(chosen)),
@@ -116,7 +113,7 @@ def _row(settings: Settings, tasks: Tasks, least: Least, number: int, assumption
 
 
 def _means(settings: Settings, worlds: list[Any], policies: list[Policy], dropout: float | None) -> xr.Dataset:
-    """Each participant's outcome per day under each policy, where some may leave."""
+    """Each participant's outcome per day under each policy, with dropout if there is any."""
     if not dropout:
         return means(settings, worlds, policies, settings.fewest)
     if not settings.shared:

@@ -1,10 +1,9 @@
-"""`plan`: from a study to the answers, part by part; what is finished is kept, and the same call goes on from there."""
+"""`plan`: from a study to the answers; finished simulations are kept, and the same call goes on from there."""
 
 import math
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import xarray as xr
 
 from opportune import checks
 from opportune.analysis.intervals import Interval, interval
-from opportune.planning import power, robustness, unsure
+from opportune.analysis.parts import Parts
+from opportune.planning import power, robustness, uncertainty
 from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least, find_values, value_table
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.fairness import Fairness, find_fairness
@@ -22,9 +22,8 @@ from opportune.planning.moments import drawn_values
 from opportune.planning.power import Power, find_power
 from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
-from opportune.planning.simulated import means, steps
-from opportune.planning.tasks import Progress, Tasks, folder_of
-from opportune.planning.unsure import find_unsure
+from opportune.planning.simulated import Progress, Simulations, means, parts_of, steps
+from opportune.planning.uncertainty import find_uncertainty
 from opportune.planning.workload import Workload, day_steps, find_workload, shared_steps
 from opportune.planning.worlds import participants_of
 from opportune.study import Study
@@ -105,8 +104,8 @@ def plan(
     settings = settings_of(
         study, budgets=budgets, target=target, participants=participants, replicates=replicates, device=device
     )
-    with _progress(settings, shown=progress) as show:
-        found = _plan(settings, folder_of(settings, Path(out)), show)
+    with _progress(settings, visible=progress) as show:
+        found = _plan(settings, parts_of(settings, out), show)
     if not keep_parts:
         discard_parts(found, out)
     return found
@@ -114,16 +113,13 @@ def plan(
 
 def discard_parts(found: Plan, out: str | Path) -> None:
     """Remove the parts of a plan from the folder that it was made in."""
-    folder = folder_of(found.settings, Path(out))
-    shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # unless parts of something else are in it
-        folder.parent.rmdir()
+    parts_of(found.settings, Path(out)).discard()
 
 
 @contextmanager
-def _progress(settings: Settings, *, shown: bool) -> Iterator[Progress]:
-    """A progress bar in per cent of all steps, if it is to be shown."""
-    if not shown:
+def _progress(settings: Settings, *, visible: bool) -> Iterator[Progress]:
+    """A progress bar in per cent of all steps, unless it is not wanted."""
+    if not visible:
         yield lambda what, done: None
         return
     from opportune.progress import bar  # noqa: PLC0415  (rich is slow to import)
@@ -135,7 +131,7 @@ def _progress(settings: Settings, *, shown: bool) -> Iterator[Progress]:
 
 
 def count_steps(settings: Settings) -> float:
-    """How many steps a plan takes, about: what the progress bar goes by."""
+    """About how many steps a plan simulates, for the progress bar."""
     per_run = float(settings.horizon * settings.participants)
     grid = len(settings.budgets) * len(settings.entries) + 2
     search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates
@@ -145,18 +141,18 @@ def count_steps(settings: Settings) -> float:
         parts
         + 5 * day_steps(settings)
         + robustness.count_steps(settings)
-        + unsure.count_steps(settings)
+        + uncertainty.count_steps(settings)
         + power.count_steps(settings, guess)
     )
 
 
-def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
+def _plan(settings: Settings, parts: Parts, progress: Progress) -> Plan:
     began = time.perf_counter()
-    tasks = Tasks(folder, progress)
-    values = find_values(settings, tasks)
-    least = find_least(settings, values, tasks)
-    one_more = _one_more(settings, tasks, values, least.budget)
-    data = tasks.run(
+    simulations = Simulations(parts, progress)
+    values = find_values(settings, simulations)
+    least = find_least(settings, values, simulations)
+    one_more = _one_more(settings, simulations, values, least.budget)
+    data = simulations.run(
         f"steps-{least.budget}",
         "every step",
         float(settings.horizon * settings.participants * settings.traced),
@@ -169,26 +165,26 @@ def _plan(settings: Settings, folder: Path, progress: Progress) -> Plan:
         else np.asarray(data["context"].values)
     )
     cohorts = Cohorts(settings, participants_of(settings))
-    together = shared_steps(settings, tasks, cohorts, least.budget)
+    together = shared_steps(settings, simulations, cohorts, least.budget)
     return Plan(
         settings=settings,
         values=values,
         least=least,
         one_more=one_more,
-        workload=find_workload(settings, tasks, cohorts, least.budget, nudged, together),
+        workload=find_workload(settings, simulations, cohorts, least.budget, nudged, together),
         fairness=find_fairness(settings, nudged, moments, together),
-        robustness=find_robustness(settings, tasks, least),
-        unsure=find_unsure(settings, tasks, least),
-        power=find_power(settings, tasks, least.budget),
+        robustness=find_robustness(settings, simulations, least),
+        unsure=find_uncertainty(settings, simulations, least),
+        power=find_power(settings, simulations, least.budget),
         seconds=time.perf_counter() - began,
     )
 
 
-def _one_more(settings: Settings, tasks: Tasks, values: Values, budget: int) -> Interval:
+def _one_more(settings: Settings, simulations: Simulations, values: Values, budget: int) -> Interval:
     """What one nudge more adds, by simulating both budgets in full."""
     more = min(budget + 1, settings.horizon)
     policies = [settings.policy(settings.main, b) for b in (budget, more)]
-    data = tasks.run(
+    data = simulations.run(
         f"one-more-{budget}",
         f"{budget} {settings.nudges}, and one more",
         2.0 * settings.horizon * settings.participants * settings.replicates,

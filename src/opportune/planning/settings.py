@@ -85,7 +85,7 @@ class Settings:
 
     @property
     def fewer(self) -> int:
-        """Replications where fewer are enough: while the budget is searched for."""
+        """Replications while the least budget is searched for, when fewer are enough."""
         return max(min(self.replicates, 5), self.replicates // 4)
 
     @property
@@ -110,7 +110,7 @@ class Settings:
 
     @property
     def _kept(self) -> int:
-        """Replications of all participants of which every step finds room."""
+        """How many replications of all participants fit into memory with every step."""
         return TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
 
     @cached_property
@@ -157,6 +157,11 @@ class Settings:
         """A nudge at every decision, with a policy's own recommender."""
         return self._unlimited(entry, Always(), "always")
 
+    def curve(self, budget: float) -> dict[float, Policy]:
+        """The plan's policy at every budget to try, at `budget`, without a limit, and (inf) at every decision."""
+        budgets = sorted({*self.budgets, float(budget), float(self.horizon)})
+        return {b: self.policy(self.main, b) for b in budgets} | {math.inf: self.always(self.main)}
+
     def randomised(self, share: float, budget: float) -> Policy:
         """PACE with a coin mixed in; with the budget of the plan, its kind and what is shared."""
         general = self.study.settings.study
@@ -186,7 +191,7 @@ def settings_of(
     replicates: int = REPLICATES,
     device: str = "cpu",
 ) -> Settings:
-    """A plan's settings; what is wrong with them is refused before anything is simulated.
+    """A plan's settings, checked before anything is simulated.
 
     Args:
         study: the study.

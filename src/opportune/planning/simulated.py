@@ -1,15 +1,58 @@
-"""What a plan keeps of a simulation: each participant's means, or every step of a few replications."""
+"""A plan's simulations: each is run once, and kept on disk until the plan is there.
 
-from collections.abc import Iterator, Sequence
+What is kept is each participant's means, or every step of a few replications.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from opportune.analysis.parts import Parts
+from opportune.errors import DataError
 from opportune.planning.settings import Settings
 from opportune.policy import Policy
 from opportune.simulation import simulate
+
+Progress = Callable[[str, float], None]
+"""Takes what is being simulated and the steps that have been simulated so far."""
+
+
+class Simulations:
+    """Runs a plan's simulations, or takes from disk what an interrupted call left of them."""
+
+    def __init__(self, parts: Parts, progress: Progress) -> None:
+        self.parts = parts
+        self.progress = progress
+        self.steps = 0.0
+
+    def run(self, name: str, what: str, steps: float, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
+        """The results of one part: from disk if they are there undamaged, else computed now and kept."""
+        self.progress(what, self.steps)
+        try:
+            data = self.parts.load(name)
+        except DataError:
+            data = None
+        if data is None:
+            data = self.parts.save(name, compute())
+        self.steps += steps
+        self.progress(what, self.steps)
+        return data
+
+
+def parts_of(settings: Settings, out: Path) -> Parts:
+    """Where the parts of this plan are kept; a plan of another study or with other settings has another folder."""
+    study = settings.study
+    rows = b"" if study.table is None else repr(sorted(study.table.columns.items())).encode()
+    return Parts(
+        out, f"plan-{study.name}",
+        [study.settings.model_dump(mode="json"), settings.budgets, settings.target, settings.participants,
+         settings.replicates, hashlib.sha256(rows).hexdigest()],
+    )  # fmt: skip
 
 
 def means(settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int) -> xr.Dataset:
@@ -28,10 +71,10 @@ def means(settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy],
 def stay_means(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int, staying: Any
 ) -> xr.Dataset:
-    """The same where participants may leave: `staying` is how probable it is that one is there at each decision.
+    """Each participant's means where some leave early: `staying` is the probability of being there at each decision.
 
-    Until one leaves, a run with a budget of its own goes as if one stayed, so what leavers lose can be counted from
-    runs that go on to the end. The outcome is per day that participants are in the study.
+    With a budget of one's own, a run goes the same way until its participant leaves. So the means of those who leave
+    are computed from runs that go on to the end. The outcome is per day that participants are in the study.
     """
     days = float(np.sum(staying)) / settings.per_day
     there = xr.DataArray(staying, dims="step")

@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
 
     @property
     def found(self) -> bool:
-        """Whether it is told from 0 at the 5% level."""
+        """Whether it differs from 0 at the 5% level."""
         return self.p_value < 0.05
 
 

@@ -1,4 +1,4 @@
-"""The plan in words: the sentence at the end, the recommendation, what was taken for granted."""
+"""The plan in words: the sentence at the end, the recommendation, the assumptions, the methods."""
 
 import math
 
@@ -18,7 +18,7 @@ FLAT = 0.02
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number for people: so many digits that count, no more."""
+    """A number for people, with `digits` significant digits."""
     if not math.isfinite(value):
         return "–"
     if value == 0.0:
@@ -149,14 +149,14 @@ def _best(plan: Plan) -> str:
 
 
 def _ends(found: Interval) -> str:
-    """An interval's ends in brackets, if it has some."""
+    """An interval's ends in brackets; nothing for one without ends."""
     if math.isnan(found.low) or math.isnan(found.high):
         return ""
     return f" (95% {number(found.low)} to {number(found.high)})"
 
 
 def _unsure(plan: Plan) -> str:
-    """How far the answer moves with what pilot data left unsure."""
+    """How far the answer moves with what pilot data leave uncertain."""
     if plan.unsure.empty:
         return ""
     found = plan.unsure.set_index("measure")

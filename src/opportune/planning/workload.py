@@ -17,14 +17,14 @@ from opportune.analysis.intervals import interval
 from opportune.planning.cohorts import MOST_PEOPLE, Cohorts, beginnings, cohorts_of, leaving
 from opportune.planning.days import Whole
 from opportune.planning.settings import Settings
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations
 from opportune.policy import Budget
 from opportune.problems.variables import WEEKDAYS
 
 Floats = NDArray[np.float64]
 COHORTS = 200
 SLOWER = 50.0
-"""What a decision of a cohort day by day takes, in decisions of a simulation, about."""
+"""About how many times longer a decision takes in a cohort day by day than in a simulation."""
 
 
 class Work(NamedTuple):
@@ -61,13 +61,13 @@ class Workload(NamedTuple):
 
 
 def find_workload(
-    settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, nudged: Floats, together: Floats
+    settings: Settings, simulations: Simulations, cohorts: Cohorts, budget: int, nudged: Floats, together: Floats
 ) -> Workload:
     """Workload at a budget.
 
     Args:
         settings: the plan's.
-        tasks: where simulations are kept.
+        simulations: runs what is simulated.
         cohorts: gone through day by day, for shared budgets and caps.
         budget: nudges per participant.
         nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
@@ -82,24 +82,24 @@ def find_workload(
         summary=_summary(settings, work, shared),
         course=_course(work),
         weekdays=_weekdays(work),
-        caps=_caps(settings, tasks, cohorts, budget, work),
+        caps=_caps(settings, simulations, cohorts, budget, work),
     )
 
 
-def shared_steps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int) -> Floats:
-    """Whether there was a nudge, [participant, cohort, step], where participants share what they have together."""
+def shared_steps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget: int) -> Floats:
+    """Whether there was a nudge, [participant, cohort, step], when all participants share one budget."""
     own = settings.policy(settings.main, budget)
     assert own.budget is not None
     amount = float(budget * settings.participants)
     policy = replace(own, budget=Budget(amount, hard=own.budget.hard, shared=True))
-    data = tasks.run(
+    data = simulations.run(
         f"shared-{budget}", "one budget for all", day_steps(settings), lambda: cohorts.run(policy)[["nudged"]]
     )
     return np.asarray(data["nudged"].values, dtype=np.float64)
 
 
 def day_steps(settings: Settings) -> float:
-    """How long it takes to go through all cohorts once, in steps of a simulation, about."""
+    """About how many steps of a simulation take as long as going through all cohorts once."""
     people = min(settings.participants, MOST_PEOPLE)
     return SLOWER * people * settings.horizon * cohorts_of(settings)
 
@@ -189,7 +189,7 @@ def _weekdays(work: Work) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _caps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, work: Work) -> pd.DataFrame:
+def _caps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget: int, work: Work) -> pd.DataFrame:
     """What a cap on nudges per day would cost: the same cohorts day by day, with staff who can make no more.
 
     A nudge is charged when it is proposed; staff make them in the order of proposals, and one that they cannot make on
@@ -201,7 +201,7 @@ def _caps(settings: Settings, tasks: Tasks, cohorts: Cohorts, budget: int, work:
     reference: Floats | None = None
     rows = []
     for cap in [math.inf, *sorted({max(1, c) for c in candidates} | ({given} if given else set()), reverse=True)]:
-        data = tasks.run(
+        data = simulations.run(
             f"cap-{budget}-{cap:g}",
             "no cap" if math.isinf(cap) else f"at most {cap:g} {settings.nudges} per day",
             day_steps(settings),

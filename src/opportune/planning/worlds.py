@@ -15,7 +15,7 @@ from opportune.worlds.distributions import Choice, Distribution, LogNormal, Norm
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """What is otherwise than in the file: the world changes, what agents believe beforehand stays."""
+    """A change to the world of the file; what agents believe beforehand stays."""
 
     name: str
     text: str
@@ -28,11 +28,11 @@ class Assumption:
     noise: float = 1.0
     """What the noise's sd is multiplied by."""
     contexts: bool = False
-    """Whether contexts arrive otherwise."""
+    """Whether contexts arrive with other probabilities."""
     shift: tuple[float, ...] = ()
     """What is added to the effects of all participants, one number per term."""
     dropout: float | None = None
-    """The share that leaves before the end."""
+    """The share of participants who leave before the end."""
 
 
 def participants_of(settings: Settings, changed: Assumption | None = None) -> list[Any]:
@@ -63,7 +63,7 @@ def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: A
 
 
 def shifted(distribution: Distribution) -> Distribution:
-    """A distribution as it might be instead: numbers one sd higher, levels half as unequal."""
+    """A changed distribution: numbers one sd higher, levels half as unequal."""
     if isinstance(distribution, Normal):
         return Normal(distribution.mean + distribution.sd, distribution.sd)
     if isinstance(distribution, LogNormal):

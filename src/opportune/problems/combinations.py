@@ -40,7 +40,7 @@ def combine(
 ) -> Floats:
     """The values with some variables at each combination of choices, the first one slowest: [n, V].
 
-    More than `most` combinations are refused; `who` has so many of them and what to give `instead` is in the message.
+    More than `most` combinations are refused; the message says `who` has them and what to give `instead`.
     """
     size = math.prod(len(chosen) for chosen in choices.values())
     if size > most:

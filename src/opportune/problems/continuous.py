@@ -28,6 +28,7 @@ from opportune.problems.settings import (
     schedule_of,
     units_of,
 )
+from opportune.problems.tables import least_distance
 from opportune.problems.variables import (
     Variable,
     bounds_of,
@@ -255,7 +256,7 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def least_distance(self) -> float:
-        """Dmin: the least positive ||phi(s, a) - phi(s, a')|| over corners of the bounds and pairs of actions."""
+        """Dmin over corners of the bounds (`problems.tables.least_distance`)."""
         if self._least_distance is not None:
             return self._least_distance
         who = "variables have {} combinations of bounds and levels"
@@ -263,9 +264,7 @@ class ContinuousProblem(Beliefs):
         x = self.features(
             combine(self.variables, self.middle, self._extremes(), most=MOST_COMBINATIONS, who=who, instead=instead)
         )
-        pairs = itertools.combinations(range(self.actions), 2)
-        distances = np.concatenate([np.linalg.norm((x[:, a] - x[:, b]) / self.units, axis=1) for a, b in pairs])
-        return float(distances[distances > 0.0].min(initial=math.inf)) if distances.any() else 0.0
+        return least_distance(x, self.units)
 
     def layout(
         self, *, optimistic: bool = False, horizon: int = 1, table: bool = True, support: int = 0, **form: Any
@@ -340,7 +339,7 @@ class ContinuousProblem(Beliefs):
         return cls(settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings)
 
     def replace(self, **changes: Any) -> "ContinuousProblem":
-        """The same problem with some settings changed; lam follows W unless it was given."""
+        """Return a copy with some settings changed; lam follows W unless it was given."""
         checks.settings("ContinuousProblem", changes, ContinuousProblem)
         settings = self._changed({**self.to_dict(), "variables": self.variables}, changes)
         return ContinuousProblem(

@@ -55,7 +55,7 @@ def compile_expression(text: str, variables: Mapping[str, Operations]) -> Operat
 
 def run(operations: Operations, values: Sequence[Any], tables: Mapping[int, Floats],
         divided_by: Callable[[Any], None] = lambda _: None) -> Any:  # fmt: skip
-    """The value of an atom, for numbers or arrays alike; `divided_by` is told everything that is divided by."""
+    """The value of an atom, for numbers or arrays alike; `divided_by` is called with every divisor."""
     stack: list[Any] = []
     with np.errstate(all="ignore"):
         for operation, argument in operations:

@@ -24,11 +24,10 @@ from opportune.problems.settings import (
     check_finite_variables,
     check_names_action,
     check_visibility,
-    positive_least,
     schedule_of,
     units_of,
 )
-from opportune.problems.tables import action_distances, constant_parts, part_means
+from opportune.problems.tables import constant_parts, least_distance, part_means
 from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
 
 Floats = NDArray[np.float64]
@@ -160,11 +159,8 @@ class Problem(Beliefs):
 
     @cached_property
     def least_distance(self) -> float:
-        """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts and pairs of different actions.
-
-        Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
-        """
-        return positive_least(action_distances(self.features, self.units))
+        """Dmin over contexts (`problems.tables.least_distance`)."""
+        return least_distance(self.features, self.units)
 
     def means(self, labels: Ints, parts: int, probs: Floats | None) -> Floats:
         """E[phi(S, a) | part] for each part; uniform within a part whose probability is zero or unknown."""
@@ -289,7 +285,7 @@ class Problem(Beliefs):
         return cls(settings.pop("features"), settings.pop("context_probs"), **settings)
 
     def replace(self, **changes: Any) -> "Problem":
-        """The same problem with some settings changed; lam follows W unless it was given."""
+        """Return a copy with some settings changed; lam follows W unless it was given."""
         checks.settings("Problem", changes, Problem)
         variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
         settings = self._changed({**self.to_dict(), "variables": variables}, changes)

@@ -117,7 +117,7 @@ class _ModelMatrix:
         return self._without_intercept(self.matrix)
 
     def at(self, points: Sequence[Mapping[str, Any]]) -> Floats:
-        """The features at other points, coded likewise."""
+        """The features at other points, coded in the same way."""
         try:
             matrix = self.matrix.model_spec.get_model_matrix(self._frame(points), context=CALLABLES)
         except LIBRARY_ERRORS as error:

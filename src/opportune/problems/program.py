@@ -95,7 +95,7 @@ class Program:
         return np.asarray(np.array(sizes)[self.factors.reshape(self.d, self.width).astype(int)].prod(axis=1))
 
     def divided(self, units: Floats) -> "Program":
-        """The same features, each divided by its unit."""
+        """The program whose features are these, each divided by its unit."""
         if (units == 1.0).all():
             return self
         factors = self.factors.reshape(self.d, self.width).astype(int)
@@ -108,7 +108,7 @@ class Program:
 
 
 def assemble(columns: Sequence[Column], *, variables: int, actions: int, tables: Mapping[int, Floats]) -> Program:
-    """The program for these features of so many variables; `tables` has the numbers of variables' levels."""
+    """The program for these features of this many variables; `tables` holds the numbers of variables' levels."""
     unique = list(dict.fromkeys(atom for column in columns for atom in column.atoms))
     ordered = sorted(unique, key=lambda atom: variables in variables_of(atom))  # stable: the action's atoms last
     number = {atom: i for i, atom in enumerate(ordered)}

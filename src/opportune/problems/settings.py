@@ -58,7 +58,7 @@ class Beliefs:
 
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
                  regularisation: Any) -> None:  # fmt: skip
-        """Check and take them; lam is 1/W^2 unless given."""
+        """Check and keep the beliefs; lam is 1/W^2 unless given."""
         self.noise_sd = checks.scale("noise_sd", noise_sd)
         self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # lam is by its square
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
@@ -70,7 +70,7 @@ class Beliefs:
         self.largest_gap = None if largest_gap is None else checks.scale("largest_gap", largest_gap)
 
     def _beliefs(self) -> dict[str, Any]:
-        """Them as plain JSON values."""
+        """The beliefs as plain JSON values."""
         return {
             "noise_sd": self.noise_sd,
             "theta_bound": self.theta_bound,
@@ -87,7 +87,7 @@ class Beliefs:
         return {**settings, **changes}
 
     def _knowledge(self, horizon: int) -> dict[str, Any]:
-        """The numbers of them that the constants of any problem hold."""
+        """The beliefs as the constants of any problem hold them."""
         return {
             "noise": self.noise_sd,
             "regularisation": self.regularisation,
@@ -109,6 +109,8 @@ def check_value_range(value: Any) -> tuple[float, float] | None:
     low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
     if low >= high:
         raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
+    if high - low < LEAST_WIDTH:
+        raise InputError(f"value_range is ({low:g}, {high:g}); expected a width of at least {LEAST_WIDTH:g}")
     return low, high
 
 
@@ -148,6 +150,8 @@ def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
     return names
 
 
+LEAST_WIDTH = 1e-30
+"""Of value_range, by which gaps are divided."""
 LARGE = 32.0
 """Features beyond this are divided inside, so that confidence widths keep their digits."""
 
@@ -217,18 +221,3 @@ def check_variables(value: Any) -> dict[str, Variable]:
     if not given:
         raise InputError("variables is empty; expected at least one variable")
     return {checks.text("name of a variable", name): check_variable(name, variable) for name, variable in given.items()}
-
-
-def positive_least(distances: NDArray[np.float64]) -> float:
-    """Dmin of these distances between actions' features; warns if some are 0, which do not count."""
-    least = float(distances.min())
-    if least > 0.0:
-        return least
-    if not (distances > 0.0).any():
-        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
-        return 0.0
-    checks.warn(
-        "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would nudge "
-        "at any disagreement; the least positive distance is used instead"
-    )
-    return float(distances[distances > 0.0].min())

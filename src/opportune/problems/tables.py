@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opportune import checks
 from opportune.engine.layout import Sizes
 
 Floats = NDArray[np.float64]
@@ -22,7 +23,7 @@ _R = TypeVar("_R")
 
 
 def remembered(function: Callable[..., _R]) -> Callable[..., _R]:
-    """The same function of arrays, which keeps its last results; these are shared, so their arrays are read-only."""
+    """A function of arrays that keeps its last results; they are shared, so their arrays are read-only."""
     kept: dict[Any, _R] = {}
 
     @functools.wraps(function)
@@ -71,6 +72,23 @@ def part_means(features: Floats, labels: Ints, parts: int, probs: Floats | None)
     return out
 
 
+def least_distance(features: Floats, units: Floats) -> float:
+    """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts k (or corners) and pairs of different actions.
+
+    Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
+    """
+    distances = action_distances(features, units)
+    if not (distances > 0.0).any():
+        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
+        return 0.0
+    if distances.min() <= 0.0:
+        checks.warn(
+            "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would "
+            "nudge at any disagreement; the least positive distance is used instead"
+        )
+    return float(distances[distances > 0.0].min())
+
+
 @remembered
 def action_distances(features: Floats, units: Floats) -> Floats:
     """||phi[k, a] - phi[k, a']|| for every context and pair of different actions."""
@@ -83,7 +101,7 @@ def action_distances(features: Floats, units: Floats) -> Floats:
 def constant_parts(
     features: Floats, units: Floats, stratum_of: Ints, sense_of: Ints, probs: Floats | None, sizes: Sizes
 ) -> dict[str, NDArray[Any]]:
-    """The parts of engine.layout.Constants that hold them."""
+    """The parts of engine.layout.Constants that follow from features and probabilities."""
     strata, senses = int(stratum_of.max()) + 1, int(sense_of.max()) + 1
     means = part_means(features, stratum_of, strata, probs)
     if sizes.senses:

@@ -5,7 +5,7 @@ A variable is one of
     Number(0, 20_000)                       any number between two bounds
     ["low", "fair", "high"]                 one of these levels
     TimeOfDay(["morning", "evening"])       public, known from the decision point's number: the schedule
-    Weekday(), Weekend(), DayOfStudy(70)    likewise
+    Weekday(), Weekend(), DayOfStudy(70)    public and known in the same way
 
 Decision points count from 1, days of study too.
 """
@@ -123,7 +123,7 @@ class Weekend:
 
 @dataclass(frozen=True)
 class DayOfStudy:
-    """The day of study, a number: (day - centre) / scale, which is the day itself unless told otherwise.
+    """The day of study, a number: (day - centre) / scale; by default the day itself.
 
     Args:
         days: how many days the study has.

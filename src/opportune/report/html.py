@@ -28,9 +28,9 @@ MONTHS = (
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTHING = "–"
 SHORT, PROSE = 20, 40
-"""Letters of a cell that stays on one line, and beyond which one needs room."""
+"""Cells of up to SHORT letters stay on one line; those of more than PROSE get room to be read."""
 MOST_WORDS = 0.4
-"""The share of a column of numbers that may be words in their place."""
+"""A column of numbers may have words in up to this share of its cells."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from opportune.errors import DataError
 from opportune.experiments import NAMES
 from opportune.experiments.claims import Claim, Verdict
-from opportune.experiments.record import FigureFiles, Record, check_record, command
+from opportune.experiments.record import FigureFiles, Record, command, read_record
 from opportune.report.html import Image, read_picture, render, write_page
 
 OPENING = "pace"
@@ -72,7 +70,7 @@ def _read_results(directory: Path) -> list[Record]:
     files: dict[str, Path] = {}
     results: list[Record] = []
     for file in sorted(directory.glob("*.json")):
-        result = _read_result(file)
+        result = read_record(file)
         if result is None:
             continue
         if result.experiment in files:
@@ -83,23 +81,6 @@ def _read_results(directory: Path) -> list[Record]:
     if not results:
         raise DataError(f"{directory} holds no results; run `opportune reproduce` to make some")
     return sorted(results, key=lambda result: _place(result.experiment))
-
-
-def _read_result(file: Path) -> Record | None:
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise DataError(f"{file}: not readable as JSON: {error}") from error
-    if not isinstance(content, dict) or "experiment" not in content:
-        return None
-    check_record(file, content)
-    try:
-        return Record.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise DataError(f"{file}: {where}: {first['msg']}") from error
 
 
 def _place(experiment: str) -> tuple[int, str]:
@@ -138,7 +119,7 @@ def _importance(experiment: str) -> int:
 
 
 def _opening(results: Sequence[Record], pictures: Mapping[Place, Image]) -> Opening | None:
-    """The figure that says most: that of our own rule, else the first of an experiment that says what it found."""
+    """The first figure of the page: that of our own rule, else the first of an experiment with findings."""
     places = [
         ((result.experiment, at), figure)
         for result in results

@@ -1,18 +1,16 @@
 """The report of a plan: the recommendation in words, figures, tables, what was assumed, and how to run it again."""
 
-import platform
+import math
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
-from opportune._version import __version__
 from opportune.analysis.plots import save_figure
-from opportune.experiments.record import Table
-from opportune.planning.figures import pictures
+from opportune.experiments.record import versions
 from opportune.planning.run import Plan
-from opportune.planning.shown import csv_of, shown
 from opportune.planning.words import assumptions_table, methods, recommendation
 from opportune.report.html import read_picture, render, write_page
+from opportune.report.plan_figures import pictures
+from opportune.report.plan_tables import report_tables
 
 
 def write_plan(plan: Plan, out: Path, command: str) -> Path:
@@ -27,17 +25,12 @@ def write_plan(plan: Plan, out: Path, command: str) -> Path:
     stem = f"{plan.settings.study.name}-plan"
     figures = {}
     for picture in pictures(plan):
-        name = picture.name.replace("plan", stem, 1)
-        png, svg = save_figure(picture.figure, out, name)
+        png, svg = save_figure(picture.figure, out, picture.name.replace("plan", stem, 1))
         figures[picture.name] = (read_picture(out, svg, png), picture)
     files = []
     for name, frame in {**plan.tables(), "assumptions": assumptions_table(plan)}.items():
-        files.append(write_page(csv_of(frame), out / f"{stem}-{name}.csv").name)
-    tables = {name: Table(caption=one.caption, columns=one.columns, rows=one.rows) for name, one in shown(plan).items()}
-    assumed = assumptions_table(plan)
-    tables["assumptions"] = Table(
-        caption="What the plan takes for granted", columns=list(assumed.columns), rows=assumed.to_numpy().tolist()
-    )
+        text = frame.replace([math.inf, -math.inf], ["inf", "-inf"]).to_csv(index=False, lineterminator="\n")
+        files.append(write_page(str(text), out / f"{stem}-{name}.csv").name)
     settings = plan.settings
     page = render(
         "plan.html.jinja",
@@ -47,13 +40,12 @@ def write_plan(plan: Plan, out: Path, command: str) -> Path:
         found=recommendation(plan),
         methods=methods(plan),
         figures=figures,
-        tables=tables,
+        tables=report_tables(plan),
         files=files,
         file=settings.study.text,
         command=command,
         seconds=plan.seconds,
         finished=datetime.now(UTC),
-        versions={"opportune": __version__, "python": platform.python_version(),
-                  **{package: version(package) for package in ("numpy", "numba", "scipy", "xarray")}},
-    )  # fmt: skip
+        versions=versions(),
+    )
     return write_page(page, out / f"{stem}.html")

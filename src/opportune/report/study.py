@@ -2,33 +2,21 @@
 
 import csv
 import io
-import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import xarray as xr
 
-from opportune._version import __version__
 from opportune.analysis.comparison import Compared, digits_for
 from opportune.analysis.intervals import Interval
 from opportune.analysis.metrics import has_realised_regret, has_regret
-from opportune.experiments.record import Table
+from opportune.experiments.record import FigureFiles, Table, versions
 from opportune.report.html import read_picture, render, write_page
 
 SOME = 40
-"""Contexts that are listed by name; more would be a page of their own."""
-
-
-class Drawn(NamedTuple):
-    """A figure in its two files, what to see in it, and what it shows to those who cannot see it."""
-
-    png: Path
-    svg: Path
-    caption: str
-    alt: str
+"""Up to this many contexts are listed by name."""
 
 
 CAPTIONS = {
@@ -86,7 +74,7 @@ def _side(difference: Interval) -> str:
 
 
 def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) -> Table:
-    """What can be compared between all policies."""
+    """The measures by which all policies can be compared."""
     unit = data.attrs.get("unit", "")
     digits = [digits_for(getattr(row, name) for row in rows) for name in ("outcome", "difference", "realised_regret")]
     columns = ["policy", f"mean outcome ({unit})" if unit else "mean outcome", f"beside {reference}"]
@@ -139,7 +127,7 @@ def _text(value: Interval | None, digits: int) -> str | None:
 
 
 def write_csv(rows: Iterable[Compared], target: Path) -> Path:
-    """Everything that the tables say, one row per policy, numbers in full."""
+    """Write all tables as one CSV file, a row per policy, numbers in full."""
     intervals = ("outcome", "difference", "realised_regret", "nudges", "reveals", "regret")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -163,7 +151,12 @@ def _blank(value: float | None) -> Any:
 
 
 def write_study_report(
-    data: xr.Dataset, rows: Sequence[Compared], reference: str, figures: Sequence[Drawn], target: Path, command: str
+    data: xr.Dataset,
+    rows: Sequence[Compared],
+    reference: str,
+    figures: Sequence[FigureFiles],
+    target: Path,
+    command: str,
 ) -> Path:
     """Write the page of a study; it appears only once it is complete."""
     tables = [outcome_table(data, rows, reference), regret_table(data, rows), _context_table(data)]
@@ -179,7 +172,7 @@ def write_study_report(
         found=found_in_words(rows, reference, data.attrs.get("unit", "")),
         reference=reference,
         tables=[table for table in tables if table is not None],
-        figures=[(read_picture(one.svg.parent, one.svg.name, one.png.name), one) for one in figures],
+        figures=[(read_picture(target.parent, one.svg, one.png), one) for one in figures],
         actions=names,
         contexts=data.sizes.get("contexts", 0),
         file=data.attrs.get("study_file", ""),
@@ -188,9 +181,8 @@ def write_study_report(
         device=data.attrs["device"],
         seconds=float(data.attrs["seconds"]),
         finished=datetime.now(UTC),
-        versions={"opportune": __version__, "python": platform.python_version(),
-                  **{name: version(name) for name in ("numpy", "numba", "scipy", "xarray")}},
-    )  # fmt: skip
+        versions=versions(),
+    )
     return write_page(page, target)
 
 

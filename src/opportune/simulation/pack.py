@@ -16,7 +16,6 @@ from opportune.engine.pointers import aligned
 from opportune.errors import InputError
 from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.finite import Problem
-from opportune.recommenders import LinUCB
 from opportune.simulation.loop import Batch, Results, stream_of
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
@@ -178,7 +177,7 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
         [" shared" if p.shared else "" for p in policies],
         [" pooled" if p.pooled else "" for p in policies],
         [f" {type(p.recommender).__name__}" for p in policies],
-        [f" {p.recommender.unknown}" if isinstance(p.recommender, LinUCB) else "" for p in policies],
+        [f" {getattr(p.recommender, 'unknown', '')}".rstrip() for p in policies],
     ]
     for extra in extras:
         if len(set(labels)) == len(labels):

@@ -7,7 +7,7 @@ from opportune import checks
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
-from opportune.simulation.record import MARKS, NUMBERS, TOTALS
+from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import SimulatedWorld
 
 MOST_REPLICATES = 2**32 - 1
@@ -45,11 +45,12 @@ def check_output(
     """Refuse results that do not fit into memory: totals, counts of contexts and, with a trace, every step."""
     runs = float(replicates) * policies * len(worlds)
     contexts = getattr(worlds[0].informed_problem(), "contexts", 0)
-    kept = runs * 8.0 * len(TOTALS) + float(replicates) * len(worlds) * 8.0 * (contexts + 1)
-    checks.memory(f"keeping totals of {runs:,.0f} runs", 2.0 * kept, "fewer replicates")
+    kept = 2.0 * (runs * 8.0 * len(TOTALS) + float(replicates) * len(worlds) * 8.0 * (contexts + 1))
+    checks.memory(f"keeping totals of {runs:,.0f} runs", kept, "fewer replicates")
     if trace:
         steps = runs * horizon
-        kept += steps * (8.0 * len(NUMBERS) + 2.0 * len(MARKS))
+        copied = sum(FIELDS[name][0] is bool for name in MARKS)  # what was or was not, as True and False
+        kept += steps * (8.0 * len(NUMBERS) + 2.0 * len(MARKS) + copied)
         checks.memory(f"keeping {steps:,.0f} steps", kept, "trace=False, or fewer replicates or a shorter horizon")
 
 

@@ -128,7 +128,7 @@ class Study:
         return [self.policy(i, amount, participants=study.instances) for amount in entry.budgets or general]
 
     def policy(self, i: int, budget: float | None, *, participants: int) -> Policy:
-        """Policy i of the file with a budget for each of so many participants, who may share what that makes."""
+        """Policy i of the file with a budget per participant; participants who share one have the sum of theirs."""
         entry, study = self.settings.policies[i], self.settings.study
         shared = study.budget_shared
         amount = None if budget is None else budget * participants if shared else budget
@@ -141,7 +141,7 @@ class Study:
         )
 
     def replace(self, **changes: Any) -> "Study":
-        """The same study with some keys of [study] changed, such as `replicates=2`; all is checked again."""
+        """Return a copy with some keys of [study] changed, such as `replicates=2`; all is checked again."""
         for key in changes:
             checks.choice("key of [study]", key, StudyTable.model_fields)
         content = {**self.settings.study.model_dump(exclude_unset=True), **changes}

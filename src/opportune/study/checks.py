@@ -257,7 +257,7 @@ def _place_of(error: InputError, otherwise: Place) -> Place:
 
 
 def _check_fit(study: "Study") -> Iterator[Error]:
-    """What only the finished worlds and policies can tell."""
+    """Errors that show only once the worlds and policies are built."""
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
 
     if not study.has_truth:

@@ -1,4 +1,4 @@
-"""Where things stand in a study file: the line of every table, key and list entry, which tomllib does not tell."""
+"""Where things stand in a study file: the line of every table, key and list entry, which tomllib does not report."""
 
 import bisect
 import re

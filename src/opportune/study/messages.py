@@ -82,6 +82,8 @@ def _unknown_key(place: Place, value: Any) -> tuple[str, str]:
         return f"unknown section [{key}]; {hint}", near[0] if near else ""
     if place[0] == "effects":
         known.remove("value")
+    if place[0] == "policies":
+        known.remove("settings")  # which are keys of the table themselves
     if place[0] == "contexts" and isinstance(value, dict):
         return f"unknown table [contexts.{key}]; did you mean [variables.{key}]?", ""
     near = difflib.get_close_matches(key, known, n=1)

@@ -4,6 +4,7 @@ Which kinds of policy and which recommenders there are, and which settings each 
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -14,7 +15,8 @@ from pydantic_core import PydanticCustomError
 from opportune.algorithm.rng import normal
 from opportune.checks import MOST_STEPS
 from opportune.engine.hooks import Registry
-from opportune.problems.settings import MOST_ACTIONS
+from opportune.errors import InputError
+from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, Pace, Revealer
 from opportune.study.base import Table, refuse, show
@@ -111,9 +113,13 @@ class RewardTable(Table):
             if not low <= self.default <= high:
                 text = f"default in [reward] is {self.default:g}"
                 raise refuse("default", f"{text}; expected a number within bounds, {show(self.bounds)}")
-        if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
+        if self.value_range is not None:
+            low, high = self.value_range
             text = f"value_range in [reward] is {show(self.value_range)}"
-            raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
+            if low >= high:
+                raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
+            if high - low < LEAST_WIDTH:
+                raise refuse("value_range", f"{text}; expected a width of at least {LEAST_WIDTH:g}")
         return self
 
 
@@ -197,7 +203,7 @@ def expected(table: type[BaseModel], key: str) -> str:
     """What is expected as a table's key: its description or, where a registry says it, what is registered now."""
     if table is PolicyTable and key in CHOICES:
         return one_of(list(CHOICES[key].kinds()))
-    return table.model_fields[key].description or ""
+    return (table.model_fields[key].description if key in table.model_fields else None) or "a value"
 
 
 def _registered(key: str) -> AfterValidator:
@@ -234,11 +240,27 @@ class PolicyTable(Table):
     kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     action: str | None = Field(default=None, description="the name of an action in [study]")
+    settings: dict[str, Any] = Field(default={})  # of rules from outside: keys of the table itself
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_settings(cls, given: Any) -> Any:
+        """Put the settings that only rules from outside have aside."""
+        if not isinstance(given, dict):
+            return given
+        if "settings" in given:
+            raise refuse("settings", "unknown key 'settings' in [[policies]]; expected each as a key of its own")
+        entries = itertools.chain.from_iterable(CHOICES.values())
+        others = {field.name for entry in entries for field in dataclasses.fields(entry)} - set(cls.model_fields)
+        if others.isdisjoint(given):
+            return given
+        kept = {key: value for key, value in given.items() if key not in others}
+        return {**kept, "settings": {key: given[key] for key in given if key in others}}
 
     @model_validator(mode="after")
     def _check(self) -> "PolicyTable":
-        given = self.model_fields_set - {"kind", "recommender", "name", "pooled"}
-        for key in (key for key in type(self).model_fields if key in given):
+        given = self.model_fields_set - {"kind", "recommender", "name", "pooled", "settings"}
+        for key in (*(key for key in type(self).model_fields if key in given), *self.settings):
             revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
             if self.kind not in revealers and self.recommender not in recommenders:
                 of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
@@ -246,9 +268,14 @@ class PolicyTable(Table):
                 raise refuse(key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}")
         for of, chosen in (("of kind", self._revealer), ("with recommender", self._recommender)):
             for field in dataclasses.fields(chosen):
-                if field.default is dataclasses.MISSING and field.name not in self.model_fields_set:
+                if field.default is dataclasses.MISSING and field.name not in {*self.model_fields_set, *self.settings}:
                     lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
                     raise refuse("", f"{lacks}; expected {expected(PolicyTable, field.name)}")
+        if self.settings:
+            try:
+                _ = (self.revealer, self._recommender(**self._settings(self._recommender)))
+            except InputError as error:
+                raise refuse("", f"[[policies]] of kind {self.kind!r}: {error}") from None
         return self
 
     @property
@@ -279,8 +306,8 @@ class PolicyTable(Table):
         return self._recommender(**settings)
 
     def _settings(self, chosen: type[Revealer] | type[Recommender]) -> dict[str, Any]:
-        names = [field.name for field in dataclasses.fields(chosen) if field.name in self.model_fields_set]
-        return {name: getattr(self, name) for name in names}
+        given = {**{name: getattr(self, name) for name in self.model_fields_set}, **self.settings}
+        return {field.name: given[field.name] for field in dataclasses.fields(chosen) if field.name in given}
 
 
 def _owners(registry: Registry, key: str) -> list[str]:

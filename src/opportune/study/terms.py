@@ -30,9 +30,9 @@ def term_names(formula: str, variables: Mapping[str, Any], actions: Sequence[str
 def _names_of_columns(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> tuple[str, ...]:
     """The names where all variables have levels: the library's, in plain words."""
     import pandas as pd  # noqa: PLC0415  (slow to import)
-    from formulaic import Formula  # noqa: PLC0415  (likewise)
+    from formulaic import Formula  # noqa: PLC0415  (slow to import)
 
-    from opportune.problems.formula import CALLABLES, design  # noqa: PLC0415  (likewise)
+    from opportune.problems.formula import CALLABLES, design  # noqa: PLC0415  (slow to import)
 
     width = design(formula, variables, actions).shape[-1]  # refuses what is no formula
     frame = pd.DataFrame(list(itertools.product(*variables.values(), actions)), columns=[*variables, "action"])

@@ -89,7 +89,7 @@ def check_simulator(who: str, runs: list[tuple[Case, list[Policy]]]) -> None:
             ) from None
     for (case, policies), there in zip(small, results, strict=True):
         here = simulated(case, policies, replicates=1)
-        text = "the CUDA kernel (in Numba's simulator) decided otherwise than the CPU"
+        text = "the CUDA kernel (in Numba's simulator) decided differently from the CPU"
         check_equal(who, case.name, here, there, text, within=TOLERANCE)
 
 

@@ -18,7 +18,7 @@ from opportune.rehearsal.conditions import context_at, most_late, steps_late
 from opportune.revealers import Never
 from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must
 
-RESTORED = 7  # every so many steps participants are saved and restored: before a proposal, then after one
+RESTORED = 7  # steps after which participants are saved and restored: before a proposal, then after one
 TRACED = (
     "probability", "gap", "price", "disagreement", "tolerance", "action", "fresh_action", "stale_action",
     "revealed", "nudged", "opened", "available",
@@ -62,7 +62,7 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
             opened, available, nudged, revealed = (
                 bool(run[name][w, number - 1]) for name in ("opened", "available", "nudged", "revealed")
             )
-            sealed = reported if replicate % 2 else None  # told beforehand, or only once it is revealed
+            sealed = reported if replicate % 2 else None  # known beforehand, or only once it is revealed
             if resumed and number % RESTORED == 0:
                 group = _restored(group)
             made = group[str(w)].propose(context, opened=opened, available=available, reported=sealed or None)
@@ -81,7 +81,7 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
 
 
 def _restored(group: Any) -> Any:
-    """The same participants, written as JSON and read again."""
+    """Participants after they were written as JSON and read again."""
     if isinstance(group, Cohort):
         return Cohort.from_dict(json.loads(json.dumps(group.to_dict())))
     return {name: Agent.from_dict(json.loads(json.dumps(agent.to_dict()))) for name, agent in group.items()}

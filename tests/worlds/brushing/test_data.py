@@ -81,7 +81,8 @@ def test_mingled_users_are_put_together(write: Callable[..., Path]) -> None:
 @pytest.mark.parametrize(
     ("row", "replacement", "line", "reason"),
     [
-        (0, "0,kim,1,0,-3,0,0.0", 2, "Brush Time is '-3'; expected a whole number at least 0"),
+        (0, "0,kim,1,0,-3,0,0.0", 2, "Brush Time is '-3'; expected a whole number from 0 to 86400"),
+        (0, "0,kim,1,0,1e300,2,0.0", 2, "Brush Time is '1e300'; expected a whole number from 0 to 86400"),
         (3, "3,kim,2,1,150.5,1,0.5", 5, "Brush Time is '150.5'; expected a whole number"),
         (2, "2,kim,2,0,nan,1,0.5", 4, "Brush Time is 'nan'"),
         (2, "2,kim,2,0,,1,0.5", 4, "Brush Time is ''"),

@@ -36,5 +36,4 @@ EXPERIMENT = Experiment(
     tasks=tasks,
     run_task=run_task,
     findings=findings,
-    seconds=9,
 )

@@ -141,7 +141,7 @@ def _policies(config: Config, task: str) -> list[Policy]:
 
 
 def _three(budget: Budget, *, scale: str = "range", tail: str = "") -> list[Policy]:
-    """The paper's three policies; gaps are divided by the range of rewards, 1, unless told otherwise."""
+    """The paper's three policies; by default gaps are divided by the range of rewards, 1."""
     return [
         naive_ucb(budget, name="naive" + tail),
         pd1_ucb(budget, scale=scale, name="PD1" + tail),

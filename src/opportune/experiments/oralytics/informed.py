@@ -15,7 +15,7 @@ INFORMED = "informed sender"
 
 
 def run_informed(worlds: Sequence[BrushingWorld], horizon: int, trials: int, seed: int) -> xr.Dataset:
-    """One who knows the user's true parameters: sends where a message earns more now than it costs.
+    """A sender who knows the user's true parameters, and sends where a message earns more now than it costs.
 
     It meets the same draws as the policies. It does not look ahead, though brushing today helps tomorrow: it
     need not be the best policy.

@@ -36,7 +36,7 @@ def summarise(values: xr.DataArray) -> Numbers:
 
 
 def whole_course(data: xr.Dataset, name: str = "net") -> xr.DataArray:
-    """Mean over the whole course, in seconds per session, net of the cost unless told otherwise."""
+    """Mean over the whole course, in seconds per session, net of the cost by default."""
     return data[name].isel(time=-1, drop=True)
 
 
@@ -47,7 +47,7 @@ def lead(data: xr.Dataset, first: str, second: str) -> Floats:
 
 
 def lead_by_trial(data: xr.Dataset, first: str, second: str) -> Floats:
-    """The same trial by trial, averaged over users: what counts where users learn together, and err together."""
+    """How much higher `first` is than `second`, trial by trial: users who learn together also err together."""
     values = whole_course(data)
     difference = values.sel(policy=first, drop=True) - values.sel(policy=second, drop=True)
     by_trial: Floats = difference.mean("world").values

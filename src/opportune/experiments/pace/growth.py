@@ -43,7 +43,7 @@ def _known(config: Config, horizon: int, seed: int) -> xr.Dataset:
 
 
 def _learned(config: Config, horizon: int, seed: int) -> xr.Dataset:
-    """Regret at the end; of one who is revealed everything, realised regret, which needs no budget."""
+    """Regret at the end; for the policy to which everything is revealed, realised regret, which needs no budget."""
     policies = [make(name, SHARE * horizon) for name in (PACE, ADAPTIVE, REVEALED)]
     data = simulate(
         study_worlds(config["growth_instances"], seed), policies, horizon=horizon,

@@ -1,8 +1,8 @@
 """Orders in which contexts may arrive: by chance, as in the paper, and such that time matters.
 
 Each is a course for `DriftingWorld`, made of an instance's own probabilities p and true gaps. Gaps enter by their
-place r_k from -1 (least) to 1 (largest). The agents are told the long run, but for `unforeseen`: there they are told
-what holds at first.
+place r_k from -1 (least) to 1 (largest). The agents know the probabilities of the long run; in `unforeseen` they know
+those of the beginning.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def trend(world: LinearWorld, horizon: int, direction: float) -> Floats:
 
 
 def cycle(world: LinearWorld) -> Floats:
-    """A week: the same with x going round, from the mean up, down and back."""
+    """A week: p_t(k) as in `trend`, with x going from the mean up, down and back."""
     return _tilted(world, np.sin(2.0 * np.pi * np.arange(WEEK) / WEEK))
 
 
@@ -40,7 +40,7 @@ def stop(world: LinearWorld, horizon: int) -> Floats:
 
 
 def unforeseen(world: LinearWorld, horizon: int) -> Floats:
-    """For a third of the study contexts come as everybody was told; from then on only the worst third of them."""
+    """For a third of the study contexts come as announced; from then on only the worst third of them."""
     return _in_two(world.context_probs, _best(world, world.gaps), horizon)
 
 

@@ -24,7 +24,7 @@ from opportune.worlds.common import BEYOND
 from opportune.worlds.linear import LinearWorld
 
 PARTICIPANTS = 10
-"""Who share a budget or a model."""
+"""How many share a budget or a model."""
 LOOSE = 0.25
 """What the bound on theta is multiplied by where it is wrong."""
 
@@ -39,7 +39,7 @@ class Setting:
         label: for people.
         change: the changed worlds, from those of the study and the horizon.
         horizon: steps, as a multiple of the study's.
-        told: the horizon that the policies are told, as a multiple of the true one.
+        stated: the horizon that the policies are given, as a multiple of the true one.
         budgets: instead of the experiment's.
         shared: ten participants have one budget.
         pooled: ten participants have one model.
@@ -50,7 +50,7 @@ class Setting:
     label: str
     change: Callable[[Worlds, int], Worlds] = field(default=lambda worlds, _: worlds)
     horizon: int = 1
-    told: int = 1
+    stated: int = 1
     budgets: tuple[int, ...] = ()
     shared: bool = False
     pooled: bool = False
@@ -98,7 +98,7 @@ SETTINGS = {
     "trend-down": Setting(label="gaps shrink over time", change=_order("trend-down")),
     "stop": Setting(label="good moments stop after a third", change=_order("stop"), named=True),
     "unforeseen": Setting(label="good moments stop, unforeseen", change=_order("unforeseen"), named=True),
-    "told-twice": Setting(label="told twice the true horizon", told=2, named=True),
+    "told-twice": Setting(label="told twice the true horizon", stated=2, named=True),
     "open-0.1": Setting(label="open rate 0.1", change=_happening("open_rate", 0.1)),
     "open-0.5": Setting(label="open rate 0.5", change=_happening("open_rate", 0.5)),
     "response-0.8": Setting(label="response rate 0.8", change=_happening("response_rate", 0.8)),
@@ -124,10 +124,11 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
         return _run_together(config, setting, budget, seed)
     instances = config["robust_instances"] if setting.horizon == 1 else config["long_instances"]
     policies = [make(policy, budget) for policy in ROBUST]
+    cut = setting.stated > 1  # the rest of what policies counted on never comes
     return run_study(
-        _worlds(name, instances, horizon, seed), policies, horizon=horizon * setting.told,
+        _worlds(name, instances, horizon, seed), policies, horizon=horizon * setting.stated,
         replicates=config["robust_replications"], seed=seed,
-        reduce=reduce_to_totals if setting.told == 1 else lambda data: _first(data, horizon), trace=setting.told > 1,
+        reduce=(lambda data: _first(data, horizon)) if cut else reduce_to_totals, trace=cut,
     )  # fmt: skip
 
 
@@ -140,9 +141,9 @@ def _worlds(name: str, instances: int, horizon: int, seed: int) -> Worlds:
 
 
 def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
-    """Totals of the first steps: the rest is what policies were told and never came.
+    """Totals of the first steps: policies counted on more of them, which never came.
 
-    So the run ended there, and its clairvoyant is that of these steps.
+    The run ended there, so its clairvoyant is that of these steps.
     """
     ended = json.dumps({**made_with(data), "horizon": horizon})
     first = data.isel(step=slice(0, horizon)).assign_attrs(config=ended)

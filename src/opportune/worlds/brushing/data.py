@@ -22,6 +22,7 @@ _DAY = "Day in Study"
 _TOD = "Time of Day"
 _WEEKEND = "Day Type"
 _PROP = "Proportion Brushed In Past 7 Days"
+MOST_SECONDS = 86_400
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,7 +168,7 @@ def _session(path: Path, line: int, row: dict[str, str], layout: _Layout) -> _Se
     def number(column: str, low: int, high: float = math.inf, *, whole: bool = True) -> float:
         """The column's value, which must lie between low and high."""
         kind = "a whole number" if whole else "a number"
-        span = f"at least {low}" if math.isinf(high) else f"from {low} to {high:g}"
+        span = f"at least {low}" if math.isinf(high) else f"from {low} to {high}"
         try:
             value = float(row[column])
         except ValueError:
@@ -179,9 +180,9 @@ def _session(path: Path, line: int, row: dict[str, str], layout: _Layout) -> _Se
     user = row[layout.user].strip()
     if not user:
         raise _refusal(path, line, f"{layout.user} is empty; expected the user's name")
-    y = number(layout.plus, 0)
+    y = number(layout.plus, 0, MOST_SECONDS)
     if layout.minus is not None:
-        y -= number(layout.minus, 0)
+        y -= number(layout.minus, 0, MOST_SECONDS)
         if y < 0:
             raise _refusal(
                 path,

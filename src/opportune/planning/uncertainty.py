@@ -1,9 +1,9 @@
-"""How far the answer moves with what pilot data left unsure: the means of effects, which all participants share.
+"""How far the answer moves with what pilot data leave uncertain: the means of effects, which all participants share.
 
-`sd` in [effects] is how participants differ, and shows in every interval over participants. `se` is how unsure the mean
-itself is. It is the same for all participants, and more of them do not help; so it is asked apart. Means are drawn
-anew, for all participants alike, and the plan's policy runs in each of these studies, which the pilot cannot tell from
-the file's.
+`sd` in [effects] is how participants differ, and shows in every interval over participants. `se` is the standard error
+of the mean itself. It is the same for all participants, and more of them do not help: hence a table of its own. Means
+are drawn anew, for all participants alike, and the plan's policy runs in each of these studies, which the pilot cannot
+tell from the file's.
 """
 
 import math
@@ -14,18 +14,17 @@ import pandas as pd
 
 from opportune.planning.budget import Floats, Least, crossing, shares
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import means
-from opportune.planning.tasks import Tasks
+from opportune.planning.simulated import Simulations, means
 from opportune.planning.worlds import Assumption, participants_of
 
 DRAWS = 20
 """Studies with other means."""
 ENDS = (0.05, 0.95)
-"""What is shown of them: nine in ten."""
+"""The quantiles between which nine in ten of them lie."""
 
 
-def is_unsure(settings: Settings) -> bool:
-    """Whether the file says of any effect how unsure its mean is."""
+def is_uncertain(settings: Settings) -> bool:
+    """Whether the file has a standard error (`se`) for the mean of any effect."""
     return any(effect.se for effect in settings.study.effects.values())
 
 
@@ -37,38 +36,34 @@ def shifts(settings: Settings) -> Floats:
 
 def count_steps(settings: Settings) -> float:
     """How many steps it takes."""
-    if not is_unsure(settings):
+    if not is_uncertain(settings):
         return 0.0
     runs = DRAWS * (len(settings.budgets) + 3) * _replicates(settings)
     return float(runs * settings.horizon * settings.participants)
 
 
-def find_unsure(settings: Settings, tasks: Tasks, least: Least) -> pd.DataFrame:
+def find_uncertainty(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """The answer under other means of effects: the middle of all draws, and where nine in ten of them lie.
 
-    Empty where the file says nothing of that.
+    Empty where the file has no `se`.
     """
     columns = ["measure", "middle", "low", "high"]
-    if not is_unsure(settings):
+    if not is_uncertain(settings):
         return pd.DataFrame(columns=columns)
-    found = pd.DataFrame([_draw(settings, tasks, least, k, shift) for k, shift in enumerate(shifts(settings))])
+    found = pd.DataFrame([_draw(settings, simulations, least, k, shift) for k, shift in enumerate(shifts(settings))])
     rows = [
         [name, *(float(np.quantile(found[name], q, method="nearest")) for q in (0.5, *ENDS))] for name in found.columns
     ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _draw(settings: Settings, tasks: Tasks, least: Least, number: int, shift: Floats) -> dict[str, Any]:
+def _draw(settings: Settings, simulations: Simulations, least: Least, number: int, shift: Floats) -> dict[str, Any]:
     """One study with other means, under the policy that the plan is for."""
     worlds = participants_of(settings, Assumption(name="pilot", text="", shift=tuple(shift.tolist())))
-    policies = {
-        b: settings.policy(settings.main, b)
-        for b in sorted({*settings.budgets, float(least.budget), float(settings.horizon)})
-    }
-    policies[math.inf] = settings.always(settings.main)
+    policies = settings.curve(least.budget)
     chosen = list(policies.values())
     replicates = _replicates(settings)
-    data = tasks.run(
+    data = simulations.run(
         f"unsure-{number}-{least.budget}",
         f"other means, {number + 1} of {DRAWS}",
         float(settings.horizon * settings.participants * replicates * len(chosen)),

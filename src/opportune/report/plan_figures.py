@@ -1,28 +1,18 @@
-"""The figures of a plan, in the package's style: each with what to see in it, and what it shows to those who cannot."""
+"""The figures of a plan, each with a caption and an alternative text."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from opportune.analysis.plots import legend_outside, new_figure
 from opportune.analysis.styles import BLUE, GREY, INDIGO, OLIVE, VERMILION, Style, assign
+from opportune.experiments.base import Picture
 from opportune.planning.run import Plan
 
 COINS = (Style(INDIGO, "--"), Style(OLIVE, "-."))
 """How designs with a coin are drawn, in order."""
-
-
-class Picture(NamedTuple):
-    """A figure, its file's name, what to see in it, and what it shows to those who cannot see it."""
-
-    name: str
-    figure: Figure
-    caption: str
-    alt: str
 
 
 def pictures(plan: Plan) -> list[Picture]:
@@ -68,13 +58,13 @@ def _value(plan: Plan) -> Picture:
     )
     legend_outside(axes)
     return Picture(
-        "plan-value", figure,
-        f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each policy, between "
-        f"never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with effects of "
-        "their own. "
-        f"Dashed: the plan’s {plan.least.budget:,} {plan.settings.nudges}.",
-        "Line chart: outcome per day rises with the budget and levels off; one line per policy.",
-    )  # fmt: skip
+        name="plan-value",
+        figure=figure,
+        caption=f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each "
+        f"policy, between never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with "
+        f"effects of their own. Dashed: the plan’s {plan.least.budget:,} {plan.settings.nudges}.",
+        alt="Line chart: outcome per day rises with the budget and levels off; one line per policy.",
+    )
 
 
 def _marginal(plan: Plan) -> Picture:
@@ -91,12 +81,12 @@ def _marginal(plan: Plan) -> Picture:
         title=f"What one more {plan.settings.nudge} adds",
     )
     return Picture(
-        "plan-marginal", figure,
-        f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between "
-        "one budget "
-        f"and the next. Band: 95%.",
-        "Line chart: the value of one more nudge falls as the budget grows.",
-    )  # fmt: skip
+        name="plan-marginal",
+        figure=figure,
+        caption=f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between "
+        "one budget and the next. Band: 95%.",
+        alt="Line chart: the value of one more nudge falls as the budget grows.",
+    )
 
 
 def _course(plan: Plan) -> Picture:
@@ -110,12 +100,12 @@ def _course(plan: Plan) -> Picture:
     axes.set_ylim(bottom=0.0)
     legend_outside(axes)
     return Picture(
-        "plan-workload", figure,
-        f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: "
-        "the mean, and "
-        "what is not exceeded in 95% of simulated cohorts.",
-        "Area chart: daily workload rises while participants enrol, stays, and falls as they finish.",
-    )  # fmt: skip
+        name="plan-workload",
+        figure=figure,
+        caption=f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: "
+        "the mean, and what is not exceeded in 95% of simulated cohorts.",
+        alt="Area chart: daily workload rises while participants enrol, stays, and falls as they finish.",
+    )
 
 
 def _weekdays(plan: Plan) -> Picture:
@@ -132,10 +122,11 @@ def _weekdays(plan: Plan) -> Picture:
     axes.set(ylabel=f"{plan.settings.nudges} per day", title="By weekday")
     legend_outside(axes)
     return Picture(
-        "plan-weekdays", figure,
-        "Mean workload on each weekday, with its 95% interval, and the 95th percentile of such days.",
-        "Bar chart of the mean number of nudges on each weekday.",
-    )  # fmt: skip
+        name="plan-weekdays",
+        figure=figure,
+        caption="Mean workload on each weekday, with its 95% interval, and the 95th percentile of such days.",
+        alt="Bar chart of the mean number of nudges on each weekday.",
+    )
 
 
 def _fairness(plan: Plan) -> Picture:
@@ -161,11 +152,12 @@ def _fairness(plan: Plan) -> Picture:
         right.set(xlabel=f"decisions with a {plan.settings.nudge}, %", title="At which moments")
         right.grid(visible=False, axis="y")
     return Picture(
-        "plan-fairness", figure,
-        f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with a "
+        name="plan-fairness",
+        figure=figure,
+        caption=f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with a "
         f"{plan.settings.nudge}, by level of each variable that is public or sensed, with 95% intervals.",
-        "A histogram of nudges per participant, and bars of the nudge rate by level of each variable.",
-    )  # fmt: skip
+        alt="A histogram of nudges per participant, and bars of the nudge rate by level of each variable.",
+    )
 
 
 def _robustness(plan: Plan) -> Picture:
@@ -194,11 +186,13 @@ def _robustness(plan: Plan) -> Picture:
         title=f"What {plan.least.budget} {plan.settings.nudges} bring",
     )
     return Picture(
-        "plan-robustness", figure,
-        f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for the same "
-        f"share (an arrow: no number is enough). Right: what the plan’s {plan.least.budget:,} bring. Bars: 95%.",
-        "Dots with intervals for each changed assumption, beside the plan as in the file.",
-    )  # fmt: skip
+        name="plan-robustness",
+        figure=figure,
+        caption=f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for "
+        f"the same share (an arrow: no number is enough). Right: what the plan’s {plan.least.budget:,} bring. Bars: "
+        "95%.",
+        alt="Dots with intervals for each changed assumption, beside the plan as in the file.",
+    )
 
 
 def _power(plan: Plan) -> Picture:
@@ -223,9 +217,10 @@ def _power(plan: Plan) -> Picture:
     if handles:
         legend_outside(max(handles, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
     return Picture(
-        "plan-power", figure,
-        "How probable it is that the analysis finds the effect at the 5% level, against the number of "
-        "participants, at the "
-        "plan’s budget. Dotted: 80%. A design without a line cannot tell: its probabilities are 0 or 1. Bands: 95%.",
-        "Line charts of power against the number of participants, one line per design.",
-    )  # fmt: skip
+        name="plan-power",
+        figure=figure,
+        caption="How probable it is that the analysis finds the effect at the 5% level, against the number of "
+        "participants, at the plan’s budget. Dotted: 80%. A design without a line cannot tell: its probabilities are "
+        "0 or 1. Bands: 95%.",
+        alt="Line charts of power against the number of participants, one line per design.",
+    )

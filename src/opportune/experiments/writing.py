@@ -1,60 +1,39 @@
-"""What an experiment found, put together from its tasks' results: what is written of it."""
+"""Writing what an experiment found: its data, its figures and, last, the record by which it counts as finished."""
 
 import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import xarray as xr
 
 from opportune._version import __version__
-from opportune.analysis.results import FORMAT
-from opportune.errors import StateError
-from opportune.experiments import find
-from opportune.experiments.base import Picture
-from opportune.experiments.record import FigureFiles, Record, command
+from opportune.analysis.parts import source_hash
+from opportune.analysis.plots import save_figure
+from opportune.analysis.results import FORMAT, save
+from opportune.experiments.base import Config, Experiment
+from opportune.experiments.record import FigureFiles, Record, command, versions, write_record
+from opportune.files import digest_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
-    """An experiment whose tasks are done: their results, a hash of the code that they are of, and where files go."""
-
-    name: str
-    config: dict[str, Any]
-    parts: dict[str, xr.Dataset]
-    seconds: float
-    code: str
-    out: Path
-    kept: Path  # where its tasks' results are kept until it is written
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What is to be written of an experiment."""
-
-    record: Record
-    pictures: list[Picture]
-    data: xr.Dataset
-
-
-def put_together(ran: Ran) -> Found:
-    """What an experiment found, ready to be written; refuses results of which a part is missing."""
-    if any(data.attrs.get("interrupted") for data in ran.parts.values()):
-        raise StateError(f"{ran.name} was interrupted; expected a complete result")
-    experiment = find(ran.name)
-    findings = experiment.findings(ran.config, ran.parts)
+def write(
+    experiment: Experiment, config: Config, parts: Mapping[str, xr.Dataset], *, out: Path, seconds: float
+) -> Record:
+    """Write NAME.nc, the figures and, last, NAME.json, whose content is returned."""
+    name = experiment.name
+    findings = experiment.findings(config, parts)
+    files = [save(combine(name, config, parts), out / f"{name}.nc").name]
+    for picture in findings.pictures:
+        files += save_figure(picture.figure, out, picture.name)
     record = Record(
-        experiment=experiment.name,
+        experiment=name,
         title=experiment.title,
         about=experiment.about,
         found=findings.found,
-        config=ran.config,
+        config=config,
         numbers=findings.numbers,
         claims=findings.claims,
         figures=[
@@ -62,21 +41,19 @@ def put_together(ran: Ran) -> Found:
             for p in findings.pictures
         ],
         tables=findings.tables,
-        seconds=ran.seconds,
+        seconds=round(seconds, 2),
         finished=datetime.now(UTC).replace(microsecond=0),
-        versions={
-            "opportune": __version__,
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "numba", "scipy", "xarray")},
-        },
+        versions=versions(),
         machine=f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
-        command=command([experiment.name], seed=ran.config["seed"], quick=ran.config["quick"]),
-        code=ran.code,
+        command=command([name], seed=config["seed"], quick=config["quick"]),
+        code=source_hash(),
+        files={file: digest_of(out / file) for file in files},
     )
-    return Found(record=record, pictures=findings.pictures, data=combine(ran.name, ran.config, ran.parts))
+    write_record(record, out / f"{name}.json")
+    return record
 
 
-def combine(name: str, config: Mapping[str, Any], parts: Mapping[str, xr.Dataset]) -> xr.Dataset:
+def combine(name: str, config: Config, parts: Mapping[str, xr.Dataset]) -> xr.Dataset:
     """All tasks in one file: each task's variables under its name, as are axes that not all tasks have in common.
 
     Tasks that agree on such an axis share it, under the name of the first of them.

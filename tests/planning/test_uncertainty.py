@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plan_studies import edited, small, tasks
+from plan_studies import edited, simulations, small
 
 from opportune.errors import InputError
 from opportune.planning.budget import find_least, find_values
 from opportune.planning.settings import Settings
-from opportune.planning.unsure import DRAWS, count_steps, find_unsure, shifts
+from opportune.planning.uncertainty import DRAWS, count_steps, find_uncertainty, shifts
 from opportune.planning.worlds import Assumption, participants_of
 
 EFFECT = '"action=walk:stress" = { mean = 1.2, sd = 0.2 }'
@@ -45,16 +45,16 @@ def test_the_more_unsure_the_wider(tmp_path: Path) -> None:
     widths = []
     for se in (0.05, 0.6):
         settings = unsure(se, replicates=20, target=0.5)
-        keep = tasks(tmp_path / f"{se}")
+        keep = simulations(tmp_path / f"{se}")
         values = find_values(settings, keep)
-        table = find_unsure(settings, keep, find_least(settings, values, keep)).set_index("measure")
+        table = find_uncertainty(settings, keep, find_least(settings, values, keep)).set_index("measure")
         assert (table["low"] <= table["middle"]).all()
         assert (table["middle"] <= table["high"]).all()
         widths.append(table.loc["always", "high"] - table.loc["always", "low"])
     assert widths[1] > 4.0 * widths[0]
     sure = small()
     assert count_steps(sure) == 0.0
-    assert find_unsure(sure, tasks(tmp_path), find_least(sure, values, keep)).empty
+    assert find_uncertainty(sure, simulations(tmp_path), find_least(sure, values, keep)).empty
 
 
 def test_the_bound_of_effects_counts_it() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import xarray as xr
 
+from opportune.analysis import parts
+from opportune.analysis.parts import Parts
 from opportune.engine.compiled import PACKAGE
 from opportune.errors import DataError, StateError
-from opportune.experiments import kept, opens, runner, running, table, writer
+from opportune.experiments import opens, record, runner, table, writing
 from opportune.experiments.base import Config
-from opportune.experiments.found import Ran
 from opportune.experiments.record import read_record
 from opportune.report.page import write_report
 
@@ -114,27 +115,27 @@ def test_an_edit_of_the_code_runs_everything_again(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Finished experiments and tasks that other sources made do not count; the version need not have changed."""
-    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
     reproduce(tmp_path)
     count = len(ran)
-    monkeypatch.setattr(running.Running, "ran", lambda _: pytest.fail("stop here"))
+    monkeypatch.setattr(runner, "write", lambda *_, **__: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception):
         runner.reproduce(["opens"], out=tmp_path)
-    parts = list(tmp_path.glob(".parts/opens-*/*.nc"))
-    assert len(ran) - count == len(parts) > 0
+    kept = list(tmp_path.glob(".parts/opens-*/*.nc"))
+    assert len(ran) - count == len(kept) > 0
     with pytest.raises(pytest.fail.Exception):  # the control: parts of the same code are taken
         runner.reproduce(["opens"], out=tmp_path)
-    assert len(ran) - count == len(parts)
+    assert len(ran) - count == len(kept)
     monkeypatch.undo()
     monkeypatch.setattr(table, "EXPERIMENT", replace(table.EXPERIMENT, config=lambda _: SMALL[table]))
-    monkeypatch.setattr(kept, "source_hash", lambda: "another")
-    monkeypatch.setattr(running, "source_hash", lambda: "another")
-    folder = kept.parts_folder(opens.EXPERIMENT, {**SMALL[opens], "quick": False, "seed": 1}, tmp_path)
-    assert not folder.exists()
+    for module in (parts, record, writing):
+        monkeypatch.setattr(module, "source_hash", lambda: "another")
+    assert not Parts(tmp_path, "opens", {**SMALL[opens], "quick": False, "seed": 1}).folder.exists()
     capsys.readouterr()
     reproduce(tmp_path)
     assert "table: run again (there from another version of the code)" in capsys.readouterr().err
-    assert read_record(tmp_path / "table.json").code == "another"
+    record_now = read_record(tmp_path / "table.json")
+    assert record_now is not None
+    assert record_now.code == "another"
 
 
 @pytest.mark.parametrize(
@@ -150,15 +151,15 @@ def test_the_code_is_all_that_results_depend_on(
     file: str, matters: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Algorithms, analysis, experiments and the data in the package; not the report nor the command line."""
-    monkeypatch.setattr(kept, "PACKAGE", tmp_path)
+    monkeypatch.setattr(parts, "PACKAGE", tmp_path)
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     hashes = []
     for content in ("before", "before", "after"):
         path.write_text(content, encoding="utf-8")
-        kept.source_hash.cache_clear()
-        hashes.append(kept.source_hash())
-    kept.source_hash.cache_clear()
+        parts.source_hash.cache_clear()
+        hashes.append(parts.source_hash())
+    parts.source_hash.cache_clear()
     assert hashes[0] == hashes[1]
     assert (hashes[2] != hashes[0]) == matters
     assert tmp_path != PACKAGE
@@ -170,9 +171,8 @@ def test_damaged_parts_are_named_and_run_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Of an interrupted run's tasks, those that are undamaged are kept, and the others run."""
-    monkeypatch.setattr(running, "WORTH_KEEPING", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(running.Running, "ran", lambda _: pytest.fail("stop here"))
+        patch.setattr(runner, "write", lambda *_, **__: pytest.fail("stop here"))
         with pytest.raises(pytest.fail.Exception):
             reproduce(tmp_path)
     tasks = ran.copy()
@@ -185,41 +185,31 @@ def test_damaged_parts_are_named_and_run_again(
 
 def test_a_part_under_another_name_is_not_taken(tmp_path: Path) -> None:
     """A task's file that holds another task's results, whole as it is, is refused."""
-    folder = tmp_path / "table-123"
+    kept = Parts(tmp_path, "table", SMALL[table])
     data = xr.Dataset({"x": ("t", [1.0])})
-    kept.save_part(data, folder, "B2")
-    again = kept.load_part(folder, "B2")
+    kept.save("B2", data)
+    again = kept.load("B2")
     assert again is not None
     xr.testing.assert_equal(again, data)
-    (folder / "B2.nc").rename(folder / "B4.nc")
-    assert kept.load_part(folder, "B2") is None
+    (kept.folder / "B2.nc").rename(kept.folder / "B4.nc")
+    assert kept.load("B2") is None
     with pytest.raises(DataError, match=r"B4\.nc holds the results of another task; expected those of B4$"):
-        kept.load_part(folder, "B4")
+        kept.load("B4")
 
 
 def test_nothing_interrupted_is_stored_as_finished(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An experiment that were to get hold of a part of its runs ends the command; nothing of it is written."""
+    """A task that gives only some of its runs ends the command; nothing of it is written."""
     changed = replace(
         table.EXPERIMENT,
         run_task=lambda config, task, seed: table.run_task(config, task, seed).assign_attrs(interrupted=1),
     )
-    with monkeypatch.context() as patch:
-        patch.setattr(table, "EXPERIMENT", changed)
-        with pytest.raises(StateError, match="was interrupted; expected a complete result"):
-            reproduce(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    ran_whole: list[Ran] = []
-    monkeypatch.setattr(writer.Writer, "write", lambda _, one: ran_whole.append(one))
-    with pytest.raises(DataError, match="holds no results"):
+    monkeypatch.setattr(table, "EXPERIMENT", changed)
+    with pytest.raises(StateError, match=r"^B2 was interrupted; expected a complete result$"):
         reproduce(tmp_path)
-    (one,) = ran_whole
-    task, data = next(iter(one.parts.items()))
-    with pytest.raises(StateError, match=r"^table was interrupted; expected a complete result$"):
-        writer.write(replace(one, parts={**one.parts, task: data.assign_attrs(interrupted=1)}))
-    assert ran
     assert list(tmp_path.iterdir()) == []
+    assert ran == []
 
 
 def test_the_report_does_not_show_damaged_results(tmp_path: Path, ran: list[str]) -> None:

@@ -1,86 +1,73 @@
 """The tables of a plan as people read them: words for columns, rounded numbers, intervals beside their means."""
 
 import math
-from typing import Any, NamedTuple
 
 import pandas as pd
 
+from opportune.experiments.record import Cell, Table
 from opportune.planning.run import Plan
-from opportune.planning.unsure import DRAWS
-from opportune.planning.words import number
-
-Cell = bool | int | float | str | None
+from opportune.planning.uncertainty import DRAWS
+from opportune.planning.words import assumptions_table, number
 
 
-class Shown(NamedTuple):
-    """A table for people."""
-
-    name: str
-    caption: str
-    columns: list[str]
-    rows: list[list[Cell]]
-
-
-def shown(plan: Plan) -> dict[str, Shown]:
-    """Every table of the report."""
+def report_tables(plan: Plan) -> dict[str, Table]:
+    """Every table of the report by its name."""
     tables = plan.tables()
     nudge, nudges, unit = plan.settings.nudge, plan.settings.nudges, plan.settings.unit
-    made = [_value(plan, tables["value"]), _workload(plan, tables["workload"])]
-    made += [
-        Shown(
-            "caps",
-            f"What a cap on {nudges} per day would cost: those beyond it are charged to the budget, and not made",
-            ["at most per day", "not made", f"{unit} per day", "lost (95% interval)"],
-            [
+    found = {
+        "value": _value(plan, tables["value"]),
+        "workload": _workload(plan, tables["workload"]),
+        "caps": Table(
+            caption=f"What a cap on {nudges} per day would cost: those beyond it are charged to the budget, and not "
+            "made",
+            columns=["at most per day", "not made", f"{unit} per day", "lost (95% interval)"],
+            rows=[
                 ["no cap" if math.isinf(r.cap) else int(r.cap), f"{r.undone:.1%}", number(r.outcome, 3),
                  _between(r.lost, r.low, r.high) if r.undone else None]
                 for r in tables["caps"].itertuples()
             ],
         ),
-        Shown(
-            "participants",
-            f"{nudges.capitalize()} of the participants who get fewest and most, those who leave early included, "
-            "with a budget each and with one budget for all",
-            ["participants", "budget", f"{nudges} each (95% interval)", "share of all"],
-            [
+        "participants": Table(
+            caption=f"{nudges.capitalize()} of the participants who get fewest and most, those who leave early "
+            "included, with a budget each and with one budget for all",
+            columns=["participants", "budget", f"{nudges} each (95% interval)", "share of all"],
+            rows=[
                 [r.participants, r.budget, _between(r.nudges, r.low, r.high), f"{r.share:.0%}"]
                 for r in tables["participants"].itertuples()
             ],
         ),
-        Shown(
-            "levels",
-            f"The share of decisions with a {nudge}, by level of what is public or sensed",
-            ["variable", "level", "of all decisions", f"with a {nudge} (95% interval)"],
-            [
+        "levels": Table(
+            caption=f"The share of decisions with a {nudge}, by level of what is public or sensed",
+            columns=["variable", "level", "of all decisions", f"with a {nudge} (95% interval)"],
+            rows=[
                 [r.variable, r.level, f"{r.decisions:.0%}", _percent(r.rate, r.low, r.high)]
                 for r in tables["levels"].itertuples()
             ],
         ),
-        Shown(
-            "times",
-            f"When participants get their {nudges}: early against late",
-            ["part of the study", f"share of {nudges} (95% interval)"],
-            [[r.time, _percent(r.share, r.low, r.high)] for r in tables["times"].itertuples()],
+        "times": Table(
+            caption=f"When participants get their {nudges}: early against late",
+            columns=["part of the study", f"share of {nudges} (95% interval)"],
+            rows=[[r.time, _percent(r.share, r.low, r.high)] for r in tables["times"].itertuples()],
         ),
-        _robustness(plan, tables["robustness"]),
-        *([_unsure(plan)] if len(plan.unsure) else []),
-        _power(plan, tables["power"], by_budget=False),
-        _power(plan, tables["power"], by_budget=True),
-        Shown(
-            "randomising",
-            "What a coin mixed in costs, and what it buys: the share of decisions from which the effect can be "
+        "robustness": _robustness(plan, tables["robustness"]),
+        "unsure": _unsure(plan),
+        "power": _power(plan, tables["power"], by_budget=False),
+        "power-by-budget": _power(plan, tables["power"], by_budget=True),
+        "randomising": Table(
+            caption="What a coin mixed in costs, and what it buys: the share of decisions from which the effect can be "
             "estimated",
-            ["design", "decisions that can be used", f"{unit} per day", "lost (95% interval)"],
-            [
+            columns=["design", "decisions that can be used", f"{unit} per day", "lost (95% interval)"],
+            rows=[
                 [r.design, f"{r.usable:.0%}", number(r.outcome, 3), _between(r.lost, r.low, r.high) if i else None]
                 for i, r in enumerate(tables["randomising"].itertuples())
             ],
         ),
-    ]  # fmt: skip
-    return {table.name: table for table in made}
+        "assumptions": _assumptions(plan),
+    }  # fmt: skip
+    return {name: table for name, table in found.items() if name != "unsure" or table.rows}
 
 
-def _value(plan: Plan, table: pd.DataFrame) -> Shown:
+def _value(plan: Plan, table: pd.DataFrame) -> Table:
     nudge, nudges, unit = plan.settings.nudge, plan.settings.nudges, plan.settings.unit
     rows: list[list[Cell]] = []
     for r in table.itertuples():
@@ -90,17 +77,15 @@ def _value(plan: Plan, table: pd.DataFrame) -> Shown:
         share = None if math.isnan(r.share_low) or r.share == 0.0 else _percent(r.share, r.share_low, r.share_high)
         more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
         rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), share, more])
-    return Shown(
-        "value",
-        f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "
-        "its share "
-        f"of what a {nudge} at every decision would bring beyond none, and what one more {nudge} adds",
-        ["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
-        rows,
+    return Table(
+        caption=f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "
+        f"its share of what a {nudge} at every decision would bring beyond none, and what one more {nudge} adds",
+        columns=["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
+        rows=rows,
     )
 
 
-def _workload(plan: Plan, table: pd.DataFrame) -> Shown:
+def _workload(plan: Plan, table: pd.DataFrame) -> Table:
     nudges = plan.settings.nudges
     hours = bool(table["hours"].notna().any())
     rows: list[list[Cell]] = [
@@ -108,21 +93,20 @@ def _workload(plan: Plan, table: pd.DataFrame) -> Shown:
          f"{number(r.cohorts_low, 3)} to {number(r.cohorts_high, 3)}", *([number(r.hours)] if hours else [])]
         for r in table.itertuples()
     ]  # fmt: skip
-    return Shown(
-        "workload",
-        f"{nudges.capitalize()} per day for the whole cohort, with a budget each and with one budget for all",
-        [
+    return Table(
+        caption=f"{nudges.capitalize()} per day for the whole cohort, with a budget each and with one budget for all",
+        columns=[
             "",
             "budget",
             f"{nudges} (95% interval of the mean)",
             "in 95% of cohorts",
             *(["hours of staff"] if hours else []),
         ],
-        rows,
+        rows=rows,
     )
 
 
-def _robustness(plan: Plan, table: pd.DataFrame) -> Shown:
+def _robustness(plan: Plan, table: pd.DataFrame) -> Table:
     nudges, unit = plan.settings.nudges, plan.settings.unit
 
     def needed(value: float) -> str:
@@ -133,12 +117,11 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Shown:
             return ""
         return f" ({needed(low)} to {needed(high) if math.isfinite(high) else '∞'})" if math.isfinite(low) else ""
 
-    return Shown(
-        "robustness",
-        f"The answer again with one assumption changed at a time: the least number of {nudges} for the same share, and "
-        f"what the plan’s {plan.least.budget:,} bring, with 95% intervals",
-        ["assumption", "what changes", f"{nudges} needed", "share", f"{unit} per day"],
-        [
+    return Table(
+        caption=f"The answer again with one assumption changed at a time: the least number of {nudges} for the same "
+        f"share, and what the plan’s {plan.least.budget:,} bring, with 95% intervals",
+        columns=["assumption", "what changes", f"{nudges} needed", "share", f"{unit} per day"],
+        rows=[
             [r.assumption, r.text, needed(r.least) + ends(r.least_low, r.least_high),
              _percent(r.share, r.share_low, r.share_high), _between(r.outcome, r.outcome_low, r.outcome_high)]
             for r in table.itertuples()
@@ -146,7 +129,7 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Shown:
     )  # fmt: skip
 
 
-def _unsure(plan: Plan) -> Shown:
+def _unsure(plan: Plan) -> Table:
     nudges, unit, budget = plan.settings.nudges, plan.settings.unit, f"{plan.least.budget:,}"
     names = {
         "never": f"{unit} per day without {nudges}",
@@ -167,16 +150,15 @@ def _unsure(plan: Plan) -> Shown:
         [names[r.measure], cell(r.measure, r.middle), f"{cell(r.measure, r.low)} to {cell(r.measure, r.high)}"]
         for r in plan.unsure.itertuples()
     ]
-    return Shown(
-        "unsure",
-        f"What pilot data leave unsure: the answer with {DRAWS} other draws of the means of effects, the same for all "
-        "participants",
-        ["", "middle", "nine in ten draws"],
-        rows,
+    return Table(
+        caption=f"What pilot data leave unsure: the answer with {DRAWS} other draws of the means of effects, the same "
+        "for all participants",
+        columns=["", "middle", "nine in ten draws"],
+        rows=rows,
     )
 
 
-def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Shown:
+def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Table:
     """Power for both effects, by the number of participants at the plan's budget, or by the budget."""
     if by_budget:
         here = table[table["participants"] == plan.settings.participants]
@@ -199,12 +181,16 @@ def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Shown:
              *("cannot tell" if math.isnan(r.power) else _percent(r.power, r.low, r.high)
                for r in (by_effect[effect] for effect in found))]
         )  # fmt: skip
-    return Shown(
-        "power-by-budget" if by_budget else "power",
-        f"How probable it is that the analysis finds an effect at the 5% level, with 95% intervals: {words}",
-        ["design", label, "decisions that can be used", *(names[effect] for effect in found)],
-        rows,
+    return Table(
+        caption=f"How probable it is that the analysis finds an effect at the 5% level, with 95% intervals: {words}",
+        columns=["design", label, "decisions that can be used", *(names[effect] for effect in found)],
+        rows=rows,
     )
+
+
+def _assumptions(plan: Plan) -> Table:
+    found = assumptions_table(plan)
+    return Table(caption="What the plan takes for granted", columns=list(found.columns), rows=found.to_numpy().tolist())
 
 
 def _between(mean: float, low: float, high: float) -> str:
@@ -223,9 +209,3 @@ def _percent(share: float, low: float, high: float) -> str:
     if math.isnan(low):
         return text
     return f"{text} ({100 * low:.0f} to {100 * high:.0f})".replace("-", "−")
-
-
-def csv_of(table: pd.DataFrame) -> str:
-    """A table as CSV, numbers in full, nothing where there is none."""
-    text: Any = table.replace([math.inf, -math.inf], ["inf", "-inf"]).to_csv(index=False, lineterminator="\n")
-    return str(text)
