@@ -1,7 +1,7 @@
 """A live participant's numbers: where they lie, which of them others share, and how compiled code reaches them."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Numbers:
         self.constants: Floats = problem.constants(at, horizon) if constants is None else constants
         self.scratch = aligned(at.length("scratch"))
         self._places = at.numbers()
+        self._parts: dict[tuple[str, ...], dict[str, Floats]] = {}
         self.handle = self.handle_with()
         self.budget: Any = at.views("budget", self.arrays["budget"])
         self.proposed = at.scalars("proposed", self.scratch)
@@ -72,8 +73,13 @@ class Numbers:
         left = self.amount - float(self.budget.spent[0])
         return min(left, self.amount - float(self.budget.nudges[0])) if self.hard else left
 
-    def parts(self, arrays: Iterable[str]) -> dict[str, Floats]:
-        """The state in these arrays by name ("model.theta"), without padding, as views."""
+    def parts(self, arrays: tuple[str, ...]) -> dict[str, Floats]:
+        """The state in these arrays by name ("model.theta"), without padding, as views; they are made once."""
+        if arrays not in self._parts:
+            self._parts[arrays] = self._make_parts(arrays)
+        return self._parts[arrays]
+
+    def _make_parts(self, arrays: tuple[str, ...]) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
         for array in arrays:
             for group in ARRAYS[array]:
