@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.errors import StateError
 from opportune.service.state import packing
 from opportune.service.state.packing import pack, pack_shared, unpack, unpack_shared
