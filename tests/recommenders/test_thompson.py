@@ -96,7 +96,7 @@ def test_draws_are_normal_around_the_estimate(inflation: float) -> None:
 def test_the_root_is_a_root() -> None:
     """What is frozen has a lower triangular L with L L' = V^-1."""
     agent = taught(1.0)
-    root = agent.numbers.parts(["memory"])["recommender.state.root"]
+    root = agent.numbers.parts(("memory",))["recommender.state.root"]
     np.testing.assert_array_equal(root, np.tril(root))
     known = Knowledge(WORLD.problem, X, REWARDS)
     np.testing.assert_allclose(root @ root.T, known.cov, rtol=1e-9, atol=1e-9 * np.abs(known.cov).max())

@@ -156,7 +156,7 @@ def passed(agent: Agent) -> int:
 
 def describe_state(numbers: Numbers, arrays: Sequence[str]) -> dict[str, list[float]]:
     """The state in these arrays by name, without padding: any build can read it."""
-    return {name: part.ravel().tolist() for name, part in numbers.parts(arrays).items()}
+    return {name: part.ravel().tolist() for name, part in numbers.parts(tuple(arrays)).items()}
 
 
 def restore_state(

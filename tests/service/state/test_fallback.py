@@ -296,7 +296,7 @@ def test_a_nudge_that_cannot_be_settled_holds_nobody_up(
     assert stuck["status"] == "nudge", "the control"
     later = BEGIN + 3 * clock.HOUR
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        patch.setattr(Agent, "conclude", lambda *_: 1 / 0)
         if by == "next":
             assert ask(BEGIN + clock.MINUTE)["mode"] == "fallback"
         else:
@@ -377,7 +377,7 @@ def test_who_leaves_is_not_held_up(sqlite: Database, command: str, monkeypatch: 
     made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given)))
     assert made["status"] == "nudge", "the control"
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        patch.setattr(Agent, "conclude", lambda *_: 1 / 0)
         if command == "closed":
             writer.do(Close(who="boss", received=BEGIN + 1, reason="over"))
         else:

@@ -9,7 +9,6 @@ import pytest
 
 import opportune as op
 from live_examples import mixed_problem
-from opportune.engine.layout import ARRAY_OF, STATE
 from opportune.errors import StateError
 from opportune.service.state.packing import pack, pack_shared
 from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
@@ -28,31 +27,31 @@ def agent_at_work() -> op.Agent:
     raise AssertionError("nobody was nudged")
 
 
-def with_number(agent: op.Agent, part: str, place: int, number: float) -> bytes:
-    """The agent's state, but for one number of one of its parts."""
-    flat = agent.numbers.parts([part_array(part)])[part]
-    where = np.unravel_index(place, flat.shape)
-    kept = flat[where]
-    flat[where] = number
-    changed = pack(agent)
-    flat[where] = kept
-    return changed
+def own_parts(agent: op.Agent) -> dict[str, Any]:
+    """The parts of the agent's own state, by name."""
+    return agent.numbers.parts(agent.numbers.own)
 
 
-def part_array(part: str) -> str:
-    """The array in which a part lies."""
-    return ARRAY_OF[part.rpartition(".")[0]]
+def with_number(agent: op.Agent, name: str, place: int, number: float) -> bytes:
+    """The agent's state, but for one number of one part."""
+    part = own_parts(agent)[name]
+    where = np.unravel_index(place, part.shape)
+    before, part[where] = part[where], number
+    data = pack(agent)
+    part[where] = before
+    return data
 
 
 def test_a_state_is_an_agents_but_for_rounding() -> None:
     """Every number may differ by less than a billionth of the largest of its kind, and by no more."""
     agent = agent_at_work()
     assert is_state_of(agent, pack(agent))
-    for name, part in agent.numbers.parts(STATE).items():
-        flat, size = part.ravel(), float(np.abs(part).max())
-        for place in {0, flat.size // 2, flat.size - 1}:
-            apart = (flat[place] + CLOSE * size / 4, flat[place] + CLOSE * max(size, 1.0) * 4)
-            one, other = (is_state_of(agent, with_number(agent, name, place, number)) for number in apart)
+    for name, part in own_parts(agent).items():
+        size = float(np.abs(part).max(initial=0.0))
+        for place in {0, part.size // 2, part.size - 1}:
+            number = part[np.unravel_index(place, part.shape)]
+            apart = (number + CLOSE * size / 4, number + CLOSE * max(size, 1.0) * 4)
+            one, other = (is_state_of(agent, with_number(agent, name, place, value)) for value in apart)
             assert one, (name, place)
             assert not other, (name, place)
 
@@ -61,7 +60,7 @@ def test_small_variances_are_held_to_their_own_size() -> None:
     """Where all are far below one, a billionth of one would be anything."""
     problem = mixed_problem(known=True).replace(theta_bound=1e-6)
     agent = op.Agent(problem, op.pd2_ucb(8), horizon=80, seed=1, stream=7)
-    largest = float(agent.numbers.parts(["model"])["model.cov"].max())
+    largest = float(own_parts(agent)["model.cov"][0, 0])
     assert 0.0 < largest < 1e-9, "the control: these are variances"
     assert is_state_of(agent, with_number(agent, "model.cov", 0, largest * (1.0 + 1e-12)))
     assert not is_state_of(agent, with_number(agent, "model.cov", 0, largest * 1.01))
@@ -105,17 +104,17 @@ def test_other_steps_or_rewards_that_wait_are_another_state() -> None:
 
 
 @pytest.mark.parametrize("sharing", [{"shared": True}, {"pooled": True}, {"shared": True, "pooled": True}])
-def test_what_is_shared_is_compared_by_size(sharing: dict[str, bool]) -> None:
+def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
     """The model, the budget or both."""
     budget = op.Budget(8, shared=sharing.get("shared", False))
     policy = op.Policy(revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False))
     cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
     cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
     packed = pack_shared(cohort)
-    group = cohort.common.arrays[cohort.common.shared[0]]
-    was = group[0]
-    group[0] = was + 1e-13
+    part = next(iter(cohort.common.parts(cohort.common.shared).values())).reshape(-1)
+    was = part[0]
+    part[0] = was + 1e-13
     assert pack_shared(cohort) != packed
     assert is_shared_state_of(cohort, packed)
-    group[0] = was + 1e-6
+    part[0] = was + 1e-6
     assert not is_shared_state_of(cohort, packed)
