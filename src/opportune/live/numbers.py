@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.layout import ARRAYS, STATE, Layout, Range, ranges_of
+from opportune.engine.declared import ARRAYS, STATE, Range, ranges_of
+from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of
 from opportune.errors import InputError
@@ -19,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class Numbers:
-    """The arrays of one participant (engine.layout), ready for the calls of live.steps.
+    """The arrays of one participant (engine.declared), ready for the calls of live.steps.
 
     Args:
         problem: what is known beforehand.
@@ -51,7 +52,7 @@ class Numbers:
         self.handle = self.handle_with()
         self.budget: Any = at.views("budget", self.arrays["budget"])
         self.proposed = at.scalars("proposed", self.scratch)
-        """What the latest proposal found, in the order of engine.layout.Proposed."""
+        """What the latest proposal found, in the order of engine.declared.Proposed."""
         self.notes = at.scalars("revealer.notes", self.scratch)
         """What the revealer went by, in the order in which it declares them."""
         rule = at.views("rule", self.rule)
