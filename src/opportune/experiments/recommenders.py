@@ -36,7 +36,7 @@ MATCHED = 3
 def config(quick: bool) -> Config:
     """The synthetic study at the paper's budgets; draws as wide as the posterior, three and ten times as wide."""
     return {
-        "instances": 50, "replications": 2 if quick else 5, "horizon": 300,
+        "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30], "inflations": [POSTERIOR, MATCHED, 10],
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ def config(quick: bool) -> Config:
         **regret.config(quick),
         "known": False,
         "optimistic_instances": 10,
-        "optimistic_replications": 2 if quick else 5,
+        "optimistic_replications": 2 if quick else 20,
     }
 
 
