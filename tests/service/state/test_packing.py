@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.errors import StateError
 from opportune.service.state import packing
 from opportune.service.state.packing import pack, pack_shared, unpack, unpack_shared
@@ -118,7 +118,7 @@ def test_numbers_that_are_not_finite_are_not_sound(array: str, value: float) -> 
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
     assert agent.numbers.sound()
-    agent.numbers.arrays[array][-1] = value
+    agent.numbers.arrays[array][0] = value
     assert not agent.numbers.sound()
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.errors import StateError
 from opportune.service.state.packing import pack, pack_shared
 from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
