@@ -4,6 +4,7 @@ Only columns, + - * / : ** and a few functions may occur, so that a formula cann
 """
 
 import ast
+import re
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def _check(token: Token) -> None:
     """Refuse an expression that does more than arithmetic with columns, by a ValueError that says why."""
     if token.kind is not Token.Kind.PYTHON:
         return
-    for node in ast.walk(ast.parse(token.token.replace("`", "_"), mode="eval")):
+    for node in ast.walk(ast.parse(re.sub(r"`[^`]*`", "column", token.token), mode="eval")):
         if not isinstance(node, _ALLOWED):
             raise ValueError(f"{token.token!r} is not allowed, expected columns, numbers and {_functions()}")
         if isinstance(node, ast.Call):

@@ -111,16 +111,19 @@ def _windows(
     steps = numbers(frame, time)
     if (steps != np.floor(steps)).any():
         raise InputError(f"{time} has numbers that are not whole; expected the number of each decision point")
-    place = pd.MultiIndex.from_arrays([frame[participant], steps.astype(np.int64)])
+    who, people = pd.factorize(frame[participant])
+    span = int(steps.max() - steps.min()) + lag + 1  # so that no window reaches the next participant
+    place = pd.Index(who * span + (steps - steps.min()).astype(np.int64))
     if place.has_duplicates:
-        first = place[place.duplicated()][0]
-        raise InputError(f"participant {first[0]} has decision point {first[1]} twice; expected each once")
-    by_place = pd.Series(y, index=place)
-    last = pd.Series(steps).groupby(frame[participant]).transform("max").to_numpy()
+        first = int(np.argmax(place.duplicated()))
+        raise InputError(
+            f"participant {people[who[first]]} has decision point {int(steps[first])} twice; expected each once"
+        )
+    last = pd.Series(steps).groupby(who).transform("max").to_numpy()
     window = np.zeros(len(frame))
     for ahead in range(lag):
-        later = pd.MultiIndex.from_arrays([frame[participant], steps.astype(np.int64) + ahead])
-        window += by_place.reindex(later).to_numpy()
+        at = place.get_indexer(place + ahead)
+        window += np.where(at >= 0, y[at], np.nan)
     return window / lag, steps + lag - 1 <= last
 
 

@@ -144,6 +144,9 @@ def lack_of_fit(x: Floats, y: Floats, who: Ints, cell: Ints) -> Fit:
 def _places(rows: pd.DataFrame, problem: Problem, action: str, time: str | None) -> tuple[Ints, Ints]:
     """The numbers of each row's context and action."""
     names = [name for name in problem.variables if name in rows.columns]
+    for name in problem.variables:
+        if name not in problem.schedule.variables:
+            column(rows, name)  # which refuses a frame without it
     steps = np.ones(len(rows), dtype=np.int64) if time is None else column(rows, time).to_numpy(dtype=np.int64)
     place = np.empty(len(rows), dtype=np.int64)
     for i, values in enumerate(zip(*(rows[name] for name in names), strict=True)):
@@ -163,11 +166,16 @@ def _places(rows: pd.DataFrame, problem: Problem, action: str, time: str | None)
 
 
 def _people(fitted: Fitted, size: int, rng: np.random.Generator) -> Floats:
-    """Coefficients of so many participants, after one draw of what they have in common: [size, d]."""
+    """Coefficients of so many participants, after one draw of what they have in common: [size, d].
+
+    Their mean is exactly what they have in common: draws differ by what is unknown, not by who happened to be drawn.
+    """
     d, free = len(fitted.theta), fitted.participants - 1
     ratio = rng.chisquare(free) / free
     theta = fitted.theta + root_of(fitted.covariance) @ rng.standard_normal(d) / np.sqrt(ratio)
-    return np.asarray(theta + np.sqrt(ratio) * rng.standard_normal((size, d)) @ root_of(fitted.spread).T)
+    own = rng.standard_normal((size, d))
+    own = (own - own.mean(axis=0)) * np.sqrt(size / (size - 1))
+    return np.asarray(theta + np.sqrt(ratio) * own @ root_of(fitted.spread).T)
 
 
 def _summary(record: Record, values: Floats, names: list[str], outcome: str, horizon: int, tested: Fit) -> Estimates:
