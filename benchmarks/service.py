@@ -131,7 +131,7 @@ async def _client(port: int, key: str, number: int, until: float, begin: float, 
     writer.close()
 
 
-def load(url: str, folder: Path, seconds: float, *, workers: int = 1) -> dict[str, float]:
+def load(url: str, seconds: float, *, workers: int = 1) -> dict[str, float]:
     """Sixty-four clients for some seconds, after one second that does not count."""
     taken: list[float] = []
     key = prepare(url)
@@ -216,10 +216,10 @@ def postgres(folder: Path) -> str | None:
 
 def measure(folder: Path, seconds: float) -> dict[str, dict[str, float]]:
     """Measure everything, in one run."""
-    found = {"sqlite": load(f"sqlite:///{folder / 'study.db'}", folder, seconds)}
+    found = {"sqlite": load(f"sqlite:///{folder / 'study.db'}", seconds)}
     address = postgres(folder)
     if address is not None:
-        found["postgresql"] = load(address, folder, seconds, workers=2)
+        found["postgresql"] = load(address, seconds, workers=2)
     found["verify"] = replay(f"sqlite:///{folder / 'record.db'}")
     return found
 

@@ -11,7 +11,6 @@ from opportune.extend import (
     Declares,
     LinearWorld,
     Numbers,
-    Recommender,
     Revealer,
     best,
     normal,
@@ -127,22 +126,19 @@ def beyond(p, own, moment, draws):  # type: ignore[no-untyped-def]
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class Peeker(Recommender):
+class Peeker(linucb.LinUCB):
     """Looks at the fresh model."""
 
     kind: ClassVar[str] = "peeker"
     act_blind: ClassVar[Any] = staticmethod(peek)
-    act_informed: ClassVar[Any] = staticmethod(linucb.act_informed)
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class Strayer(Recommender):
+class Strayer(linucb.LinUCB):
     """Recommends what does not exist."""
 
     kind: ClassVar[str] = "strayer"
-    freeze: ClassVar[Any] = staticmethod(linucb.freeze)
-    act_blind: ClassVar[Any] = staticmethod(linucb.act_blind)
     act_informed: ClassVar[Any] = staticmethod(beyond)
 
 

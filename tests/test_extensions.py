@@ -188,14 +188,11 @@ def test_a_subclass_that_is_not_registered_is_refused() -> None:
 OWN_ARRIVALS = '''
 from typing import Any, ClassVar
 
-from opportune import LinearWorld, register
-from opportune.engine.compiled import inner_function
-from opportune.algorithm.protocol import Moment
 from opportune.extend import LinearWorld, Moment, inner_function, register
 
 
 @inner_function
-def take_turns(world, history, p, draws, step, arrival):
+def take_turns(p, own, draws, step, arrival):
     return Moment(step, 0, step % 3, step % 3)
 
 

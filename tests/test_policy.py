@@ -12,7 +12,7 @@ import pytest
 
 from opportune.engine.layout import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
-from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb, rule_for
+from opportune.policy import Budget, Policy, layout_for, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
 from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
@@ -25,11 +25,23 @@ def problem(**settings: Any) -> Problem:
     return Problem(np.random.default_rng(1).normal(size=(4, 3, 2)), **settings)
 
 
-def rule(policy: Policy, known: Problem | None = None, *, horizon: int = 10, participants: int = 1) -> Any:
+def rule(
+    policy: Policy, known: Problem | None = None, *, horizon: int = 10, participants: int = 1, group: str = "rule"
+) -> Any:
     """A policy's numbers for the core, under their names."""
     known = problem() if known is None else known
-    at = known.layout(optimistic=policy.optimistic, sampled=policy.recommender.sampled)
-    return at.views("rule", rule_for(policy, known, at, horizon=horizon, participants=participants))
+    at = layout_for(policy, known, horizon=horizon, participants=participants)
+    return at.views(group, rule_for(policy, known, at, horizon=horizon, participants=participants))
+
+
+def revealer(policy: Policy, *given: Any, **settings: Any) -> Any:
+    """A revealer's own numbers."""
+    return rule(policy, *given, **settings, group="revealer.settings")
+
+
+def recommender(policy: Policy, *given: Any, **settings: Any) -> Any:
+    """A recommender's own numbers."""
+    return rule(policy, *given, **settings, group="recommender.settings")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +86,7 @@ def test_shared_budget_is_for_all_decisions() -> None:
     """A shared budget may reach the decisions of all participants together; its rate is spread over them."""
     budget = Budget(40, shared=True)
     for policy in (naive_ucb(budget), naive_ucb(Budget(10))):
-        assert rule(policy, participants=4).settings[0] == 1.0
+        assert revealer(policy, participants=4).rate[0] == 1.0
     with pytest.raises(InputError, match=r"^budget is 40; expected at most 30, the number of decisions it is for$"):
         rule(naive_ucb(budget), participants=3)
 
@@ -166,35 +178,36 @@ def test_wrong_settings(make: Callable[[], Any], message: str) -> None:
 def test_numbers_of_the_paper(horizon: int) -> None:
     """A policy's numbers for the core are the paper's: c, B/T and beta_0."""
     known = problem()
-    made = rule(pd2_ucb(2.5 if horizon == 7 else 0.5), known, horizon=horizon)
+    policy = pd2_ucb(2.5 if horizon == 7 else 0.5)
+    made, tolerance = (numbers(policy, known, horizon=horizon) for numbers in (rule, revealer))
     if horizon == 7:
         expected = 1.2 * known.least_distance * math.log(10) * math.sqrt(10) / math.log(2.5)
-        assert made.settings[0] == pytest.approx(expected, rel=1e-14)
+        assert tolerance.tolerance[0] == pytest.approx(expected, rel=1e-14)
         assert made.growth[0] == pytest.approx((1 + 1 / 2.5) ** 2.5, rel=1e-14)
     else:
-        assert made.settings[0] == math.inf  # B <= 1: the rule falls back to PD1
-    naive = rule(naive_ucb(0.7), known, horizon=horizon)
-    assert naive.settings[0] == pytest.approx(0.7 / horizon, rel=1e-15)
+        assert tolerance.tolerance[0] == math.inf  # B <= 1: the rule falls back to PD1
+    naive = revealer(naive_ucb(0.7), known, horizon=horizon)
+    assert naive.rate[0] == pytest.approx(0.7 / horizon, rel=1e-15)
     own = Policy(revealer=LearningPrimalDual(tolerance=0.3), budget=Budget(1))
-    assert rule(own, known, horizon=horizon).settings[0] == 0.3
+    assert revealer(own, known, horizon=horizon).tolerance[0] == 0.3
 
 
 def test_every_revealer_and_recommender_has_its_number() -> None:
     """What a policy consists of reaches the core as its number in the registry, with its own settings."""
-    revealers = [FixedRate(), PrimalDual(), LearningPrimalDual(), Never(), Always(), Periodic(every=4)]
-    assert {type(revealer) for revealer in revealers} <= set(REVEALERS)
-    numbers = [rule(make_policy(revealer=revealer, budget=Budget(2))).revealer[0] for revealer in revealers]
-    assert numbers == [list(REVEALERS).index(type(revealer)) for revealer in revealers]
-    assert rule(make_policy(revealer=Periodic(every=4))).settings[0] == 4.0
-    recommenders = [LinUCB(), RandomAction(), FixedAction(action=2), Thompson(inflation=3.0)]
-    assert {type(recommender) for recommender in recommenders} <= set(RECOMMENDERS)
-    for recommender in recommenders:
-        made = rule(make_policy(recommender=recommender, revealer=Never()))
-        assert made.recommender[0] == list(RECOMMENDERS).index(type(recommender))
+    rules = [FixedRate(), PrimalDual(), LearningPrimalDual(), Never(), Always(), Periodic(every=4)]
+    assert {type(each) for each in rules} <= set(REVEALERS)
+    numbers = [rule(make_policy(revealer=each, budget=Budget(2))).revealer[0] for each in rules]
+    assert numbers == [list(REVEALERS).index(type(each)) for each in rules]
+    assert revealer(make_policy(revealer=Periodic(every=4))).every[0] == 4.0
+    learners = [LinUCB(), RandomAction(), FixedAction(action=2), Thompson(inflation=3.0)]
+    assert {type(each) for each in learners} <= set(RECOMMENDERS)
+    for each in learners:
+        made = rule(make_policy(recommender=each, revealer=Never()))
+        assert made.recommender[0] == list(RECOMMENDERS).index(type(each))
         assert made.amount[0] == math.inf
-    assert rule(make_policy(recommender=FixedAction(action=2), revealer=Never())).options[0] == 2.0
+    assert recommender(make_policy(recommender=FixedAction(action=2), revealer=Never())).action[0] == 2.0
     sampled = make_policy(recommender=Thompson(inflation=3.0), revealer=Never())
-    assert rule(sampled, problem(noise_sd=0.5)).options[0] == 1.5  # inflation R
+    assert recommender(sampled, problem(noise_sd=0.5)).scale[0] == 1.5  # inflation R
 
 
 def test_short_forms() -> None:

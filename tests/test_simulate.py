@@ -4,7 +4,7 @@ import errno
 import re
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -242,18 +242,18 @@ def test_time_is_linear_in_the_horizon() -> None:
 
 
 class Interrupting:
-    """Runs chunks until Ctrl-C is pressed in the middle of one."""
+    """Runs policies until Ctrl-C is pressed while these run from a replicate on."""
 
-    def __init__(self, calls: int) -> None:
-        self.left = calls
+    def __init__(self, replicate: int, policies: Callable[[cpu.Task], bool] = lambda task: True) -> None:
+        self.replicate = replicate
+        self.policies = policies
         self.run = cpu.run_batch
 
-    def __call__(self, *arguments: Any) -> None:
+    def __call__(self, batch: Any, at: Any, task: cpu.Task, streams: Any, *others: Any) -> None:
         """Run a chunk, or press Ctrl-C."""
-        if self.left == 0:
+        if streams[0, 0] >= self.replicate and self.policies(task):  # the first world's streams are the replicates
             raise KeyboardInterrupt
-        self.left -= 1
-        self.run(*arguments)
+        self.run(batch, at, task, streams, *others)
 
 
 @pytest.mark.parametrize("trace", [True, False])
@@ -262,7 +262,7 @@ def test_interrupted_run_returns_what_is_finished(trace: bool, monkeypatch: pyte
     policies = [policy for policy in POLICIES if not policy.shared]
     whole = run(policies=policies, trace=trace)
     monkeypatch.setattr(api, "CHUNK_STEPS", 2 * HORIZON * len(policies) * 3)
-    monkeypatch.setattr(api, "run_batch", Interrupting(2))
+    monkeypatch.setattr(api, "run_batch", Interrupting(4))
     with pytest.warns(RuntimeWarning, match="^interrupted: 4 of 7 replicates are finished and returned$") as caught:
         part = run(policies=policies, trace=trace, on_interrupt="return")
     assert part.attrs["interrupted"] == 1
@@ -276,7 +276,7 @@ def test_replicates_count_once_every_policy_has_run(monkeypatch: pytest.MonkeyPa
     """A replicate that some policies have finished and others not is not returned."""
     whole = run()
     monkeypatch.setattr(api, "CHUNK_STEPS", 2 * HORIZON * len(POLICIES) * 3)
-    monkeypatch.setattr(api, "run_batch", Interrupting(3))  # policies with a shared budget are a call of their own
+    monkeypatch.setattr(api, "run_batch", Interrupting(2, lambda task: task.shared))
     with pytest.warns(RuntimeWarning, match="^interrupted: 2 of 7 "):
         part = run(on_interrupt="return")
     assert_same(part, whole.isel(replicate=slice(2)))

@@ -148,7 +148,7 @@ def test_what_others_register_is_used(said: dict[str, str]) -> None:
 
 
 @step_function
-def consult(p, moment, judged):  # type: ignore[no-untyped-def]
+def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     """O = 0."""
     return 0.0, 0.0
 
@@ -186,10 +186,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no dataclass": (lambda: NotADataclass, "NotADataclass is not a frozen dataclass"),
     "no consult": (
         lambda: revealer(consult=None),
-        r"Own has no consult; expected a compiled function consult\(p, moment, judged\)",
+        r"Own has no consult; expected a compiled function consult\(p, own, moment, judged\)",
     ),
-    "not compiled": (lambda: revealer(consult=staticmethod(lambda p, moment, judged: (0, 0))), "is not compiled"),
-    "a method": (lambda: revealer(consult=lambda p, moment, judged: (0, 0)), r"expected staticmethod\(consult\)"),
+    "not compiled": (lambda: revealer(consult=staticmethod(lambda p, own, moment, judged: (0, 0))), "is not compiled"),
+    "a method": (lambda: revealer(consult=lambda p, own, moment, judged: (0, 0)), r"expected staticmethod\(consult\)"),
     "other arguments": (lambda: revealer(consult=staticmethod(short)), r"takes \(p, moment\); expected consult"),
     "no label": (lambda: revealer(label=None), "Own has no label"),
     "kind taken": (lambda: revealer(kind="PD2"), "kind of Own is 'PD2', as that of LearningPrimalDual"),

@@ -114,7 +114,8 @@ def _check_settings(entry: Any, kind: str) -> None:
 def _check_functions(entry: Any, registry: Registry) -> None:
     """Every function that the core calls is there, compiled, and takes what it will be given."""
     for name, (stub, _) in registry.hooks.items():
-        arguments = list(inspect.signature(stub).parameters)[1:]
+        _, participant, *rest = inspect.signature(stub).parameters
+        arguments = [participant, "own", *rest]
         form = f"{name}({', '.join(arguments)})"
         function = getattr(entry, name, None)
         if function is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune.algorithm.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.algorithm.scores import score_block
-from opportune.engine.layout import GROUPS, Constants
+from opportune.engine.layout import ARRAYS
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of, participant_at
 from opportune.problems.finite import Problem
@@ -79,11 +79,11 @@ class Learner:
         self.problem = problem
         self.sizes = at.sizes
         constants = problem.constants(at, 300)
-        state = {group: aligned(at.length(group)) for group in GROUPS if group is not Constants}
+        state = {name: aligned(at.length(name)) for name in ARRAYS if name != "constants"}
         for array in state.values():
             array[:] = np.nan
-        self._arrays = (np.array(at.at), constants, *state.values())
-        self.handle: Ints = handle_of(*self._arrays)
+        self._kept = at.numbers(), {"constants": constants, **state}
+        self.handle: Ints = handle_of(*self._kept)
         self.model: Any = at.views("model", state["model"])
         blocks = len(problem.features) + (problem.strata if problem.context_probs is not None else 0)
         rows: Floats = at.views("constants", constants).rows[: blocks * problem.actions * problem.d]

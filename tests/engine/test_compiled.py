@@ -1,7 +1,9 @@
 """Compiled code is kept, and never outlives the sources it was made from."""
 
 import gc
+import importlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -12,11 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 from numba import njit
 from numba.core.compiler import Compiler
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import TypingError
 
 import opportune
 from opportune.engine import compiled
-from opportune.engine.versions import PLAIN
 
 # The rule in `analysis.clairvoyant` has functions of other files inside; its own file is not edited here.
 SCRIPT = """
@@ -24,7 +26,6 @@ import json
 import opportune
 from opportune.analysis import clairvoyant
 from opportune.engine import compiled
-from opportune.engine.versions import PLAIN
 
 probabilities = clairvoyant.auxiliary([0.3, 0.5, 0.4], 1.0).tolist()
 hits = sum(clairvoyant._run_rule.stats.cache_hits.values())
@@ -151,7 +152,6 @@ def test_a_terminal_is_told_what_is_being_compiled(tmp_path: Path) -> None:
     assert said[1] == ""
 
 
-@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
 def test_a_step_function_is_not_put_into_its_callers_because_one_of_them_is_put_into_its_own() -> None:
     """Only functions of which it was said are copied wherever they are called: else everything would be, many times."""
 
@@ -181,6 +181,59 @@ def test_a_step_function_is_not_put_into_its_callers_because_one_of_them_is_put_
     }  # fmt: skip
 
 
+def divided(decorate: Any, above: Any) -> Any:
+    """What a compiled function of this kind makes of 1 / 0, called from another compiled function."""
+
+    @decorate
+    def inverse(x):  # type: ignore[no-untyped-def]
+        return 1.0 / x
+
+    @above
+    def call(x):  # type: ignore[no-untyped-def]
+        return inverse(x)
+
+    return call(0.0)
+
+
+KINDS = (
+    compiled.driver_function, compiled.step_function, compiled.inner_function, compiled.hot_function,
+    compiled.dual_function, compiled.inner_dual_function, compiled.compiled(nogil=True),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("decorate", KINDS)
+def test_a_division_by_zero_is_infinite(decorate: Any) -> None:
+    """Compiled code divides as arrays do: no check before every division, and no exception from the middle of a run."""
+    assert divided(decorate, compiled.driver_function) == math.inf
+
+
+def test_numbas_own_way_raises() -> None:
+    """The control: left to itself, Numba checks."""
+    with pytest.raises(ZeroDivisionError):
+        divided(njit, njit)
+
+
+def compiled_functions() -> dict[str, Any]:
+    """All functions of the package that are compiled, by name."""
+    found = {}
+    for path in compiled.compiled_files():
+        name = ".".join(path.relative_to(compiled.PACKAGE.parent).with_suffix("").parts)
+        for each in vars(importlib.import_module(name)).values():
+            if isinstance(each, Dispatcher):
+                found[f"{each.py_func.__module__}.{each.py_func.__name__}"] = each
+    return found
+
+
+def test_all_compiled_functions_divide_alike() -> None:
+    """Every function of the package is compiled with one meaning of division, those that Python calls too."""
+    functions = compiled_functions()
+    drivers = [each.driver for each in functions.values() if hasattr(each, "driver")]
+    assert len(functions) > 150, "the control: they were found"
+    assert len(drivers) > 5
+    assert {each.targetoptions.get("error_model") for each in [*functions.values(), *drivers]} == {"numpy"}
+    assert njit(lambda x: x).targetoptions.get("error_model") is None, "the control: not Numba's default"
+
+
 def _always_inlined(dispatcher: Any) -> bool:
     """Whether the compiler is told to copy it wherever it is called."""
     (result,) = dispatcher.overloads.values()
@@ -188,7 +241,6 @@ def _always_inlined(dispatcher: Any) -> bool:
     return any(b"alwaysinline" in attributes for attributes in function.attributes)
 
 
-@pytest.mark.skipif(PLAIN, reason="nothing is compiled")
 def test_compiling_leaves_pythons_search_for_garbage_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """It rests while a driver is compiled, and not afterwards, also if the driver cannot be compiled."""
     meanwhile = []

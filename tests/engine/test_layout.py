@@ -2,23 +2,24 @@
 
 import itertools
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numba import njit
 
 from opportune.engine.layout import (
+    ARRAY_OF,
+    ARRAYS,
     GROUPS,
     OPTIMISTIC,
     PLUGIN,
     SEARCH_ROWS,
-    SETTINGS,
-    Constants,
     Layout,
     Sizes,
-    dimensions,
     layout,
+    parts_of,
 )
 from opportune.engine.pointers import WIDTH, aligned
 from opportune.engine.views import handle_of, of_arrays, participant_at
@@ -42,42 +43,42 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
          "standing": 2},
     ),
     "unknown": (
-        {**FINITE, "senses": 4, "reported": True, "probabilities": PLUGIN, "sampled": True},
-        {"blocks": 6, "parts": 4, "means": 6, "averaged": 1, "tallied": 6, "pending": 6, "standing": 2, "sampled": 3},
+        {**FINITE, "senses": 4, "reported": True, "probabilities": PLUGIN, "delay": 2},
+        {"blocks": 6, "parts": 4, "means": 6, "averaged": 1, "tallied": 6, "pending": 6, "standing": 2, "letters": 3},
     ),
     "optimistic": (
         {**FINITE, "strata": 1, "probabilities": OPTIMISTIC},
         {"blocks": 6, "parts": 6, "means": 1, "averaged": 1, "tallied": 6, "standing": 1, "searched": 6,
          "search_rows": SEARCH_ROWS + 12},
     ),
-    "paced": (
-        {**FINITE, "senses": 4, "reported": True, "probabilities": PLUGIN, "paced": True, "sharers": 3, "delay": 2},
-        {"blocks": 6, "parts": 4, "means": 6, "averaged": 1, "tallied": 6, "pending": 6, "standing": 2,
-         "tallied_parts": 4, "ranked_strata": 2},
-    ),
     "continuous": (
-        {**CONTINUOUS, "probabilities": PLUGIN, "reported": True, "memory": 9, "sampled": True},
-        {"means": 4, "moment": 1, "averaged": 1, "sampled": 5, "code": 40, "atom_room": 9},
-    ),
-    "continuous, paced": (
-        {**CONTINUOUS, "paced": True, "recent": 20},
-        {"means": 4, "moment": 1, "averaged": 1, "ranked_strata": 4, "recent": 20, "code": 40, "atom_room": 9},
+        {**CONTINUOUS, "probabilities": PLUGIN, "reported": True, "held": 9},
+        {"means": 4, "moment": 1, "averaged": 1, "atom_room": 9},
     ),
     "continuous, known": (
         {**CONTINUOUS, "simd": 1},
-        {"means": 4, "moment": 1, "averaged": 1, "code": 40, "atom_room": 9},
+        {"means": 4, "moment": 1, "averaged": 1, "atom_room": 9},
     ),
 }  # fmt: skip
 cases = pytest.mark.parametrize("name", CASES)
+CORE = [group for group, declared in GROUPS.items() if declared is not None]
 
 
-def parts_of(at: Layout) -> list[tuple[type, str, int, int]]:
-    """Every part of every group, with where it begins and where the next one does."""
-    return [
-        (group, part, begin, end)
-        for group, places in zip(GROUPS, at.places, strict=True)
-        for part, (begin, end) in zip(dimensions(group), itertools.pairwise(places), strict=True)
-    ]
+class Part(NamedTuple):
+    """A part of a group, with where it begins in its array and where the next one does."""
+
+    group: str
+    name: str
+    begin: int
+    end: int
+
+
+def all_parts(at: Layout) -> Iterator[Part]:
+    """Every part of every group."""
+    for group in GROUPS:
+        bounds = itertools.pairwise(at.places_of(group))
+        for name, (begin, end) in zip(parts_of(at.declared(group)), bounds, strict=True):
+            yield Part(group, name, begin, end)
 
 
 @cases
@@ -86,12 +87,12 @@ def test_sizes_are_products_of_the_declared_dimensions(name: str) -> None:
     settings, derived = CASES[name]
     at = layout(**settings)
     simd = settings.get("simd", WIDTH)
-    extents = {**at.sizes._asdict(), **derived}
-    for group, part, begin, end in parts_of(at):
-        dims = dimensions(group)[part]
+    extents = {**at.sizes._asdict(), "code": settings.get("code", 0), **derived}
+    for part in all_parts(at):
+        dims = parts_of(at.declared(part.group))[part.name]
         size = math.prod(dim if isinstance(dim, int) else extents.get(dim, 0) for dim in dims)
-        assert size <= end - begin < size + simd, f"{group.__name__}.{part}: {dims}"
-        assert begin % simd == end % simd == 0
+        assert size <= part.end - part.begin < size + simd, f"{part.group}.{part.name}: {dims}"
+        assert part.begin % simd == part.end % simd == 0
 
 
 @cases
@@ -108,83 +109,123 @@ def test_sizes_are_those_of_the_problem(name: str) -> None:
     rows = derived.get("blocks", 0) * sizes.actions if table else 0
     assert rows <= sizes.table < rows + 2 * simd
     assert sizes.table % (2 * simd) == 0
-    ranked = {"paced": 4, "continuous, paced": 21}  # sensed parts; recent moments and the present one
-    assert sizes.ranked == ranked.get(name, 0)
     assert sizes.counted == (0 if settings.get("probabilities", 0) == 0 else derived["means"])
 
 
-@cases
-def test_parts_do_not_overlap(name: str) -> None:
-    """Written one after the other through their views, all parts keep what they were given, and fill their group."""
-    at = layout(**CASES[name][0])
-    for group in GROUPS:
-        array = np.zeros(at.length(group))
-        views = at.views(group, array)
-        assert views._fields == tuple(dimensions(group))
+def check_no_overlap(at: Layout) -> None:
+    """Written one after the other through their views, all parts keep what they were given, and fill their array."""
+    for array, groups in ARRAYS.items():
+        numbers = np.zeros(at.length(array))
+        views = [view for group in groups for view in at.views(group, numbers)]
         for i, view in enumerate(views):
             view[:] = i + 1.0
         for i, view in enumerate(views):
             assert (view == i + 1.0).all()
-        assert array.all()
-        assert sum(view.size for view in views) == array.size
+        assert numbers.all()
+        assert sum(view.size for view in views) == numbers.size
 
 
-def doors() -> Any:
-    """Compiled code that writes 1, 2, ... to the first number of each part, and reads the sizes."""
+@cases
+def test_parts_do_not_overlap(name: str) -> None:
+    """No number of an array belongs to two parts, and none to no part."""
+    check_no_overlap(layout(**CASES[name][0]))
+
+
+def test_parts_that_overlap_are_found() -> None:
+    """The control: a layout in which a group begins before the one that it follows has ended."""
+    at = layout(**CASES["known"][0])
+    earlier = tuple(place - WIDTH for place in at.places_of("proposed"))
+    wrong = [earlier if group == "proposed" else at.places_of(group) for group in GROUPS]
+    with pytest.raises(AssertionError):
+        check_no_overlap(at._replace(places=tuple(wrong)))
+
+
+def compiled_writer(parts: list[tuple[str, str]]) -> Any:
+    """Compiled code that writes 1, 2, ... to the first number of each part (by group), where it is present."""
     lines = ["def write(handle, present):", "    p = participant_at(handle)"]
-    names = [(group.__name__.lower(), part) for group in GROUPS for part in dimensions(group)]
-    for i, (group, part) in enumerate(names):
+    for i, (group, part) in enumerate(parts):
         lines.append(f"    if present[{i}]:\n        p.{group}.{part}[0] = {i + 1}.0")
-    lines += ["def read(handle, out):", "    n = participant_at(handle).sizes"]
-    lines += [f"    out[{i}] = n.{field}" for i, field in enumerate(Sizes._fields)]
+    return made(lines, "write")
+
+
+def compiled_reader() -> Any:
+    """Compiled code that reads the sizes and the lengths of the arrays."""
+    names = [*(f"sizes.{field}" for field in Sizes._fields), *(f"lengths.{array}" for array in ARRAYS)]
+    lines = ["def read(handle, out):", "    p = participant_at(handle)"]
+    return made([*lines, *(f"    out[{i}] = p.{name}" for i, name in enumerate(names))], "read")
+
+
+def made(lines: list[str], name: str) -> Any:
     scope: dict[str, Any] = {"participant_at": participant_at}
     exec("\n".join(lines), scope)
-    return njit(scope["write"]), njit(scope["read"])
+    return njit(scope[name])
 
 
-WRITE, READ = doors()
+CORE_PARTS = [(group, part) for group in CORE for part in parts_of(GROUPS[group] or tuple)]
+WRITE, READ = compiled_writer(CORE_PARTS), compiled_reader()
+
+
+def check_written(at: Layout, writer: Any, parts: list[tuple[str, str]]) -> None:
+    """What compiled code writes by name is where the layout, NumPy's views and plain Python say."""
+    arrays = {name: aligned(at.length(name)) for name in ARRAYS}
+    places = at.numbers()
+    where = {(part.group, part.name): part for part in all_parts(at)}
+    bounds = [where[each] for each in parts]
+    writer(handle_of(places, arrays), np.array([part.end > part.begin for part in bounds]))
+    python = of_arrays(at, *arrays.values())
+    for i, part in enumerate(bounds):
+        if part.end == part.begin:
+            continue
+        array = arrays[ARRAY_OF[part.group]]
+        assert array[part.begin] == i + 1.0
+        group = python
+        for name in part.group.split("."):
+            group = getattr(group, name)
+        for view in (getattr(at.views(part.group, array), part.name), getattr(group, part.name)):
+            assert view[0] == i + 1.0
+            assert view.size == part.end - part.begin
+            assert np.shares_memory(view, array)
+    written = sum(np.count_nonzero(array) for array in arrays.values())
+    assert written == sum(part.end > part.begin for part in bounds)
 
 
 @cases
 def test_compiled_code_sees_the_same_parts(name: str) -> None:
     """`p.model.theta[0]` in compiled code, in plain Python and by `views` are one number; so for every part."""
     at = layout(**CASES[name][0])
-    arrays = [aligned(at.length(group)) for group in GROUPS]
-    places = np.array(at.at)
-    handle = handle_of(places, *arrays)
-    present = np.array([end > begin for _, _, begin, end in parts_of(at)])
-    WRITE(handle, present)
-    python = of_arrays(at.at, *arrays)
-    for i, (group, part, begin, end) in enumerate(parts_of(at)):
-        array = arrays[GROUPS.index(group)]
-        if end > begin:
-            assert array[begin] == i + 1.0
-            for view in (getattr(at.views(group, array), part), getattr(getattr(python, group.__name__.lower()), part)):
-                assert view[0] == i + 1.0
-                assert view.size == end - begin
-                assert np.shares_memory(view, array)
-    sizes = np.zeros(len(Sizes._fields), dtype=np.int64)
-    READ(handle, sizes)
-    assert Sizes(*sizes.tolist()) == at.sizes == python.sizes
+    check_written(at, WRITE, CORE_PARTS)
+    found = np.zeros(len(Sizes._fields) + len(ARRAYS), dtype=np.int64)
+    places, arrays = at.numbers(), {array: aligned(at.length(array)) for array in ARRAYS}
+    READ(handle_of(places, arrays), found)
+    sizes, lengths = found.tolist()[: len(Sizes._fields)], found.tolist()[len(Sizes._fields) :]
+    assert Sizes(*sizes) == at.sizes
+    assert tuple(lengths) == at.lengths
 
 
 def test_a_group_is_filled_by_name() -> None:
     """`filled` puts numbers where their names say, of any shape, and leaves the rest 0."""
     at = layout(**FINITE)
     rows = np.arange(1.0, 49.0).reshape(8, 2, 3)
-    views = at.views("constants", at.filled(Constants, {"noise": 0.5, "rows": rows, "stratum_of": [0, 1, 0, 1, 0, 1]}))
+    filled = at.filled("constants", constants={"noise": 0.5, "rows": rows, "stratum_of": [0, 1, 0, 1, 0, 1]})
+    views = at.views("constants", filled)
     assert (views.noise[0], views.delta[0]) == (0.5, 0.0)
     np.testing.assert_array_equal(views.rows[:48], rows.ravel())
     np.testing.assert_array_equal(views.stratum_of[:6], [0, 1, 0, 1, 0, 1])
     with pytest.raises(AttributeError):
-        at.filled(Constants, {"nosie": 0.5})
+        at.filled("constants", constants={"nosie": 0.5})
 
 
-def test_a_rule_has_room_for_settings() -> None:
-    """As many numbers of their own as documented, for revealer and recommender."""
+def test_unpadded_parts_have_the_shapes_that_count() -> None:
+    """Rows without the zeros that pad them to whole vectors; a number written there is the array's."""
     at = layout(**FINITE)
-    rule = at.views(GROUPS[1], np.zeros(at.length(GROUPS[1])))
-    assert min(rule.settings.size, rule.options.size) >= SETTINGS
+    model = aligned(at.length("model"))
+    parts = at.unpadded("model", model)
+    assert at.sizes.stride > 3, "the control: there is padding"
+    assert {name: part.shape for name, part in parts.items()} == {
+        "theta": (3,), "cov": (3, 3), "mean": (16,), "width2": (16,), "log_det": (1,), "radius": (1,),
+    }  # fmt: skip
+    parts["cov"][2, 1] = 7.0
+    assert at.views("model", model).cov[2 * at.sizes.stride + 1] == 7.0
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import mixed_problem, moment_problem
 
 import opportune as op
+from live_examples import mixed_problem, moment_problem
 from opportune.algorithm.rng import COIN, draw
 from opportune.checks import shown
 from opportune.errors import InputError, OpportuneError, StateError
@@ -576,13 +576,11 @@ def test_why_under_pace_names_stale_advice() -> None:
     other = "walk" if made.action == "rest" else "rest"
     assert f"would change the advice from {made.action} to {other}" in replace(made, fresh_action=other).why
     assert "would change" not in replace(made, fresh_action=made.action).why
-    notes = list(made.notes or ())
-    notes[pace.DEBT], notes[pace.WORTH], notes[pace.CAUSE] = 0.5, 0.4, pace.BY_RANK
+    notes = pace.Notes(*(made.notes or ()))._replace(debt=0.5, worth=0.4, cause=pace.BY_RANK)
     owed = "following old advice has cost about 0.50 since the last contact"
-    assert owed in replace(made, notes=tuple(notes)).why
-    assert "without that cost nothing would be gained by it now" in replace(made, notes=tuple(notes)).why
-    notes[pace.WORTH] = 0.9
-    assert "without that cost" not in replace(made, notes=tuple(notes)).why
+    assert owed in replace(made, notes=notes).why
+    assert "without that cost nothing would be gained by it now" in replace(made, notes=notes).why
+    assert "without that cost" not in replace(made, notes=notes._replace(worth=0.9)).why
 
 
 # What is refused, and that a refused call changes nothing.

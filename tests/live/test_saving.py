@@ -3,18 +3,16 @@
 import copy
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import OPTIMISTIC, POLICIES, mixed_problem, moment_problem
 
 import opportune as op
-from opportune.engine.layout import GROUPS
+from live_examples import OPTIMISTIC, POLICIES, mixed_problem, moment_problem
 from opportune.errors import StateError
 from opportune.live import saving
-from opportune.live.point import STATE
 
 HORIZON = 20
 Saved = dict[str, Any]
@@ -90,7 +88,7 @@ def goes_on_exactly(problem: Any, policy: op.Policy) -> None:
             assert getattr(stopped, name)(*arguments, **settings) == expected
             stopped = resumed(stopped)
     assert stopped.to_dict() == steady.to_dict()
-    assert any(s.status == "learned" for s in steady._steps.values())
+    assert any(s.status == "learned" for s in steady.steps.values())
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_an_agent_resumed_after_every_call_goes_on_as_if_it_had_never_stopped(pr
 
 @pytest.mark.parametrize("policy", OPTIMISTIC, ids=lambda policy: policy.name)
 def test_optimistic_agents_too(policy: op.Policy) -> None:
-    """The same where an unknown context distribution is met with optimism."""
+    """An unknown context distribution that is met with optimism is resumed, too."""
     goes_on_exactly(op.synthetic_worlds(1, seed=1, known=False)[0].problem, policy)
 
 
@@ -149,6 +147,15 @@ def saved_agent() -> Saved:
     return through_text(agent.to_dict())
 
 
+def saved_pace() -> Saved:
+    """Five steps under PACE, with an unknown context distribution."""
+    agent = op.Agent(mixed_problem(known=False), op.pace_ucb(5), horizon=10, seed=1, stream=0)
+    for _ in range(5):
+        made = agent.propose({"hour": "am", "place": 0})
+        agent.settle(False if made.nudged else None)
+    return through_text(agent.to_dict())
+
+
 def saved_moments() -> Saved:
     """Contexts not finite: a step that was learned from, one pending, one open."""
     agent = op.Agent(moment_problem(reported=True), op.pd2_ucb(5), horizon=10, seed=1, stream=0)
@@ -168,13 +175,6 @@ def saved_cohort() -> Saved:
     for name in ("ann", "bob"):
         cohort.enrol(name).propose({"hour": "am", "place": 0})
     return through_text(cohort.to_dict())
-
-
-def place_in(saved: Saved, group: str, part: str) -> Any:
-    """Where a part of the state begins in its group's numbers."""
-    agent = op.Agent.from_dict(saved)
-    kind: Any = STATE[group]
-    return agent.numbers.at.places[GROUPS.index(kind)][kind._fields.index(part)]
 
 
 def put(*keys: Any, value: Any) -> Callable[[Saved], None]:
@@ -201,13 +201,9 @@ def drop(*keys: Any) -> Callable[[Saved], None]:
     return damage
 
 
-def number(group: str, part: str, value: Any) -> Callable[[Saved], None]:
+def number(part: str, value: Any) -> Callable[[Saved], None]:
     """Change the first number of a part of the state."""
-
-    def damage(saved: Saved) -> None:
-        saved["state"][group][place_in(saved, group, part)] = value
-
-    return damage
+    return put("state", part, 0, value=value)
 
 
 def longer(*keys: Any) -> Callable[[Saved], None]:
@@ -227,11 +223,17 @@ def rows(*damaged: tuple[str, Callable[[Saved], Any], str]) -> list[Any]:
     return [pytest.param(damage, message, id=name) for name, damage, message in damaged]
 
 
+PARTS = (
+    "model.theta", "model.cov", "model.mean", "counts.count", "counts.pending_total", "snapshot.theta",
+    "contacts.since", "recommender.state.action", "budget.points",
+)  # fmt: skip
+ALWAYS = op.Policy(revealer=op.Always()).describe()["revealer"]
+
 DAMAGED_AGENTS = rows(
     # what it is
-    ("format 2", put("format", value=2), "has format 2"),
-    ("a later format", put("format", value=4), "has format 4"),
-    ("format as text", put("format", value="3"), "has format '3'"),
+    ("format 3", put("format", value=3), "has format 3"),
+    ("a later format", put("format", value=5), "has format 5"),
+    ("format as text", put("format", value="4"), "has format '4'"),
     ("no kind", drop("kind"), "kind is None; expected 'agent'"),
     ("a cohort's kind", put("kind", value="cohort"), "kind is 'cohort'; expected 'agent'"),
     # what is missing
@@ -240,7 +242,7 @@ DAMAGED_AGENTS = rows(
         for key in ("problem", "policy", "horizon", "seed", "stream", "step", "state", "steps", "order", "proposal")
     ],
     ("no late_answer", drop("late_answer"), "it lacks 'late_answer'"),
-    *[(f"no {group}", drop("state", group), f"it lacks '{group}'") for group in STATE],
+    *[(f"no {part}", drop("state", part), f"it lacks {part}") for part in PARTS],
     *[
         (f"a step without {key}", drop("steps", 0, key), f"it lacks '{key}'")
         for key in ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
@@ -261,49 +263,46 @@ DAMAGED_AGENTS = rows(
     ("fewer steps", drop("steps", 0), "steps are not one for each"),
     ("steps of another kind", put("steps", value={}), "steps are not one for each"),
     ("a step of another kind", put("steps", 0, value=7), "cannot be resumed"),
-    # the state's groups
-    *[(f"{group} too long", longer("state", group), f"{group} is ") for group in STATE],
-    *[(f"{group} empty", put("state", group, value=[]), f"{group} is 0 numbers") for group in STATE],
-    *[(f"{group} has NaN", put("state", group, 0, value=math.nan), "NaN or infinity") for group in STATE],
-    *[(f"{group} infinite", put("state", group, 0, value=-math.inf), "NaN or infinity") for group in STATE],
-    *[(f"{group} has text", put("state", group, 0, value="0"), "not a number") for group in STATE],
-    *[(f"{group} has true", put("state", group, 0, value=True), "not a number") for group in STATE],
-    *[(f"{group} has null", put("state", group, 0, value=None), "not a number") for group in STATE],
-    *[(f"{group} nested", put("state", group, 0, value=[0.0]), "not a number") for group in STATE],
-    ("a number too large", put("state", "model", 0, value=10**400), "cannot be resumed"),
-    ("state a list", put("state", value=[]), "cannot be resumed"),
-    ("negative variance", number("model", "cov", -1.0), "model.cov has a variance that is not positive"),
-    ("frozen variance 0", number("snapshot", "cov", 0.0), "snapshot.cov has a variance that is not positive"),
-    ("negative radius", number("model", "radius", -1.0), "model.radius is negative"),
-    ("negative frozen radius", number("snapshot", "radius", -1.0), "snapshot.radius is negative"),
-    ("negative log_det", number("model", "log_det", -1.0), "model.log_det is negative"),
-    ("an action too large", number("snapshot", "action", 3.0), "an action that is not one of 3"),
-    ("a negative action", number("snapshot", "action", -1.0), "an action that is not one of 3"),
-    ("half an action", number("snapshot", "action", 0.5), "an action that is not one of 3"),
-    ("negative frozen count", number("snapshot", "count", -1.0), "snapshot.count is negative"),
-    ("more frozen than counted", number("snapshot", "count", 9.0), "snapshot.count is more than was counted"),
-    ("another count", number("counts", "count", 7.0), "counts.count is not what its steps add up to"),
-    ("another tally", number("counts", "seen", 7.0), "counts.count is not what its steps add up to"),
-    ("something pending", number("counts", "pending_seen", 1.0), "counts.pending_seen is not 0"),
-    ("a reward pending", number("counts", "pending_count", 1.0), "counts.pending_count is not 0"),
-    ("something held", number("counts", "held_until", 3.0), "counts.held_until is not 0"),
-    ("negative price", number("budget", "price", -0.1), "budget.price is negative"),
-    ("negative spending", number("budget", "spent", -0.1), "budget.spent is -0.1"),
-    ("overspent", number("budget", "spent", 5.1), "budget.spent is 5.1; the budget is 5"),
-    ("negative nudges", number("budget", "nudges", -1.0), "budget.nudges is -1; expected a count"),
-    ("half a nudge", number("budget", "nudges", 0.5), "budget.nudges is 0.5; expected a count"),
-    ("more decision points than were", number("budget", "points", 9.0), "budget.points is 9 after 5 decisions"),
-    ("fewer decision points than were", number("budget", "points", 1.0), "budget.points is 1 after 5 decisions"),
-    (
-        "a guard that has spent more than there were decisions",
-        number("budget", "guard_spent", 6.0),
-        "budget.guard_spent is 6 after 5 decisions",
-    ),
-    ("more openings than decisions", number("budget", "opened", 6.0), "budget.opened is 6 after 5 decisions"),
-    ("a reveal to come", number("trail", "last_reveal", 9.0), "trail.last_reveal is 9 after 5 decisions"),
-    ("a negative wait", number("trail", "wait", -1.0), "trail.wait is -1"),
-    ("half an opening", number("trail", "opened", 0.5), "trail.opened is 0.5"),
-    ("more nudges than decisions", number("budget", "nudges", 8.0), "budget.nudges is 8 after"),
+    # the state's parts
+    *[(f"{part} too long", longer("state", part), f"{part} is ") for part in PARTS],
+    *[(f"{part} empty", put("state", part, value=[]), f"{part} is 0 numbers") for part in PARTS],
+    *[(f"{part} of another kind", put("state", part, value={}), f"{part} is dict") for part in PARTS],
+    *[(f"{part} has NaN", number(part, math.nan), f"{part} holds NaN or infinity") for part in PARTS],
+    *[(f"{part} infinite", number(part, -math.inf), f"{part} holds NaN or infinity") for part in PARTS],
+    *[(f"{part} too large", number(part, 2e200), f"{part} holds a number beyond 1e+200") for part in PARTS],
+    *[(f"{part} has 400 digits", number(part, 10**400), f"{part} holds NaN or infinity") for part in PARTS],
+    *[(f"{part} has text", number(part, "0"), f"{part} holds something that is not a number") for part in PARTS],
+    *[(f"{part} has true", number(part, True), "not a number") for part in PARTS],
+    *[(f"{part} has null", number(part, None), "not a number") for part in PARTS],
+    *[(f"{part} nested", number(part, [0.0]), "not a number") for part in PARTS],
+    ("state a list", put("state", value=[]), "state is []"),
+    ("negative variance", number("model.cov", -1.0), "model.cov has a variance that is not positive"),
+    ("frozen variance 0", number("snapshot.cov", 0.0), "snapshot.cov has a variance that is not positive"),
+    ("negative radius", number("model.radius", -1.0), "model.radius is -1; expected at least 0"),
+    ("negative frozen radius", number("snapshot.radius", -1.0), "snapshot.radius is -1; expected at least 0"),
+    ("negative log_det", number("model.log_det", -1.0), "model.log_det is -1; expected at least -1e-09"),
+    ("an action too large", number("recommender.state.action", 3.0), "state.action is 3; expected at most 2"),
+    ("a negative action", number("recommender.state.action", -1.0), "state.action is -1; expected at least 0"),
+    ("half an action", number("recommender.state.action", 0.5), "state.action is not a whole number"),
+    ("negative frozen count", number("snapshot.count", -1.0), "snapshot.count is -1; expected at least 0"),
+    ("more frozen than counted", number("snapshot.count", 9.0), "snapshot.count is more than was counted"),
+    ("another count", number("counts.count", 7.0), "counts.count is not what its steps add up to"),
+    ("another tally", number("counts.seen", 7.0), "counts.count is not what its steps add up to"),
+    ("something pending", number("counts.pending_seen", 1.0), "counts.pending_seen is not 0"),
+    ("a reward pending", number("counts.pending_count", 1.0), "counts.pending_count is not 0"),
+    ("something held", number("counts.held_until", 3.0), "counts.held_until is not 0"),
+    ("negative price", number("budget.price", -0.1), "budget.price is -0.1; expected at least 0"),
+    ("negative spending", number("budget.spent", -0.1), "budget.spent is -0.1; expected at least 0"),
+    ("spent more than there were decisions", number("budget.spent", 5.1), "budget.spent is 5.1; expected at most 5"),
+    ("overspent", put("policy", "budget", "amount", value=1.0), "budget.spent is 3; the budget is 1"),
+    ("negative nudges", number("budget.nudges", -1.0), "budget.nudges is -1; expected at least 0"),
+    ("half a nudge", number("budget.nudges", 0.5), "budget.nudges is not a whole number"),
+    ("more nudges than decisions", number("budget.nudges", 8.0), "budget.nudges is 8; expected at most 5"),
+    ("more decision points than were", number("budget.points", 9.0), "budget.points is 9 after 5 decisions"),
+    ("fewer decision points than were", number("budget.points", 1.0), "budget.points is 1 after 5 decisions"),
+    ("more openings than decisions", number("budget.opened", 6.0), "budget.opened is 6; expected at most 5"),
+    ("a reveal to come", number("contacts.last_reveal", 9.0), "contacts.last_reveal is 9; expected at most 5"),
+    ("half an opening", number("contacts.opened", 0.5), "contacts.opened is not a whole number"),
     # steps
     ("an action out of range", put("steps", 0, "action", value=3), "action is 3"),
     ("an action undecided", put("steps", 0, "action", value=-1), "action is -1"),
@@ -364,6 +363,20 @@ DAMAGED_AGENTS = rows(
     ("a policy as null", put("policy", value=None), "cannot be resumed"),
 )
 
+DAMAGED_PACES = rows(
+    ("a negative wait", number("revealer.state.wait", -1.0), "revealer.state.wait is -1; expected at least 0"),
+    ("half a wait", number("revealer.state.wait", 0.5), "revealer.state.wait is not a whole number"),
+    ("a tally below 0", number("revealer.state.tally", -0.1), "revealer.state.tally is -0.1; expected at least 0"),
+    ("odds beyond 1", number("revealer.shared.odds", 1.5), "revealer.shared.odds is 1.5; expected at most 1"),
+    (
+        "a guard that has spent more than there were decisions",
+        number("revealer.shared.guard_spent", 6.0),
+        "revealer.shared.guard_spent is 6; expected at most 5",
+    ),
+    ("no debt", drop("state", "revealer.state.debt"), "it lacks revealer.state.debt"),
+    ("another rule", put("policy", "revealer", value=ALWAYS), "an unknown key, 'revealer.state.debt'"),
+)
+
 DAMAGED_MOMENTS = rows(
     ("out of bounds", put("steps", 0, "context", "steps", value=2.5), "steps is 2.5"),
     ("a number as text", put("steps", 0, "context", "steps", value="1.5"), "steps is '1.5'"),
@@ -375,20 +388,21 @@ DAMAGED_MOMENTS = rows(
     ("another formula", put("problem", "formula", value="1 + action"), "cannot be resumed"),
     ("no formula", put("problem", "formula", value=3), "formula"),
     ("bounds the wrong way round", put("problem", "variables", "steps", "low", value=9.0), "Number is from 9 to 2"),
-    ("held steps", number("counts", "held_until", 2.0), "counts.held_until is not 0"),
+    ("held steps", number("counts.held_until", 2.0), "counts.held_until is not 0"),
 )
 
 DAMAGED_COHORTS = rows(
-    ("no model", put("model", value=None), "model is NoneType"),
-    ("no budget", drop("budget"), "it lacks 'budget'"),
-    ("a budget of NaN", put("budget", 0, value=math.nan), "budget holds NaN or infinity"),
-    ("a negative price", put("budget", 0, value=-1.0), "budget.price is negative"),
-    ("a short model", put("model", value=[1.0]), "model is 1 numbers"),
-    ("models of their own", put("policy", "pooled", value=False), "it lacks 'model'"),
+    ("nothing shared", drop("shared"), "it lacks 'shared'"),
+    ("no model", drop("shared", "model.theta"), "it lacks model.theta"),
+    ("no budget", drop("shared", "budget.price"), "it lacks budget.price"),
+    ("a budget of NaN", put("shared", "budget.price", 0, value=math.nan), "budget.price holds NaN or infinity"),
+    ("a negative price", put("shared", "budget.price", 0, value=-1.0), "budget.price is -1; expected at least 0"),
+    ("a short model", put("shared", "model.theta", value=[1.0]), "model.theta is 1 numbers; expected a list of 4"),
+    ("models of their own", put("policy", "pooled", value=False), "it lacks model.theta"),
     (
         "a model that nobody shares",
         lambda s: (s["policy"].update(pooled=False), s.update(agents={})),
-        "its model is shared, but the policy's is not",
+        "state has an unknown key, 'model.theta'",
     ),
     ("too many participants", put("participants", value=1), "all 1 planned participants are enrolled"),
     ("participants as text", put("participants", value="3"), "participants is '3'"),
@@ -398,7 +412,7 @@ DAMAGED_COHORTS = rows(
     ("a participant without a name", lambda s: s["agents"].update({"": s["agents"].pop("ann")}), "name is ''"),
     ("a participant's own problem damaged", put("agents", "bob", "problem", value=3), "no problem"),
     ("an agent's kind", put("kind", value="agent"), "kind is 'agent'; expected 'cohort'"),
-    ("format 2", put("format", value=2), "has format 2"),
+    ("format 3", put("format", value=3), "has format 3"),
 )
 
 
@@ -420,15 +434,21 @@ def test_a_damaged_agent_is_refused(damage: Callable[[Saved], None], message: st
     refused(op.Agent.from_dict, saved_agent(), damage, message)
 
 
+@pytest.mark.parametrize(("damage", "message"), DAMAGED_PACES)
+def test_a_damaged_state_of_a_rules_own_is_refused(damage: Callable[[Saved], None], message: str) -> None:
+    """What a rule remembers is checked by what it declares."""
+    refused(op.Agent.from_dict, saved_pace(), damage, message)
+
+
 @pytest.mark.parametrize(("damage", "message"), DAMAGED_MOMENTS)
 def test_a_damaged_agent_with_continuous_contexts_is_refused(damage: Callable[[Saved], None], message: str) -> None:
-    """The same for values at the moment of decision."""
+    """Values at the moment of decision are checked against their variables."""
     refused(op.Agent.from_dict, saved_moments(), damage, message)
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGED_COHORTS)
 def test_a_damaged_cohort_is_refused(damage: Callable[[Saved], None], message: str) -> None:
-    """The same for what participants share."""
+    """What participants share is checked once, with all their decisions."""
     refused(op.Cohort.from_dict, saved_cohort(), damage, message)
 
 
@@ -442,9 +462,9 @@ def test_each_kind_reads_its_own_states_only() -> None:
 
 def test_a_state_of_another_format_says_who_wrote_it() -> None:
     """With both formats and the version, and what can be done."""
-    saved = saved_agent() | {"format": 2, "version": "0.0.7"}
+    saved = saved_agent() | {"format": 3, "version": "0.0.7"}
     message = (
-        rf"^the state has format 2, written by version '0\.0\.7'; this version \({op.__version__}\) reads format 3: "
+        rf"^the state has format 3, written by version '0\.0\.7'; this version \({op.__version__}\) reads format 4: "
         "go on with the version that wrote it, or begin anew$"
     )
     with pytest.raises(StateError, match=message):
@@ -466,9 +486,9 @@ def test_what_is_no_state(saved: Any) -> None:
         put("step", value=1),
         put("seed", value=2),
         put("proposal", value=None),
-        put("state", "budget", 0, value=0.5),
-        lambda saved: saved["state"]["model"].__setitem__(0, saved["state"]["model"][0] + 1e-16),
-        lambda saved: saved["state"]["model"].pop(),
+        put("state", "budget.price", 0, value=0.5),
+        lambda saved: put("state", "model.theta", 0, value=saved["state"]["model.theta"][0] + 1e-16)(saved),
+        lambda saved: saved["state"]["model.theta"].pop(),
         put("policy", "budget", "amount", value=3.0),
         put("problem", "noise_sd", value=0.2),
         drop("stream"),
@@ -490,3 +510,59 @@ def test_a_state_of_odd_values_is_refused() -> None:
     """What JSON cannot hold never was a state."""
     with pytest.raises(StateError, match="not made of plain JSON values"):
         op.Agent.from_dict(saved_agent() | {"step": object()})
+
+
+# Keys that nobody would read, at every level.
+
+
+def levels(saved: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to every mapping in a saved state."""
+    if isinstance(saved, dict):
+        yield way
+    for key, inner in saved.items() if isinstance(saved, dict) else enumerate(saved):
+        if isinstance(inner, dict | list):
+            yield from levels(inner, (*way, key))
+
+
+SAVED: dict[str, tuple[Callable[[Saved], Any], Saved]] = {
+    "agent": (op.Agent.from_dict, saved_agent()),
+    "PACE": (op.Agent.from_dict, saved_pace()),
+    "moments": (op.Agent.from_dict, saved_moments()),
+    "cohort": (op.Cohort.from_dict, saved_cohort()),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_unknown_keys_are_refused_at_every_level(name: str) -> None:
+    """A state with something more in it was written by something else, whatever the checksum says."""
+    read, whole = SAVED[name]
+    read(whole)
+    ways = list(levels(whole))
+    assert {len(way) for way in ways} >= {0, 1, 2}
+    for way in ways:
+        saved = copy.deepcopy(whole)
+        put(*way, "surplus", value=1)(saved)
+        saved["checksum"] = saving.checksum({key: value for key, value in saved.items() if key != "checksum"})
+        with pytest.raises(StateError, match="surplus"):
+            read(saved)
+
+
+@pytest.mark.parametrize("key", ["horizon", "seed", "policy", "format", "kind", "checksum"])
+def test_a_participant_has_nothing_that_is_its_cohorts(key: str) -> None:
+    """What belongs to the whole cohort is written once."""
+    saved = saved_cohort()
+    damage = put("agents", "ann", key, value=saved[key])
+    refused(op.Cohort.from_dict, saved, damage, f"unknown key, {key!r}")
+
+
+# Padding.
+
+
+def test_a_saved_state_has_no_padding() -> None:
+    """Each part has as many numbers as it has dimensions: d = 4, and 36 scores in a table that has room for 48."""
+    sizes = {"model.theta": 4, "model.cov": 4 * 4, "model.mean": 12 * 3, "model.width2": 12 * 3, "budget.price": 1}
+    agent = op.Agent.from_dict(saved_agent())
+    assert (agent.numbers.at.sizes.stride, agent.numbers.at.sizes.table) == (8, 48), "the control: there is padding"
+    state = saved_agent()["state"]
+    assert {name: len(state[name]) for name in sizes} == sizes
+    assert sum(map(len, state.values())) < sum(array.size for array in agent.numbers.arrays.values())

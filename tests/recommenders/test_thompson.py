@@ -17,6 +17,7 @@ from opportune.recommenders.thompson import sample
 from opportune.worlds.distributions import Uniform
 
 Floats = NDArray[np.float64]
+OWN = f"recommender_{op.Thompson.number}"
 
 
 def thompson(revealer: Any = None, budget: float | None = 8, **settings: Any) -> op.Policy:
@@ -31,13 +32,14 @@ def run(worlds: Any, policies: Any, **changes: Any) -> xr.Dataset:
 
 
 @njit
-def draw_thetas(handle, scale, seed, stream, out):  # type: ignore[no-untyped-def]
+def draw_thetas(handle, seed, stream, out):  # type: ignore[no-untyped-def]
     """The parameters that would be drawn at steps 1, 2, ... by what is frozen."""
     p = participant_at(handle)
+    own = getattr(p, OWN)
     for i in range(out.shape[0]):
-        sample(p.sizes, p.snapshot, p.scratch, scale * p.rule.options[0], Draws(seed, stream), i + 1)
+        sample(p, own, Draws(seed, stream), i + 1)
         for j in range(out.shape[1]):
-            out[i, j] = p.scratch.theta[j]
+            out[i, j] = own.scratch.theta[j]
 
 
 WORLD = op.synthetic_worlds(1, seed=3, contexts=4, actions=3)[0]
@@ -63,8 +65,12 @@ def taught(inflation: float, seed: int = 5) -> op.Agent:
 
 
 def thetas(agent: op.Agent, n: int, scale: float = 1.0) -> Floats:
+    """The parameters that an agent would draw, with another scale of the draws."""
+    settings = agent.numbers.at.views("recommender.settings", agent.numbers.rule)
     out = np.zeros((n, WORLD.problem.d))
-    draw_thetas(agent.numbers.handle, scale, np.uint64(agent.seed), np.uint64(agent.stream), out)
+    settings.scale[0] *= scale
+    draw_thetas(agent.numbers.handle, np.uint64(agent.seed), np.uint64(agent.stream), out)
+    settings.scale[0] /= scale
     return out
 
 
@@ -90,9 +96,7 @@ def test_draws_are_normal_around_the_estimate(inflation: float) -> None:
 def test_the_root_is_a_root() -> None:
     """What is frozen has a lower triangular L with L L' = V^-1."""
     agent = taught(1.0)
-    at, d = agent.numbers.at, WORLD.problem.d
-    snapshot = at.views("snapshot", agent.numbers.arrays["snapshot"])
-    root = snapshot.root[: d * at.sizes.stride].reshape(d, -1)[:, :d]
+    root = agent.numbers.parts(("memory",))["recommender.state.root"]
     np.testing.assert_array_equal(root, np.tril(root))
     known = Knowledge(WORLD.problem, X, REWARDS)
     np.testing.assert_allclose(root @ root.T, known.cov, rtol=1e-9, atol=1e-9 * np.abs(known.cov).max())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.revealers.pace import CAUSE, DEBT, SPENT, WAITING, WORTH
+from opportune.revealers.pace import SPENT, WAITING, Notes
 
 Floats = NDArray[np.float64]
 EXACT = 1e-9
@@ -196,9 +196,10 @@ def owed(problem: op.Problem, policy: op.Policy, happening: Sequence[Move]) -> I
     theta = np.zeros(problem.d)
     for _, decision in lived(agent, happening):
         if decision.notes is not None and decision.probability == 0.0:
-            gain = decision.notes[WORTH] - decision.notes[DEBT]
+            notes = Notes(*decision.notes)
+            gain = notes.worth - notes.debt
             most = float(gains(problem, theta, realised=realised).max()) - gain
-            yield Owed(decision.notes[DEBT], most, decision.notes[CAUSE] in {WAITING, SPENT})
+            yield Owed(notes.debt, most, notes.cause in {WAITING, SPENT})
         theta = estimate(agent)
 
 
@@ -340,7 +341,7 @@ def spending(problem: op.Problem, policy: op.Policy, sequence: Sequence[int]) ->
     for k in sequence:
         decisions.append(agent.decide(int(k), 0.0))
         agent.learn(0.5)
-    return [d.probability for d in decisions], [d.notes[DEBT] for d in decisions if d.notes is not None]
+    return [d.probability for d in decisions], [Notes(*d.notes).debt for d in decisions if d.notes is not None]
 
 
 def budget_ratio(

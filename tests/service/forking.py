@@ -80,7 +80,7 @@ def main() -> None:
         answer_early()
     warm()
     if "failing" in sys.argv:
-        Agent._meet = fail  # type: ignore[method-assign]
+        Agent.propose_at = fail  # type: ignore[method-assign]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
     print("loaded", flush=True)
     for line in sys.stdin:

@@ -320,7 +320,7 @@ def test_a_finite_problem_is_refused() -> None:
 def test_replace_keeps_the_rest() -> None:
     """`replace` changes what is named and nothing else."""
     world = world_with(THETA, noise_sd=0.3, name="mine", reward_delay=2)
-    np.testing.assert_array_equal(world.replace().numbers(), world.numbers())
+    np.testing.assert_equal(world.replace().numbers(), world.numbers())
     changed = world.replace(reward_delay=0)
     assert (changed.happenings.reward_delay, changed.noise_sd, changed.name) == (0, 0.3, "mine")
     assert math.isclose(float(changed.theta[0]), float(THETA[0]))

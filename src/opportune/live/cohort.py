@@ -154,6 +154,7 @@ class Cohort:
             )  # fmt: skip
             for name, saved_agent in checks.mapping("agents", content["agents"], "{name: its state}").items():
                 about = checks.mapping(f"state of {checks.shown(name)}", saved_agent, "what to_dict gave")
+                saving.must_know(f"the state of {checks.shown(name)}", about, ("problem", *saving.ABOUT_PARTICIPANT))
                 own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
                 own = checks.seed("stream", about["stream"])
                 agent = cohort.enrol(name, problem=own_problem, stream=own)

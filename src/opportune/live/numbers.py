@@ -1,7 +1,7 @@
 """A live participant's numbers: where they lie, which of them others share, and how compiled code reaches them."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Numbers:
         self.constants: Floats = problem.constants(at, horizon) if constants is None else constants
         self.scratch = aligned(at.length("scratch"))
         self._places = at.numbers()
+        self._parts: dict[tuple[str, ...], dict[str, Floats]] = {}
         self.handle = self.handle_with()
         self.budget: Any = at.views("budget", self.arrays["budget"])
         self.proposed = at.scalars("proposed", self.scratch)
@@ -72,8 +73,13 @@ class Numbers:
         left = self.amount - float(self.budget.spent[0])
         return min(left, self.amount - float(self.budget.nudges[0])) if self.hard else left
 
-    def parts(self, arrays: Iterable[str]) -> dict[str, Floats]:
-        """The state in these arrays by name ("model.theta"), without padding, as views."""
+    def parts(self, arrays: tuple[str, ...]) -> dict[str, Floats]:
+        """The state in these arrays by name ("model.theta"), without padding, as views; they are made once."""
+        if arrays not in self._parts:
+            self._parts[arrays] = self._make_parts(arrays)
+        return self._parts[arrays]
+
+    def _make_parts(self, arrays: tuple[str, ...]) -> dict[str, Floats]:
         found: dict[str, Floats] = {}
         for array in arrays:
             for group in ARRAYS[array]:
@@ -81,15 +87,15 @@ class Numbers:
                 found.update((f"{group}.{name}", part) for name, part in views.items() if part.size)
         return found
 
-    def sound(self) -> bool:
-        """Whether the state is finite and its variances are positive, so that the participant can go on."""
-        finite = all(bool(np.isfinite(array).all()) for array in self.arrays.values())
-        return finite and all(float(each.min()) > 0.0 for each in self._variances)
+    def sound(self, arrays: Sequence[str] = STATE) -> bool:
+        """Whether these arrays of the state are finite and their variances positive, so that one can go on."""
+        finite = all(bool(np.isfinite(self.arrays[name]).all()) for name in arrays)
+        return finite and all(float(each.min()) > 0.0 for name, each in self._variances.items() if name in arrays)
 
     @functools.cached_property
-    def _variances(self) -> list[Floats]:
+    def _variances(self) -> dict[str, Floats]:
         """The variances of what was learned and of what is frozen."""
-        return [self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")]
+        return {name: self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")}
 
 
 @functools.lru_cache(maxsize=64)

@@ -34,7 +34,9 @@ STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
 HEAD = ("format", "version", "kind", "checksum")
 ABOUT_AGENT = ("problem", "policy", "horizon", "seed")
 ABOUT_COHORT = (*ABOUT_AGENT, "participants", "shared", "agents")
+PENDING = ("counts.pending_seen", "counts.pending_count", "counts.pending_total", "counts.held_until")
 ABOUT_PARTICIPANT = ("stream", "step", "state", "steps", "order", "late_answer", "withdrawn", "proposal")
+ABOUT_STEP = ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
 
@@ -124,7 +126,6 @@ def restore_agent(saved: Mapping[str, Any]) -> Agent:
 
 def restore_participant(agent: Agent, saved: Mapping[str, Any]) -> None:
     """Bring a new agent to where `describe_participant` found it."""
-    must_know("the state of a participant", saved, (*HEAD, *ABOUT_AGENT, *ABOUT_PARTICIPANT))
     agent.step = checks.whole("step", saved["step"], least=0, most=agent.horizon)
     if not isinstance(saved["steps"], list) or len(saved["steps"]) != agent.step:
         raise StateError(f"the state cannot be resumed: its steps are not one for each of {agent.step} decisions")
@@ -155,7 +156,7 @@ def passed(agent: Agent) -> int:
 
 def describe_state(numbers: Numbers, arrays: Sequence[str]) -> dict[str, list[float]]:
     """The state in these arrays by name, without padding: any build can read it."""
-    return {name: part.ravel().tolist() for name, part in numbers.parts(arrays).items()}
+    return {name: part.ravel().tolist() for name, part in numbers.parts(tuple(arrays)).items()}
 
 
 def restore_state(
@@ -176,9 +177,9 @@ def restore_state(
         if name.endswith(".cov"):
             _check_cov(name, part, problem.regularisation)
     if "counts" in arrays:
-        for name in ("pending_seen", "pending_count", "pending_total", "held_until"):
-            left = name in parts and parts[f"counts.{name}"].any()
-            _must(not left, f"counts.{name} is not 0, though an agent keeps its pending steps")
+        for name in PENDING:
+            left = name in parts and parts[name].any()
+            _must(not left, f"{name} is not 0, though an agent keeps its pending steps")
     if "budget" in arrays:
         _check_budget(numbers, decisions, points)
 
@@ -289,6 +290,7 @@ def _describe_step(s: Step) -> dict[str, Any]:
 def restore_step(agent: Agent, number: int, saved: Mapping[str, Any]) -> Step:
     """The step that `_describe_step` described."""
     saved = checks.mapping(f"step {number}", saved, "what to_dict gave")
+    must_know(f"step {number}", saved, ABOUT_STEP)
     settled = checks.yes_no("settled", saved["settled"])
     step = new_step(agent.problem, agent.reported_names, number, saved["context"], saved["reported"])
     step.action = checks.whole(

@@ -351,7 +351,7 @@ def from_json(name: str, saved: Any) -> Variable:
     settings = dict(saved) if isinstance(saved, Mapping) else {}
     kind = checks.choice(f"kind of variable {checks.shown(name)}", settings.pop("kind", None), ("levels", *_KINDS))
     try:
-        if kind == "levels":
+        if kind == "levels" and settings.keys() == {"levels"}:
             return check_levels(name, settings["levels"])
         for part in fields(_KINDS[kind]):
             settings[part.name]

@@ -268,12 +268,12 @@ def _check_fit(study: "Study") -> Iterator[Error]:
         yield _place_of(error, ("reward",)), str(error)
         return
     so_far: list[Policy] = []
-    size = {"horizon": study.settings.study.horizon, "participants": study.settings.study.instances}
+    horizon, participants = study.settings.study.horizon, study.settings.study.instances
     for i in range(len(study.settings.policies)):
         so_far += study.policies_of(i)
         try:
             for policy, problem in itertools.product(study.policies_of(i), problems):
-                rule_for(policy, problem, problem.layout(), **size)
+                rule_for(policy, problem, horizon=horizon, participants=participants)
             policy_labels(so_far)
         except InputError as error:
             yield ("policies", i), str(error)

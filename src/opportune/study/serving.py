@@ -25,8 +25,7 @@ def live(study: Study) -> Live:
     policy = live_policy(study)
     problem = live_problem(study)
     participants = planned_participants(study)
-    layout = problem.layout()
-    rule_for(policy, problem, layout, horizon=study.settings.study.horizon, participants=participants)
+    rule_for(policy, problem, horizon=study.settings.study.horizon, participants=participants)
     return Live(problem, policy, participants, study.settings.serve.fallback or study.settings.study.actions[0])
 
 

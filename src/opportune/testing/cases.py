@@ -89,7 +89,7 @@ def cases_for(who: str, policies: Sequence[Policy]) -> list[Case]:
         problem = worlds[0].informed_problem()
         try:
             for policy in policies:
-                rule_for(policy, problem, problem.layout(), horizon=HORIZON, participants=len(worlds))
+                rule_for(policy, problem, horizon=HORIZON, participants=len(worlds))
             cases.append(Case(name, worlds))
         except InputError as error:
             refused.append(str(error))

@@ -190,15 +190,13 @@ def test_probabilities_before_and_after_randomising(sqlite: Database, share: flo
 
 def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     """The probability of the rule without its coin, in the participant's present state."""
-    from opportune.revealers.pace import RANDOMISE
-
     fold, participants = writer.memory.fold, writer.memory.participants
     assert fold is not None
     agent = participants["P1"].agent
     copy = fold.agent(0, agent.stream)
     unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
-    settings = copy.numbers.at.views("rule", copy.numbers.rule).settings
-    settings[RANDOMISE] = min(settings[RANDOMISE], 1e-14)
+    settings = copy.numbers.at.views("revealer.settings", copy.numbers.rule)
+    settings.randomise[0] = min(settings.randomise[0], 1e-14)
     return copy.propose(sensed, opened=opened).probability
 
 

@@ -299,7 +299,7 @@ def test_a_fallback_is_red_while_it_is_in_use(sqlite: Database, monkeypatch: pyt
     alerts = Alerts(sqlite)
     for turn in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(Agent, "_meet", lambda *_, **__: 1 / 0)
+            patch.setattr(Agent, "propose_at", lambda *_, **__: 1 / 0)
             ask = Propose(who="app", received=BEGIN + turn, participant="P1", given={"sensed": SENSED})
             assert answer_of(writer.do(ask))["mode"] == "fallback"
         alerts.look(BEGIN + (4 * turn + 1) * DAY)

@@ -108,7 +108,7 @@ def test_a_state_can_be_rebuilt_across_an_amendment(sqlite: Database, monkeypatc
     writer = Writer(sqlite)
     enrol_all(writer, STUDIES["finite"])
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_meet", lambda *_, **__: 1 / 0)
+        patch.setattr(Agent, "propose_at", lambda *_, **__: 1 / 0)
         assert {made["action"] for made in ask_all(writer, BEGIN)} == {"rest"}
         amend(sqlite)
         assert {made["action"] for made in ask_all(writer, BEGIN + 2 * clock.HOUR)} == {"walk"}
@@ -192,7 +192,7 @@ def test_a_state_that_is_not_finite_is_found_at_once(sqlite: Database, monkeypat
     """The fallback decides for this participant, and the others decide as ever."""
     writer = Writer(sqlite)
     enrol_all(writer, STUDIES["finite"])
-    meet = Agent._meet
+    meet = Agent.propose_at
 
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         made = meet(agent, *arguments, **named)
@@ -200,7 +200,7 @@ def test_a_state_that_is_not_finite_is_found_at_once(sqlite: Database, monkeypat
             agent.numbers.arrays["snapshot"][0] = float("inf")
         return made
 
-    monkeypatch.setattr(Agent, "_meet", broken)
+    monkeypatch.setattr(Agent, "propose_at", broken)
     modes = [made["mode"] for made in ask_all(writer, BEGIN)]
     assert [number for number, mode in enumerate(modes) if mode == "fallback"] == [5]
     monkeypatch.undo()

@@ -79,7 +79,7 @@ def test_others_notice_that_states_were_made_again(database: Database, sharing: 
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Streams whose learned policy gives numbers that are none."""
     streams: set[int] = set()
-    meet = Agent._meet
+    meet = Agent.propose_at
 
     def broken(agent: Agent, *arguments: Any, **named: Any) -> Any:
         found = meet(agent, *arguments, **named)
@@ -87,7 +87,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
             agent.numbers.arrays["model"][:] = float("nan")
         return found
 
-    monkeypatch.setattr(Agent, "_meet", broken)
+    monkeypatch.setattr(Agent, "propose_at", broken)
     yield streams
     monkeypatch.undo()
 
@@ -173,7 +173,7 @@ def broken_by(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def meet(*_arguments: Any, **_named: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(Agent, "_meet", meet)
+    monkeypatch.setattr(Agent, "propose_at", meet)
 
 
 @pytest.mark.parametrize("error", [ValueError("a number"), IndexError(), TypeError(), np.linalg.LinAlgError()])
@@ -296,7 +296,7 @@ def test_a_nudge_that_cannot_be_settled_holds_nobody_up(
     assert stuck["status"] == "nudge", "the control"
     later = BEGIN + 3 * clock.HOUR
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        patch.setattr(Agent, "conclude", lambda *_: 1 / 0)
         if by == "next":
             assert ask(BEGIN + clock.MINUTE)["mode"] == "fallback"
         else:
@@ -377,7 +377,7 @@ def test_who_leaves_is_not_held_up(sqlite: Database, command: str, monkeypatch: 
     made = answer_of(writer.do(Propose(who="app", received=BEGIN, participant="P1", given=given)))
     assert made["status"] == "nudge", "the control"
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_conclude", lambda *_: 1 / 0)
+        patch.setattr(Agent, "conclude", lambda *_: 1 / 0)
         if command == "closed":
             writer.do(Close(who="boss", received=BEGIN + 1, reason="over"))
         else:

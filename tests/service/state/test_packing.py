@@ -7,13 +7,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
-from opportune.engine.layout import Snapshot
+from live_examples import mixed_problem
 from opportune.errors import StateError
 from opportune.service.state import packing
-from opportune.service.state.packing import healthy, pack, pack_shared, unpack, unpack_shared
+from opportune.service.state.packing import pack, pack_shared, unpack, unpack_shared
 
 
 def cohort(**sharing: bool) -> op.Cohort:
@@ -91,8 +90,9 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
     """Whatever stands in the bytes, with a checksum that fits: it is refused, so that it can be made again."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    text, numbers = packing.content_of(pack(agent))
-    bad = packing._sealed(change(text.decode()).encode(), numbers)
+    text, _names, _numbers = packing.content_of(pack(agent))
+    own, order = agent.numbers.own, agent.pending.order_bytes()
+    bad = packing._sealed(change(text.decode()).encode(), agent.numbers, own, order)
     with pytest.raises(StateError, match="cannot be resumed"):
         unpack(cohort().seat(0, stream=1), bad, agent.steps.values())
 
@@ -103,30 +103,30 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
-    agent.numbers.at.views(Snapshot, agent.numbers.arrays["snapshot"]).cov[0] = value
+    agent.numbers.parts(agent.numbers.own)["snapshot.cov"][0, 0] = value
     with pytest.raises(StateError, match="cannot be resumed: it h"):
         unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
-    one._model[0] = np.nan  # type: ignore[index]
+    one.common.parts(one.common.shared)["model.theta"][0] = np.nan
     with pytest.raises(StateError, match="NaN or infinity"):
         unpack_shared(cohort(pooled=True), pack_shared(one))
 
 
-@pytest.mark.parametrize("group", ["model", "snapshot", "budget", "trail"])
+@pytest.mark.parametrize("array", ["model", "snapshot", "budget", "memory"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_health(group: str, value: float) -> None:
-    """Numbers that are none are found wherever they are."""
+def test_numbers_that_are_not_finite_are_not_sound(array: str, value: float) -> None:
+    """They are found wherever they are."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    assert healthy(agent)
-    agent.numbers.arrays[group][-1] = value
-    assert not healthy(agent)
+    assert agent.numbers.sound()
+    agent.numbers.arrays[array][-1] = value
+    assert not agent.numbers.sound()
 
 
-def test_variances_must_be_positive() -> None:
+@pytest.mark.parametrize("part", ["model.cov", "snapshot.cov"])
+@pytest.mark.parametrize("value", [0.0, -1e-3])
+def test_variances_must_be_positive(part: str, value: float) -> None:
     """A covariance that has lost its meaning is found."""
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
-    from opportune.engine.layout import Model
-
-    agent.numbers.at.views(Model, agent.numbers.arrays["model"]).cov[0] = -1e-3
-    assert not healthy(agent)
+    agent.numbers.parts(agent.numbers.own)[part][-1, -1] = value
+    assert not agent.numbers.sound()

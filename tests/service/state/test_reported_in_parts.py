@@ -99,7 +99,7 @@ def test_what_is_told_to_the_fallback_stays_unused(sqlite: Database, monkeypatch
     before = decision_row(sqlite, first)
     assert before is not None
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "_meet", lambda *_, **__: 1 / 0)
+        patch.setattr(Agent, "propose_at", lambda *_, **__: 1 / 0)
         made = next(made for number in range(2, 20) if (made := nudge(writer, number))["status"] == "nudge")
     assert made["mode"] == "fallback", "the control"
     told = Answer(

@@ -9,7 +9,7 @@ from course import answer_of
 from study_text import numeric, study_text
 from test_verify import LATER, SENSED, live
 
-from opportune.engine.layout import Constants, Layout
+from opportune.engine.layout import Layout
 from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.rewards import Reward
 from opportune.service.record.database import Database
@@ -32,13 +32,13 @@ def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
     """Another machine: what learning begins with, and features, differ in their last bits, or by more."""
     filled = Layout.filled
 
-    def other(at: Layout, group: Any, parts: Any) -> Any:
-        array = filled(at, group, parts)
-        if group is Constants:
-            known = at.views(Constants, array)
+    def other(at: Layout, array: str, **groups: Any) -> Any:
+        made = filled(at, array, **groups)
+        if array == "constants":
+            known = at.views("constants", made)
             for part in (known.noise, known.regularisation, known.prior, known.rows, known.columns, known.start):
                 part[:] = part * (1.0 + by)
-        return array
+        return made
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Layout, "filled", other)

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_problem import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.errors import StateError
-from opportune.live.point import STATE
-from opportune.service.state.packing import _sealed as sealed
-from opportune.service.state.packing import content_of, pack, pack_shared, shared_groups
+from opportune.service.state.packing import pack, pack_shared
 from opportune.service.verify.rounding import CLOSE, is_shared_state_of, is_state_of
 
 
@@ -29,49 +27,50 @@ def agent_at_work() -> op.Agent:
     raise AssertionError("nobody was nudged")
 
 
-def with_number(agent: op.Agent, place: int, number: float) -> bytes:
-    """The agent's state, but for one of its numbers."""
-    text, numbers = content_of(pack(agent))
-    held = len(numbers) - agent._block.nbytes
-    block = np.frombuffer(numbers[held:]).copy()
-    block[place] = number
-    return sealed(text, numbers[:held], block)
+def own_parts(agent: op.Agent) -> dict[str, Any]:
+    """The parts of the agent's own state, by name."""
+    return agent.numbers.parts(agent.numbers.own)
+
+
+def with_number(agent: op.Agent, name: str, place: int, number: float) -> bytes:
+    """The agent's state, but for one number of one part."""
+    part = own_parts(agent)[name]
+    where = np.unravel_index(place, part.shape)
+    before, part[where] = part[where], number
+    data = pack(agent)
+    part[where] = before
+    return data
 
 
 def test_a_state_is_an_agents_but_for_rounding() -> None:
     """Every number may differ by less than a billionth of the largest of its kind, and by no more."""
     agent = agent_at_work()
     assert is_state_of(agent, pack(agent))
-    begin = 0
-    for name, array in agent.numbers.arrays.items():
-        for part in agent.numbers.at.views(STATE[name], array):
-            size = float(np.abs(part).max(initial=0.0))
-            for place in {0, len(part) // 2, len(part) - 1} if len(part) else ():
-                apart = (part[place] + CLOSE * size / 4, part[place] + CLOSE * max(size, 1.0) * 4)
-                one, other = (is_state_of(agent, with_number(agent, begin + place, number)) for number in apart)
-                assert one, (name, place)
-                assert not other, (name, place)
-            begin += len(part)
-    assert begin == agent._block.size, "the control: all were looked at"
+    for name, part in own_parts(agent).items():
+        size = float(np.abs(part).max(initial=0.0))
+        for place in {0, part.size // 2, part.size - 1}:
+            number = part[np.unravel_index(place, part.shape)]
+            apart = (number + CLOSE * size / 4, number + CLOSE * max(size, 1.0) * 4)
+            one, other = (is_state_of(agent, with_number(agent, name, place, value)) for value in apart)
+            assert one, (name, place)
+            assert not other, (name, place)
 
 
 def test_small_variances_are_held_to_their_own_size() -> None:
     """Where all are far below one, a billionth of one would be anything."""
     problem = mixed_problem(known=True).replace(theta_bound=1e-6)
     agent = op.Agent(problem, op.pd2_ucb(8), horizon=80, seed=1, stream=7)
-    model = agent.numbers.at.views(STATE["model"], agent.numbers.arrays["model"])
-    at, largest = model.theta.size, float(model.cov.max())  # the first number of the model is theta's
-    assert agent._block[at] == largest
+    largest = float(own_parts(agent)["model.cov"][0, 0])
     assert 0.0 < largest < 1e-9, "the control: these are variances"
-    assert is_state_of(agent, with_number(agent, at, largest * (1.0 + 1e-12)))
-    assert not is_state_of(agent, with_number(agent, at, largest * 1.01))
+    assert is_state_of(agent, with_number(agent, "model.cov", 0, largest * (1.0 + 1e-12)))
+    assert not is_state_of(agent, with_number(agent, "model.cov", 0, largest * 1.01))
 
 
 def test_numbers_that_are_none_are_near_nothing() -> None:
     """A state that holds one is nobody's."""
     agent = agent_at_work()
     for odd in (math.nan, math.inf):
-        assert not is_state_of(agent, with_number(agent, 0, odd))
+        assert not is_state_of(agent, with_number(agent, "model.theta", 0, odd))
 
 
 def test_an_open_proposal_is_compared_too() -> None:
@@ -112,10 +111,10 @@ def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
     cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
     cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
     packed = pack_shared(cohort)
-    group = cohort.common.arrays[shared_groups(cohort)[0]]
-    was = group[0]
-    group[0] = was + 1e-13
+    part = next(iter(cohort.common.parts(cohort.common.shared).values())).reshape(-1)
+    was = part[0]
+    part[0] = was + 1e-13
     assert pack_shared(cohort) != packed
     assert is_shared_state_of(cohort, packed)
-    group[0] = was + 1e-6
+    part[0] = was + 1e-6
     assert not is_shared_state_of(cohort, packed)

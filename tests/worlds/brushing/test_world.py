@@ -411,8 +411,8 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     save_table(table, tmp_path / "mine.json")
     shipped, file, given = (brushing_world("robas2", users=3, table=t) for t in (None, tmp_path / "mine.json", table))
     for a, b, c in zip(shipped, file, given, strict=True):
-        np.testing.assert_array_equal(a.numbers(), b.numbers())
-        np.testing.assert_array_equal(a.numbers(), c.numbers())
+        np.testing.assert_equal(a.numbers(), b.numbers())
+        np.testing.assert_equal(a.numbers(), c.numbers())
     with pytest.raises(InputError, match="table is of study 'robas2'; expected 'robas3'"):
         brushing_world("robas3", table=table)
 

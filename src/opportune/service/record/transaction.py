@@ -335,7 +335,8 @@ class Transaction:
 
     def _write_people(self) -> None:
         """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
-        if self.together and not self.fold.cohort.common.sound():
+        common = self.fold.cohort.common
+        if self.together and not common.sound(common.shared):
             raise Unsound(UNSOUND)
         shared = self.running.policy.shared
         rows = [{**person.row(shared=shared), "state": person.pack()} for person in self._changed.values()]

@@ -82,9 +82,13 @@ def _yes(value: bool) -> str:
 def _sealed(text: bytes, numbers: Numbers, arrays: tuple[str, ...], order: bytes = b"") -> bytes:
     parts = numbers.parts(arrays)
     names = _names(tuple((name, part.size) for name, part in parts.items()))
-    content = b"".join((text, names, order, *(part.tobytes() for part in parts.values())))
-    check = zlib.crc32(content)
-    return _HEAD.pack(FORMAT, check, len(text), len(names), len(content) - len(text) - len(names)) + content
+    return seal(text, names, b"".join((order, *(part.tobytes() for part in parts.values()))))
+
+
+def seal(text: bytes, names: bytes, numbers: bytes) -> bytes:
+    """Text, names and numbers in one, with a checksum; `content_of` takes them apart again."""
+    content = b"".join((text, names, numbers))
+    return _HEAD.pack(FORMAT, zlib.crc32(content), len(text), len(names), len(numbers)) + content
 
 
 @functools.lru_cache(maxsize=256)
