@@ -58,7 +58,8 @@ def pooled(
     """A trial in which one model learns from all participants after each step; the frame and the parameters."""
     rng = np.random.default_rng(seed)
     level, own = rng.normal(0.0, 0.5, people), rng.normal(effect, differ, people)
-    last, rows, betas = rng.normal(0.0, 1.0, people), [], []
+    last, betas = rng.normal(0.0, 1.0, people), []
+    rows: list[pd.DataFrame] = []
     for t in range(steps):
         p = np.full(people, 0.5)
         if rows:

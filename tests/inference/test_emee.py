@@ -27,7 +27,7 @@ def test_the_sandwich_by_numerical_derivatives() -> None:
     g, f = np.column_stack([np.ones(len(a)), rows["stress"]]), np.column_stack([np.ones(len(a)), t])
     weight = np.where(a == 1, 0.4 / p, 0.6 / (1 - p))
 
-    def scores(theta: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def scores(theta: np.ndarray) -> np.ndarray:
         effect = f @ theta[2:]
         left = np.exp(-a * effect) * (y - np.exp(g @ theta[:2] + a * effect))
         each = (weight * left)[:, None] * np.column_stack([g, (a - 0.4)[:, None] * f])

@@ -7,7 +7,7 @@ import statsmodels.api as sm
 from opportune.inference.mixed import fit
 
 
-def rows(seed: int, people: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def rows(seed: int, people: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     who = np.repeat(np.arange(people), 25)
     x = np.column_stack([np.ones(len(who)), rng.normal(size=len(who))])

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtr, stdtrit
 
 from opportune import checks
@@ -58,7 +57,7 @@ class Estimates:
         holm: whether the table shows p-values that are adjusted for several comparisons.
         notes: what was left out, and why.
         details: further numbers by name, such as an effective sample size.
-        ends: of the intervals, where they come from simulated draws instead of Student's t.
+        draws: simulated values, [draws, k], from which intervals and p-values come instead of Student's t.
 
     """
 
@@ -76,7 +75,7 @@ class Estimates:
     holm: bool = False
     notes: tuple[str, ...] = ()
     details: dict[str, float] = field(default_factory=dict)
-    ends: Floats | None = None
+    draws: Floats | None = None
 
     @property
     def se(self) -> Floats:
@@ -91,14 +90,17 @@ class Estimates:
     @property
     def interval(self) -> Floats:
         """The lower and upper ends of the 95% intervals: [k, 2]."""
-        if self.ends is not None:
-            return self.ends
+        if self.draws is not None:
+            return np.quantile(self.draws, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0).T
         half = self.se * float(stdtrit(self.df, 0.5 + LEVEL / 2))
         return np.column_stack([self.estimate - half, self.estimate + half])
 
     @property
     def p(self) -> Floats:
-        """Two-sided p-values, by Student's t."""
+        """Two-sided p-values."""
+        if self.draws is not None:
+            beyond = np.minimum((self.draws <= 0.0).sum(axis=0), (self.draws >= 0.0).sum(axis=0))
+            return np.asarray(np.minimum(1.0, 2.0 * (beyond + 1.0) / (len(self.draws) + 1.0)))
         return np.asarray(2.0 * stdtr(self.df, -np.abs(self.estimate / self.se)))
 
     @property
@@ -185,12 +187,12 @@ def holm(p: Floats) -> Floats:
 
 def _lines(of: Estimates) -> list[str]:
     """The table, and below it what a reader must know to use it."""
-    digits = _digits(of.se)
     header = ["", "estimate", "se", "95% interval", "t", "p"] + (["Holm p"] if of.holm else [])
     first = len(of.names) - of.effects
     cells = [header]
     for i, name in enumerate(of.names):
         low, high = of.interval[i]
+        digits = _digits(float(of.se[i]))
         row = [name, f"{of.estimate[i]:.{digits}f}", f"{of.se[i]:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"]
         if i >= first:  # nobody asks whether a control is 0
             row += [f"{of.estimate[i] / of.se[i]:.2f}", _p_text(of.p[i]).removeprefix("= ")]
@@ -208,7 +210,7 @@ def _lines(of: Estimates) -> list[str]:
     if of.effects > 1:
         lines.append(f"All {of.effects} coefficients of the effect are 0: {of.joint}")
     least = "" if np.isnan(of.least_probability) else f", least probability {of.least_probability:.4g}"
-    lines.append(f"{of.participants:,} participants, {of.rows:,} rows{least}; t with {of.df} degrees of freedom")
+    lines.append(f"{of.participants:,} participants, {of.rows:,} rows{least}; {_source(of)}")
     lines += _wrapped(f"Estimated: {of.estimand}")
     lines += [f"{name}: {value:.5g}" for name, value in of.details.items()]
     for note in of.notes:
@@ -216,10 +218,14 @@ def _lines(of: Estimates) -> list[str]:
     return lines
 
 
-def _digits(se: NDArray[np.float64]) -> int:
-    """Digits after the point, so that the smallest standard error has three that matter."""
-    least = float(np.min(se[se > 0.0])) if (se > 0.0).any() else 1.0
-    return int(np.clip(2 - np.floor(np.log10(least)), 0, 8))
+def _source(of: Estimates) -> str:
+    """What intervals come from."""
+    return f"t with {of.df} degrees of freedom" if of.draws is None else f"{len(of.draws):,} simulated draws"
+
+
+def _digits(se: float) -> int:
+    """Digits after the point with which a standard error shows three that matter."""
+    return int(np.clip(2 - np.floor(np.log10(se)), 0, 8)) if se > 0.0 else 4
 
 
 def _p_text(p: float) -> str:

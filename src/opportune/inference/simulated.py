@@ -20,7 +20,7 @@ from scipy.special import fdtrc
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.inference.estimates import LEVEL, Estimates, estimates
+from opportune.inference.estimates import Estimates, estimates
 from opportune.inference.mixed import Fitted, fit, root_of
 from opportune.inference.record import Record, check_participants, column, read
 from opportune.inference.sandwich import Floats, Ints, Sandwich
@@ -179,10 +179,9 @@ def _people(fitted: Fitted, size: int, rng: np.random.Generator) -> Floats:
 
 
 def _summary(record: Record, values: Floats, names: list[str], outcome: str, horizon: int, tested: Fit) -> Estimates:
-    """Values of the policies and differences from the first, with quantiles of the draws as intervals."""
+    """Values of the policies and differences from the first, with their draws."""
     whole = np.column_stack([values, values[:, 1:] - values[:, :1]])
     spread = (whole - whole.mean(axis=0)) / np.sqrt(len(whole) - 1)
-    tail = (1.0 - LEVEL) / 2.0
     return estimates(
         record,
         whole.mean(axis=0),
@@ -197,6 +196,6 @@ def _summary(record: Record, values: Floats, names: list[str], outcome: str, hor
         names=(*names, *(f"{name} - {names[0]}" for name in names[1:])),
         effects=max(1, len(names) - 1),
         least_probability=float("nan"),
-        ends=np.quantile(whole, [tail, 1.0 - tail], axis=0).T,
-        details={"draws": float(len(values)), "lack of fit: F": tested.statistic, "lack of fit: p": tested.p},
+        draws=whole,
+        details={"lack of fit: F": tested.statistic, "lack of fit: p": tested.p},
     )
