@@ -18,7 +18,7 @@ import xarray as xr
 
 import opportune as op
 from cuda_cases import CASES
-from opportune.engine.layout import ARRAY_OF, ARRAYS, STATE
+from opportune.engine.declared import ARRAY_OF, ARRAYS, STATE
 from opportune.worlds.brushing.world import brushing_world
 from runs import REVEALERS, AnyRun, Case, cases, continuous_cases, draw_run
 from test_agreement import EXACT, NEARLY, Patient, agents_of

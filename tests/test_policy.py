@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opportune.engine.layout import ADAPTIVE, CONSTANT
+from opportune.engine.declared import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy, layout_for, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem

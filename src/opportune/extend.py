@@ -8,7 +8,7 @@ from opportune.algorithm.rng import TREATMENT, draw, normal
 from opportune.algorithm.scores import score_blind, score_full
 from opportune.algorithm.snapshot import blind_features, informed_features, score_frozen
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import AMOUNT, COUNT, NOT_NEGATIVE, SHARE, Declares, Numbers, Range
+from opportune.engine.declared import AMOUNT, COUNT, NOT_NEGATIVE, SHARE, Declares, Numbers, Range
 from opportune.errors import InputError
 from opportune.extensions import register
 from opportune.recommenders import Recommender

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.algorithm.budget import growth
-from opportune.engine.layout import ADAPTIVE, CONSTANT, Layout, Owner, Owners
+from opportune.engine.declared import ADAPTIVE, CONSTANT, Owner, Owners
+from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune.algorithm.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.algorithm.scores import score_block
-from opportune.engine.layout import ARRAYS
+from opportune.engine.declared import ARRAYS
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of, participant_at
 from opportune.problems.finite import Problem

@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from opportune.engine.layout import (
-    ARRAY_OF,
-    ARRAYS,
-    GROUPS,
-    OPTIMISTIC,
-    PLUGIN,
-    SEARCH_ROWS,
-    Layout,
-    Sizes,
-    layout,
-    parts_of,
-)
+from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS, OPTIMISTIC, PLUGIN, SEARCH_ROWS, Sizes, parts_of
+from opportune.engine.layout import Layout, layout
 from opportune.engine.pointers import WIDTH, aligned
 from opportune.engine.views import handle_of, of_arrays, participant_at
 from opportune.problems.finite import Problem

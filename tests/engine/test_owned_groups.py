@@ -9,7 +9,8 @@ from test_layout import check_no_overlap, check_written, compiled_writer
 import opportune as op
 from live_examples import brushing_worlds, mixed_worlds, moment_worlds
 from opportune.engine.attributes import OWNERS
-from opportune.engine.layout import ARRAY_OF, GROUPS, Layout, Owner, parts_of
+from opportune.engine.declared import ARRAY_OF, GROUPS, Owner, parts_of
+from opportune.engine.layout import Layout
 from opportune.policy import layout_for, rule_for
 from opportune.simulation import pack as packing
 from opportune.simulation.pack import SAME, layouts_for, pack

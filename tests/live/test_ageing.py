@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_examples import mixed_problem
 
 import opportune as op
+from live_examples import mixed_problem
 from opportune.live.pending import Pending
 
 STEPS = 1500

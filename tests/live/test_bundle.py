@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import brushing_worlds, mixed_problem, moment_problem, scheduled_worlds
 
 import opportune as op
+from live_examples import brushing_worlds, mixed_problem, moment_problem, scheduled_worlds
 
 HORIZON = 24
 RECOMMENDERS = [

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_examples import HAPPENINGS, OPTIMISTIC, POLICIES, WORLDS, mixed_problem, moment_problem
 from replay import Participant, replay, run
 
 import opportune as op
+from live_examples import HAPPENINGS, OPTIMISTIC, POLICIES, WORLDS, mixed_problem, moment_problem
 from opportune.errors import InputError, OpportuneError, StateError
 
 HORIZON = 50

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from live_examples import mixed_problem, moment_problem
 
 import opportune as op
+from live_examples import mixed_problem, moment_problem
 
 STEPS = 12
 PROBLEMS: dict[str, Any] = {

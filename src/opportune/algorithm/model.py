@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import TIE
+from opportune.engine.declared import TIE
 from opportune.engine.simd import fma, larger, largest, load, plus, root, spread, store, times, width
 
 _u = np.uint64

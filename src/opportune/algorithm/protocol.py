@@ -1,8 +1,8 @@
 """One decision and what follows from it (docs/paper.md, Algorithm 2): `begin`, `propose`, `settle`, `learn`, `correct`.
 
 Whoever drives a participant, a batch of simulated runs or a live study, makes these calls in this order and gets the
-same numbers. `p` is the participant (engine.layout); a `Moment` says which decision point this is and what is known of
-its context; `Draws` names the participant's stream of random numbers.
+same numbers. `p` is the participant (engine.declared); a `Moment` says which decision point this is and what is known
+of its context; `Draws` names the participant's stream of random numbers.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from opportune.algorithm.model import adjust, best, observe, reset, set_radius
 from opportune.algorithm.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
 from opportune.algorithm.snapshot import take_over
 from opportune.engine.compiled import hot_function, inner_function, step_function
+from opportune.engine.declared import ADAPTIVE, TIE
 from opportune.engine.hooks import act_blind, act_informed, after_blind, conclude, consult
-from opportune.engine.layout import ADAPTIVE, TIE
 from opportune.engine.simd import fma, load, spread, store, width
 
 LEAST_SCALE = 1e-12

@@ -15,7 +15,7 @@ from opportune.algorithm.features import write_features
 from opportune.algorithm.model import best, largest_in_table, score
 from opportune.algorithm.optimistic import bernstein_box, optimistic, work_rows
 from opportune.engine.compiled import NUMBERS, PART, inner_function, step_function
-from opportune.engine.layout import KNOWN, OPTIMISTIC
+from opportune.engine.declared import KNOWN, OPTIMISTIC
 from opportune.engine.simd import divide, load, spread, store, width
 from opportune.engine.versions import SIMULATED
 

@@ -9,8 +9,8 @@ import math
 from opportune.algorithm.model import shrink
 from opportune.algorithm.scores import cover, score_rows, score_vectors, write_means
 from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.declared import KNOWN
 from opportune.engine.hooks import freeze
-from opportune.engine.layout import KNOWN
 
 
 @step_function

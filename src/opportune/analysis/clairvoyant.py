@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from opportune import checks
 from opportune.algorithm.budget import growth, next_price
 from opportune.engine.compiled import driver_function
-from opportune.engine.layout import TIE
+from opportune.engine.declared import TIE
 from opportune.errors import InputError
 from opportune.revealers.learning_primal_dual import learning_primal_dual
 from opportune.revealers.pace import LEAST_LEFT, RANK_TIE, TIE_WEIGHT

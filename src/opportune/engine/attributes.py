@@ -7,8 +7,8 @@ found in memory; which ones there are, and of which types, is the same for both 
 
 from typing import Any, NamedTuple
 
+from opportune.engine.declared import ARRAYS, GROUPS, Declares, Sizes, parts_of
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
-from opportune.engine.layout import ARRAYS, GROUPS, Declares, Sizes, parts_of
 
 OWNERS = {"revealer": REVEALERS, "recommender": RECOMMENDERS, "world": WORLDS}
 CORE = {name: declared for name, declared in GROUPS.items() if declared is not None}

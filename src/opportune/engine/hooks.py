@@ -60,7 +60,7 @@ class Registry:
     def hook(self, name: str, arguments: str) -> Any:
         """A function (kind, p, *arguments) that calls `name(p, own, *arguments)` of the entry with that number.
 
-        `own` has what the entry declares: settings, state, ... (engine.layout.Declares).
+        `own` has what the entry declares: settings, state, ... (engine.declared.Declares).
         """
 
         def look_up(kind: int, p: Any, *rest: Any) -> Any:

@@ -1,6 +1,6 @@
 """Named views in compiled code: `p.model.theta[i]`, as cheap as an offset.
 
-A participant (engine.layout) is to compiled code the addresses of its arrays and of the layout's numbers; its
+A participant (engine.declared) is to compiled code the addresses of its arrays and of the layout's numbers; its
 attributes are worked out where they are used. Where the layout is known at compile time, as in a GPU's kernel, it
 belongs to the type and places become constants (simulation.cuda_views).
 
@@ -18,7 +18,8 @@ from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, mod
 from opportune.engine.addresses import Flat, flat_at
 from opportune.engine.attributes import WHOLE, Kinds, declare_attributes
 from opportune.engine.compiled import CHECK_BOUNDS, inner_function
-from opportune.engine.layout import ARRAY_OF, ARRAYS, FIRST_LENGTH, FIRST_PLACE, Declares
+from opportune.engine.declared import ARRAY_OF, ARRAYS, Declares
+from opportune.engine.layout import FIRST_LENGTH, FIRST_PLACE
 
 _numbers = Flat(types.float64)
 _places = Flat(types.int64)

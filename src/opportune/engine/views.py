@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from opportune.engine.layout import ARRAY_OF, ARRAYS, FIRST_LENGTH, FIRST_PLACE, GROUPS, Layout, Sizes
+from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS, Sizes
+from opportune.engine.layout import FIRST_LENGTH, FIRST_PLACE, Layout
 from opportune.engine.versions import SIMULATED
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from opportune import checks
 from opportune.algorithm.rng import COIN, draw
-from opportune.engine.layout import Proposed
+from opportune.engine.declared import Proposed
 from opportune.errors import InputError, StateError
 from opportune.live import point, steps
 from opportune.live.decision import Decision, Proposal, settled

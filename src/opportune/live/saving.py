@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
-from opportune.engine.layout import Proposed, Range
+from opportune.engine.declared import Proposed, Range
 from opportune.errors import OpportuneError, StateError
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.algorithm.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
-from opportune.engine.layout import ARRAYS, Layout
+from opportune.engine.declared import ARRAYS
+from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of
 from opportune.live import steps as live

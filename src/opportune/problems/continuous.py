@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.layout import KNOWN, PLUGIN, Layout, layout
+from opportune.engine.declared import KNOWN, PLUGIN
+from opportune.engine.layout import Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
 from opportune.problems.program import Program

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.layout import KNOWN, OPTIMISTIC, PLUGIN, Layout, layout
+from opportune.engine.declared import KNOWN, OPTIMISTIC, PLUGIN
+from opportune.engine.layout import Layout, layout
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.settings import (

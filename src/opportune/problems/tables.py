@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.layout import Sizes
+from opportune.engine.declared import Sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -101,7 +101,7 @@ def action_distances(features: Floats, units: Floats) -> Floats:
 def constant_parts(
     features: Floats, units: Floats, stratum_of: Ints, sense_of: Ints, probs: Floats | None, sizes: Sizes
 ) -> dict[str, NDArray[Any]]:
-    """The parts of engine.layout.Constants that follow from features and probabilities."""
+    """The parts of engine.declared.Constants that follow from features and probabilities."""
     strata, senses = int(stratum_of.max()) + 1, int(sense_of.max()) + 1
     means = part_means(features, stratum_of, strata, probs)
     if sizes.senses:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import Declares
+from opportune.engine.declared import Declares
 from opportune.revealers.base import Use
 
 

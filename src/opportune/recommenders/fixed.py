@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 

@@ -20,7 +20,7 @@ from opportune.algorithm.model import best
 from opportune.algorithm.scores import score_blind, score_full
 from opportune.algorithm.snapshot import score_frozen, shrink_frozen
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import ACTION, Declares, Numbers
+from opportune.engine.declared import ACTION, Declares, Numbers
 from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use

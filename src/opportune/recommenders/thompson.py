@@ -19,7 +19,7 @@ from opportune.algorithm.model import best
 from opportune.algorithm.rng import SAMPLE, draw, normal
 from opportune.algorithm.snapshot import blind_features, informed_features
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 

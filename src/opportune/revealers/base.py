@@ -3,7 +3,7 @@
 A revealer is a frozen dataclass below `Revealer`. Its two functions are attached as static methods:
 
 - `consult(p, own, moment, judged)` gives (probability of a reveal, final tolerance). It may read anything of the
-  participant `p` (engine.layout), and write to what the rule declares for itself (`own.state`, `own.shared`,
+  participant `p` (engine.declared), and write to what the rule declares for itself (`own.state`, `own.shared`,
   `own.scratch`, `own.notes`) and, through functions of `algorithm.budget`, to the price; the core charges the
   probability.
 - `conclude(p, own, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import Declares, Sizes
+from opportune.engine.declared import Declares, Sizes
 
 SCALES = ("adaptive", "range", "gap")
 

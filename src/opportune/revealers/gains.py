@@ -9,7 +9,7 @@ import math
 from opportune.algorithm.model import mean_of
 from opportune.algorithm.scores import cover
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import KNOWN, TIE
+from opportune.engine.declared import KNOWN, TIE
 
 
 @inner_function

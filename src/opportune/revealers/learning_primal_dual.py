@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from opportune import checks
 from opportune.algorithm.budget import raise_price, spent_so_far
 from opportune.engine.compiled import dual_function, inner_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.revealers.base import ScaledRevealer, Use
 
 

@@ -31,7 +31,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from opportune import checks
 from opportune.algorithm.budget import budget_left
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import AMOUNT, COUNT, KNOWN, NOT_NEGATIVE, SHARE, STRATUM, TIE, Declares, Numbers
+from opportune.engine.declared import AMOUNT, COUNT, KNOWN, NOT_NEGATIVE, SHARE, STRATUM, TIE, Declares, Numbers
 from opportune.revealers.base import Revealer, Use
 from opportune.revealers.gains import count_ranked, rank, stale_loss, write_all_gains
 from opportune.revealers.guard import guarded

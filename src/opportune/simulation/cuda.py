@@ -17,8 +17,9 @@ from opportune.algorithm.protocol import Draws
 from opportune.algorithm.scores import choose_search, score_optimistic
 from opportune.engine import simd
 from opportune.engine.compiled import inner_function
+from opportune.engine.declared import STATE
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
-from opportune.engine.layout import STATE, Layout
+from opportune.engine.layout import Layout
 from opportune.engine.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, run_step, start_run, stream_of

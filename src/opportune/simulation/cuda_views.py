@@ -13,7 +13,8 @@ from numba.cuda.np.arrayobj import make_array, populate_array
 from numba.cuda.typing.templates import AttributeTemplate
 
 from opportune.engine.attributes import WHOLE, Kinds, declare_attributes
-from opportune.engine.layout import ARRAY_OF, ARRAYS, Declares, Layout
+from opportune.engine.declared import ARRAY_OF, ARRAYS, Declares
+from opportune.engine.layout import Layout
 
 _array = types.Array(types.float64, 1, "C")
 _pointer = types.CPointer(types.float64)

@@ -33,7 +33,7 @@ from opportune.worlds.common import answers, is_available, is_rewarded, lateness
 
 
 class Batch(NamedTuple):
-    """All worlds (leading axis W) and policies (P) of a simulation, as arrays (engine.layout)."""
+    """All worlds (leading axis W) and policies (P) of a simulation, as arrays (engine.declared)."""
 
     constants: NDArray[np.float64]  # [W, ...]
     worlds: NDArray[np.float64]  # [W, ...]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.analysis.results import label_dataset
+from opportune.engine.declared import Owners
 from opportune.engine.hooks import WORLDS
-from opportune.engine.layout import Layout, Owners
+from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
 from opportune.errors import InputError
 from opportune.policy import Policy, layout_for, rule_for

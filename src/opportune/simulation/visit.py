@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from opportune.algorithm.protocol import Draws
 from opportune.algorithm.rng import ARRIVAL, draw_pair
 from opportune.engine.compiled import driver_function
+from opportune.engine.declared import ARRAYS, Owners
 from opportune.engine.hooks import arrive, blind_value, respond
-from opportune.engine.layout import ARRAYS, Owners
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of, participant_at
 from opportune.worlds import in_numbers, owner_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from opportune.engine.layout import Nothing, parts_of
+from opportune.engine.declared import Nothing, parts_of
 from opportune.simulation.visit import visit
 from opportune.testing.cases import HORIZON, SEED, must
 

@@ -4,14 +4,15 @@ A world tells the simulation what it is in numbers (`numbers`), what its agents 
 metrics need of the truth (`truth_table`). Its compiled functions, static methods of its class, are called by the batch
 loop: `arrive(p, own, draws, step, arrival)` -> Moment, `respond(p, own, draws, moment, action, noise)` -> (reward,
 outcome, best possible outcome) and `blind_value(p, own, moment, action, outcome)`; `own` has what the world declares
-(engine.layout.Declares): its settings, and the state that it keeps of its own past.
+(engine.declared.Declares): its settings, and the state that it keeps of its own past.
 """
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from opportune.engine.declared import Declares, Owner
 from opportune.engine.hooks import WORLDS
-from opportune.engine.layout import Declares, Layout, Owner
+from opportune.engine.layout import Layout
 from opportune.worlds.brushing.world import BrushingWorld, brushing_world
 from opportune.worlds.common import Happenings
 from opportune.worlds.continuous import ContinuousWorld

@@ -1,6 +1,6 @@
 """What all worlds have in common: what the world does to a decision point besides rewards.
 
-Compiled code reads it as `p.happenings` (engine.layout). Draws come from `algorithm.rng`, so that every policy meets
+Compiled code reads it as `p.happenings` (engine.declared). Draws come from `algorithm.rng`, so that every policy meets
 the same arrivals, noise and openings.
 """
 

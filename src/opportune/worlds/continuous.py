@@ -11,7 +11,7 @@ from opportune.algorithm.protocol import Moment, stratum_of
 from opportune.algorithm.rng import VARIABLE, draw, normal
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.common import Happenings

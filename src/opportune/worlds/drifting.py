@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.worlds.common import Happenings

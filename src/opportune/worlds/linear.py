@@ -11,7 +11,7 @@ from opportune import checks
 from opportune.algorithm.protocol import Moment
 from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw, normal
 from opportune.engine.compiled import inner_function
-from opportune.engine.layout import Declares, Numbers
+from opportune.engine.declared import Declares, Numbers
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opportune.engine.layout import TIE
+from opportune.engine.declared import TIE
 from opportune.policy import Policy
 from opportune.recommenders import LinUCB, RandomAction
 from opportune.recommenders.fixed import FixedAction

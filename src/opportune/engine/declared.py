@@ -1,0 +1,307 @@
+"""What a run consists of: every number is declared once; places, named views, reset and saved states are generated.
+
+A run's numbers lie in a few flat arrays. Each array holds *groups*, each group *parts*: `p.model.theta[i]` is a number
+of the part `theta` of the group `model`. Groups are NamedTuples; the dimensions of a part stand in its annotation, with
+the range of its numbers where that is worth checking in a saved state. The groups below belong to everyone.
+Revealers, recommenders and worlds declare their own (`Declares`), which compiled code sees as `own.settings`,
+`own.state` and so on. `engine.layout` gives every part its place.
+
+Participants who share a budget or a model are handed the same array.
+
+Feature vectors come in blocks, one vector per action. Block k of `rows` is context k; where probabilities are known
+there follow one block per public stratum (blind features) and, with reported variables, one per sensed part.
+"""
+
+import functools
+import math
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+TIE = 1e-12  # values this close count as equal, so that every compile target agrees
+
+# How the context distribution is known.
+KNOWN = 0
+PLUGIN = 1
+OPTIMISTIC = 2
+
+# How gaps are scaled: by a constant (`range`, `gap`) or by the revealer's present largest gap (`adaptive`).
+CONSTANT = 0
+ADAPTIVE = 1
+
+SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
+MOST_PARTS = 15  # that a rule or a world may declare in one group of its own
+
+Numbers = Any  # float64 numbers: an address on the CPU, an array on a GPU and in the simulator
+
+
+class Range(NamedTuple):
+    """What the numbers of a part can be; `most` may name a limit, which saved states are checked against."""
+
+    least: float = -math.inf
+    most: float | str = math.inf
+    whole: bool = False
+
+
+NOT_NEGATIVE = Range(0.0)
+SHARE = Range(0.0, 1.0)
+COUNT = Range(0.0, "decisions", whole=True)  # at most as many as there were decisions
+AMOUNT = Range(0.0, "decisions")
+ACTION = Range(0.0, "last_action", whole=True)
+STRATUM = Range(0.0, "last_stratum", whole=True)
+
+
+class Sizes(NamedTuple):
+    """How large a problem is, and which parts of the algorithm it needs."""
+
+    d: int
+    actions: int
+    block: int  # numbers in a block of feature vectors: actions * d
+    contexts: int  # K; 0: contexts are not a finite set
+    strata: int  # public parts of a context
+    senses: int  # sensed parts, with reported variables and finitely many contexts; else 0
+    corners: int  # combinations of extreme values that bound what could be sensed, contexts not finite
+    probabilities: int  # KNOWN, PLUGIN, OPTIMISTIC
+    table: int  # rows whose scores are kept up to date, padded; 0: scores are computed on the spot
+    stride: int  # from one row of cov to the next: d, padded
+    support: int  # the most nonzero numbers in any row, where rows are listed by them; else 0
+    counted: int  # parts with running means
+    variables: int  # that a context consists of, contexts not finite
+    reported: int  # 1: some variables are reported
+    atoms: int  # of the feature program
+    fixed_atoms: int  # those that do not depend on the action, which come first
+    factors: int  # the most atoms whose product is a feature
+    held: int  # decision points that are kept until a reveal uncovers them, contexts not finite
+    delay: int  # the most steps that a reward may be late
+    interrupted: int  # 1: participants may be unavailable
+
+
+class Constants(NamedTuple):
+    """What both agents know beforehand about a problem."""
+
+    noise: Annotated[Numbers, 1]  # R
+    regularisation: Annotated[Numbers, 1]  # lam
+    prior: Annotated[Numbers, 1]  # sqrt(lam) W
+    confidence: Annotated[Numbers, 1]  # 2 ln(1/delta)
+    delta: Annotated[Numbers, 1]
+    horizon: Annotated[Numbers, 1]  # T
+    rows: Annotated[Numbers, "blocks", "actions", "d"]
+    lists: Annotated[Numbers, "listed", "actions", "d"]  # places of each row's nonzero numbers, then these numbers
+    columns: Annotated[Numbers, "d", "table"]  # the rows once more, the other way round
+    stratum_of: Annotated[Numbers, "contexts"]
+    sense_of: Annotated[Numbers, "contexts"]
+    stratum_of_sense: Annotated[Numbers, "parts"]
+    sense_probability: Annotated[Numbers, "parts"]
+    start: Annotated[Numbers, "means", "actions", "d"]  # means before anything was counted (or for good, if known)
+    distance: Annotated[Numbers, "distances", "actions", "actions"]  # between two actions' blind features, if rows
+    hidden: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate is not public, contexts not finite
+    unsensed: Annotated[Numbers, "moment", "d"]  # 1 where a coordinate depends on something reported
+    weight: Annotated[Numbers, "variables"]  # what a variable's level adds to the number of its stratum
+    corner: Annotated[Numbers, "corners", "variables"]  # extreme values; NaN where the moment's own counts
+    code: Annotated[Numbers, "code"]  # the feature program: see algorithm.features
+    atom_end: Annotated[Numbers, "atoms"]
+    factor: Annotated[Numbers, "moment", "d", "factors"]
+
+
+class Rule(NamedTuple):
+    """A policy in numbers, for one problem and horizon; revealer and recommender have settings of their own."""
+
+    revealer: Annotated[Numbers, 1]  # its number in the registry
+    recommender: Annotated[Numbers, 1]  # its number in the registry
+    amount: Annotated[Numbers, 1]  # B
+    hard: Annotated[Numbers, 1]
+    growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
+    decisions: Annotated[Numbers, 1]  # that the budget is for
+    sharers: Annotated[Numbers, 1]  # participants that it is for
+    member: Annotated[Numbers, 1]  # this participant's number among them
+    kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
+    scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
+    scale: Annotated[Numbers, 1]
+
+
+class Model(NamedTuple):
+    """What was learned of the reward: one per participant, or one for all of them (`pooled`)."""
+
+    theta: Annotated[Numbers, "stride"]
+    cov: Annotated[Numbers, "d", "stride"]  # V^-1
+    mean: Annotated[Numbers, "table"]  # <x, theta> of every row
+    width2: Annotated[Numbers, "table"]  # x' V^-1 x of every row
+    log_det: Annotated[Numbers, 1, Range(-1e-9)]  # ln det V - d ln lam
+    radius: Annotated[Numbers, 1, NOT_NEGATIVE]
+
+
+class Counts(NamedTuple):
+    """Which contexts one participant's revealer has seen, and what waits for a reveal to uncover it."""
+
+    total: Annotated[Numbers, "counted", "actions", "d"]  # sums of features seen
+    count: Annotated[Numbers, "counted"]
+    seen: Annotated[Numbers, "tallied"]  # how often each context was seen
+    pending_seen: Annotated[Numbers, "pending"]  # steps whose context nobody has seen yet
+    pending_count: Annotated[Numbers, "pending", "actions"]  # those of them with a reward
+    pending_total: Annotated[Numbers, "pending", "actions"]  # the sum of these
+    held_values: Annotated[Numbers, "held", "variables"]  # pending steps where contexts are not finite, a row each
+    held_action: Annotated[Numbers, "held"]
+    held_state: Annotated[Numbers, "held"]  # 0: nothing held, 1: pending, 2: pending with a reward
+    held_reward: Annotated[Numbers, "held"]
+    held_until: Annotated[Numbers, 1]  # steps up to here may be held
+
+
+class Snapshot(NamedTuple):
+    """What the recommender froze at the last reveal: enough to act from until the next, for any recommender."""
+
+    theta: Annotated[Numbers, "stride"]
+    cov: Annotated[Numbers, "d", "stride"]
+    radius: Annotated[Numbers, 1, NOT_NEGATIVE]
+    total: Annotated[Numbers, "counted", "actions", "d"]
+    count: Annotated[Numbers, "counted", NOT_NEGATIVE]
+    mean: Annotated[Numbers, "kept"]  # <bar(z, a), theta> of every blind row, where the table keeps scores
+    width2: Annotated[Numbers, "kept"]  # bar' cov bar of these rows
+
+
+class Contacts(NamedTuple):
+    """When this participant was last in touch."""
+
+    last_reveal: Annotated[Numbers, 1, COUNT]  # its step; 0: none yet
+    since: Annotated[Numbers, 1, COUNT]  # steps settled without a reveal since
+    opened: Annotated[Numbers, 1, COUNT]  # steps at which the app was opened unasked
+
+
+class Budget(NamedTuple):
+    """What was spent: one per participant, or one for all of them (`shared`)."""
+
+    price: Annotated[Numbers, 1, NOT_NEGATIVE]
+    spent: Annotated[Numbers, 1, AMOUNT]
+    nudges: Annotated[Numbers, 1, COUNT]
+    points: Annotated[Numbers, 1]  # decision points there have been
+    opened: Annotated[Numbers, 1, COUNT]  # those at which the app was opened unasked
+    foregone: Annotated[Numbers, 1]  # decision points that will not come, as their participants have left
+
+
+class Scratch(NamedTuple):
+    """Room to work in; nothing here outlives a call, but for the moment's values and features within a step."""
+
+    values: Annotated[Numbers, "variables"]
+    other: Annotated[Numbers, "variables"]  # values of another moment
+    atom: Annotated[Numbers, "atom_room"]
+    x: Annotated[Numbers, "moment", "actions", "d"]  # full features of the moment, contexts not finite
+    y: Annotated[Numbers, "moment", "actions", "d"]  # features of another moment
+    blind: Annotated[Numbers, "averaged", "actions", "d"]
+    w: Annotated[Numbers, "stride"]
+    ucb: Annotated[Numbers, "actions"]
+    # the optimistic search
+    lower: Annotated[Numbers, "searched"]
+    upper: Annotated[Numbers, "searched"]
+    flat: Annotated[Numbers, "searched"]  # means of one action
+    mixture: Annotated[Numbers, "actions", "searched"]  # the maximising probabilities of each action
+    gram: Annotated[Numbers, "searched", "searched"]
+    work: Annotated[Numbers, "search_rows", "searched"]
+
+
+class Proposed(NamedTuple):
+    """What a live agent's proposal found, kept until the step is settled."""
+
+    gap: Annotated[Numbers, 1]
+    price: Annotated[Numbers, 1]
+    probability: Annotated[Numbers, 1]
+    tolerance: Annotated[Numbers, 1]
+    disagreement: Annotated[Numbers, 1]
+    fresh_action: Annotated[Numbers, 1]
+    stale_action: Annotated[Numbers, 1]
+    nudged: Annotated[Numbers, 1]
+
+
+class Happenings(NamedTuple):
+    """What a world does to decision points besides rewards: see worlds.common."""
+
+    kind: Annotated[Numbers, 1]  # the world's number in the registry
+    open_rate: Annotated[Numbers, 1]
+    opens_hold: Annotated[Numbers, 1]  # an opening holds for this many steps in a row (a day's)
+    response_rate: Annotated[Numbers, 1]
+    available_rate: Annotated[Numbers, 1]
+    reward_rate: Annotated[Numbers, 1]
+    reward_delay: Annotated[Numbers, 1]
+
+
+class Mail(NamedTuple):
+    """Rewards that are under way in a simulation: one row per decision point."""
+
+    due: Annotated[Numbers, "letters"]  # the step at whose end the reward arrives; 0: none
+    step: Annotated[Numbers, "letters"]
+    stratum: Annotated[Numbers, "letters"]
+    sense: Annotated[Numbers, "letters"]
+    context: Annotated[Numbers, "letters"]
+    action: Annotated[Numbers, "letters"]
+    seen: Annotated[Numbers, "letters"]
+    reward: Annotated[Numbers, "letters"]
+    values: Annotated[Numbers, "letters", "variables"]
+
+
+class Nothing(NamedTuple):
+    """A group without parts."""
+
+
+class Declares(NamedTuple):
+    """The groups that a revealer, a recommender or a world has of its own.
+
+    Settings are what people choose, in numbers; the state is what it remembers of a participant (of a world: its own
+    past), saved with it and 0 at the start; what participants who share a budget share is `shared`; scratch outlives no
+    call; notes are what a revealer went by, for those who ask why.
+    """
+
+    settings: type = Nothing
+    state: type = Nothing
+    shared: type = Nothing
+    scratch: type = Nothing
+    notes: type = Nothing
+
+
+class Owner(NamedTuple):
+    """Who declares groups, with the lengths of their dimensions."""
+
+    declares: Declares = Declares()
+    extents: tuple[tuple[str, int], ...] = ()
+
+
+class Owners(NamedTuple):
+    """Who takes part in a run, besides the core."""
+
+    revealer: Owner = Owner()
+    recommender: Owner = Owner()
+    world: Owner = Owner()
+
+
+ARRAYS: dict[str, dict[str, type | None]] = {
+    "constants": {"constants": Constants},
+    "rule": {"rule": Rule, "revealer.settings": None, "recommender.settings": None},
+    "model": {"model": Model},
+    "counts": {"counts": Counts},
+    "snapshot": {"snapshot": Snapshot},
+    "memory": {"contacts": Contacts, "revealer.state": None, "recommender.state": None},
+    "budget": {"budget": Budget, "revealer.shared": None},
+    "scratch": {
+        "scratch": Scratch, "proposed": Proposed, "revealer.scratch": None, "revealer.notes": None,
+        "recommender.scratch": None,
+    },
+    "world": {"happenings": Happenings, "world.settings": None},
+    "history": {"mail": Mail, "world.state": None},
+}  # fmt: skip
+"""The groups of each array; those without a declaration are their owner's."""
+GROUPS: dict[str, type | None] = {name: declared for groups in ARRAYS.values() for name, declared in groups.items()}
+ARRAY_OF: dict[str, str] = {name: array for array, groups in ARRAYS.items() for name in groups}
+STATE = ("model", "counts", "snapshot", "memory", "budget")
+"""The arrays that a participant's state consists of."""
+
+
+@functools.cache
+def parts_of(declared: type) -> dict[str, tuple[str | int, ...]]:
+    """The dimensions of each part of a group, as declared."""
+    return {
+        name: tuple(each for each in hint.__metadata__ if not isinstance(each, Range))
+        for name, hint in get_type_hints(declared, include_extras=True).items()
+    }
+
+
+@functools.cache
+def ranges_of(declared: type) -> dict[str, Range]:
+    """The ranges of a group's parts, of those that have one."""
+    hints = get_type_hints(declared, include_extras=True).items()
+    found = {name: [each for each in hint.__metadata__ if isinstance(each, Range)] for name, hint in hints}
+    return {name: ranges[0] for name, ranges in found.items() if ranges}
