@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from opportune.engine.compiled import inner_function, step_function
+from opportune.engine.compiled import inner_dual_function, inner_function, step_function
 from opportune.engine.declared import TIE
 from opportune.engine.simd import fma, larger, largest, load, plus, root, spread, store, times, width
 
@@ -42,11 +42,18 @@ def reset(n, constants, model):  # type: ignore[no-untyped-def]
     set_radius(constants, model)
 
 
+@inner_dual_function
+def confidence_radius(noise, confidence, log_det, prior):  # type: ignore[no-untyped-def]
+    """The radius; `confidence` is 2 ln(1/delta), `log_det` is ln det V - d ln lam, `prior` is sqrt(lam) W."""
+    return noise * math.sqrt(confidence + log_det) + prior
+
+
 @inner_function
 def set_radius(constants, model):  # type: ignore[no-untyped-def]
-    """The confidence radius, R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W."""
-    spread_of_noise = math.sqrt(constants.confidence[0] + model.log_det[0])
-    model.radius[0] = constants.noise[0] * spread_of_noise + constants.prior[0]
+    """Let the radius follow what was learned."""
+    model.radius[0] = confidence_radius(
+        constants.noise[0], constants.confidence[0], model.log_det[0], constants.prior[0]
+    )
 
 
 @inner_function

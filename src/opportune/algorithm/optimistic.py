@@ -44,7 +44,7 @@ def bernstein_box(counts, total, delta, horizon, lower, upper):  # type: ignore[
 
     The sample of zeta_k is all `total` contexts seen: p_k is the mean of that many indicators, which is what
     Lemma F.1 is about. Lemma F.2 prints m(k, t), the times context k itself was seen; that box is as valid
-    but wider, and at the paper's horizon of 300 it rules out next to nothing (`bernstein_box_printed`).
+    but wider, and at the paper's horizon of 300 it rules out next to nothing.
     Before any observation the bounds are 0 and 1.
     """
     contexts = counts.shape[0]
@@ -55,21 +55,6 @@ def bernstein_box(counts, total, delta, horizon, lower, upper):  # type: ignore[
         if total > 0.0:
             frequency = counts[k] / total
             zeta = bernstein_width(frequency, total, log_term)
-            lower[k] = max(0.0, frequency - zeta)
-            upper[k] = min(1.0, frequency + zeta)
-
-
-@inner_dual_function
-def bernstein_box_printed(counts, total, delta, horizon, lower, upper):  # type: ignore[no-untyped-def]
-    """As `bernstein_box`, with zeta_k as Lemma F.2 prints it: its sample is m(k, t), the count of k."""
-    contexts = counts.shape[0]
-    log_term = math.log(2.0 * contexts * horizon / delta)
-    for k in range(contexts):
-        lower[k] = 0.0
-        upper[k] = 1.0
-        if total > 0.0:
-            frequency = counts[k] / total
-            zeta = bernstein_width(frequency, counts[k], log_term)
             lower[k] = max(0.0, frequency - zeta)
             upper[k] = min(1.0, frequency + zeta)
 

@@ -5,10 +5,14 @@ Symbols as in the paper: horizon T, dimension d, budget B, c = (1 + 1/B)^B, `nor
 function takes numbers or arrays that broadcast against each other.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opportune import checks
+from opportune.algorithm import model
+from opportune.algorithm.optimistic import bernstein_width
 from opportune.errors import InputError
 from opportune.revealers.learning_primal_dual import paper_tolerance
 
@@ -37,9 +41,8 @@ def confidence_radius(
         raise InputError(
             f"log_det is {growth.min():.6g} above d ln lam; expected at least 0, since V = lam I + sum x x'"
         )
-    inside = 2.0 * _log_odds(delta) + np.maximum(growth, 0.0)
     R, W = _at_least_0("noise_scale", noise_scale), _at_least_0("norm_bound", norm_bound)
-    return np.asarray(R * np.sqrt(inside) + np.sqrt(lam) * W)
+    return _each(model.confidence_radius, R, 2.0 * _log_odds(delta), np.maximum(growth, 0.0), np.sqrt(lam) * W)
 
 
 def radius_bound(
@@ -121,9 +124,7 @@ def context_width(
     if not (p <= 1.0).all():
         raise InputError(f"frequency holds the value {p.max():.6g}; expected numbers from 0 to 1")
     size = _positive("contexts", contexts) * _positive("horizon", horizon)
-    log_term = np.log(2.0 * size) + _log_odds(delta)
-    spread = np.sqrt(2.0 * p * (1.0 - p) * log_term / np.maximum(n, 1.0))
-    return np.asarray(spread + 7.0 * log_term / (3.0 * np.maximum(n - 1.0, 1.0)))
+    return _each(bernstein_width, p, n, np.log(2.0 * size) + _log_odds(delta))
 
 
 def unknown_context_loss_bound(
@@ -149,7 +150,7 @@ def tolerance(step: ArrayLike, budget: ArrayLike, least_distance: ArrayLike) -> 
     Infinite for B <= 1, where ln(B) is no longer positive: no disagreement then asks for a reveal.
     """
     t, B = _positive("step", step), _positive("budget", budget)
-    first = np.vectorize(paper_tolerance, otypes=[np.float64])(_at_least_0("least_distance", least_distance), B)
+    first = _each(paper_tolerance, _at_least_0("least_distance", least_distance), B)
     return np.asarray(first / np.sqrt(t))
 
 
@@ -174,6 +175,11 @@ def competitive_bound(budget: ArrayLike, least_gap: ArrayLike) -> Floats:
     """
     B, least = _positive("budget", budget), _at_least_0("least_gap", least_gap)
     return np.asarray(-least * np.expm1(-B * np.log1p(1.0 / B)))
+
+
+def _each(function: Callable[..., float], *arguments: Floats) -> Floats:
+    """One of the algorithm's own functions, for every number of arrays that broadcast against each other."""
+    return np.asarray(np.vectorize(function, otypes=[np.float64])(*arguments))
 
 
 def _log_volume(horizon: ArrayLike, d: Floats, norm_bound: ArrayLike, feature_bound: ArrayLike) -> Floats:
