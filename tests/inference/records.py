@@ -80,6 +80,12 @@ def pooled_columns(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.column_stack([state, rows["a"].to_numpy()[:, None] * state])
 
 
+def pooled_score(rows: pd.DataFrame, beta: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Each row's part of an update's equations: ridge regression, its penalty of 1 shared among the rows."""
+    x = pooled_columns(rows)
+    return np.asarray(x * (rows["y"].to_numpy() - x @ beta)[:, None] - beta / len(rows))
+
+
 def pooled_chance(rows: pd.DataFrame, beta: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The rule: the larger the learned advantage, the more probable the treatment."""
     state = np.column_stack([np.ones(len(rows)), rows["last"]])

@@ -5,20 +5,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from records import pooled, pooled_chance, pooled_columns
+from records import pooled, pooled_chance, pooled_columns, pooled_score
 
 from opportune.errors import InputError
 from opportune.inference import Estimates, adaptive_sandwich, wcls
 
 
-def score(rows: pd.DataFrame, beta: Any) -> Any:
-    """The updates are ridge regressions with a penalty of 1, shared among the rows."""
-    x = pooled_columns(rows)
-    return x * (rows["y"].to_numpy() - x @ beta)[:, None] - beta / len(rows)
-
-
 def analysed(frame: pd.DataFrame, betas: Any, **changes: Any) -> Estimates:
-    given = {"betas": betas, "chance": pooled_chance, "score": score, "q": 0.5, **changes}
+    given = {"betas": betas, "chance": pooled_chance, "score": pooled_score, "q": 0.5, **changes}
     return adaptive_sandwich(frame, **given)
 
 
@@ -40,7 +34,7 @@ def by_hand(frame: pd.DataFrame, betas: Any, theta: Any) -> tuple[Any, Any]:
         for u in range(1, updates + 2):
             before = (frame["update"] < u).to_numpy() if u <= updates else np.ones(len(frame), dtype=bool)
             if u <= updates:
-                each = score(frame[before], beta[u - 1])
+                each = pooled_score(frame[before], beta[u - 1])
             else:
                 x = np.column_stack([np.ones(len(frame)), frame["last"], a - 0.5])
                 weight = np.where(a == 1, 0.5 / p, 0.5 / (1 - p))
@@ -88,7 +82,7 @@ def test_outcomes_that_are_missing_are_left_out() -> None:
     )
 
     def without(rows: pd.DataFrame, beta: Any) -> Any:
-        return np.where(rows["y"].isna().to_numpy()[:, None], 0.0, score(rows.fillna({"y": 0.0}), beta))
+        return np.where(rows["y"].isna().to_numpy()[:, None], 0.0, pooled_score(rows.fillna({"y": 0.0}), beta))
 
     found = analysed(holes, np.array(betas), controls="last", score=without)
     assert found.estimate == pytest.approx(wcls(holes, controls="last", q=0.5).estimate)

@@ -52,7 +52,7 @@ def test_treatments_that_do_not_fit_their_probabilities_are_refused() -> None:
     rng = np.random.default_rng(5)
     often = (rng.random(len(frame)) < np.clip(frame["p"] + 0.15, 0, 1)).astype(int) * frame["eligible"]
     with pytest.raises(
-        InputError, match=r"a happened in \d+ of \d+ eligible rows, where its recorded probabilities let"
+        InputError, match=r"a happened in \d+ of \d+ eligible rows, where its recorded probabilities imply"
     ):
         analysed(frame.assign(a=often))
     again = (rng.random(len(frame)) < frame["p"]).astype(int) * frame["eligible"]
@@ -125,7 +125,7 @@ WRONG: list[tuple[dict[str, Any], Callable[[pd.DataFrame], Any], str]] = [
     ({}, lambda f: f.to_numpy(), "expected a pandas DataFrame"),
     ({"outcome": "z"}, lambda f: f, "expected one of 'id', 't'"),
     ({"treatment": "stress"}, lambda f: f, "column stress holds 2; expected 0 or 1"),
-    ({"probability": "id"}, lambda f: f, "column id holds something else than numbers"),
+    ({"probability": "id"}, lambda f: f, "column id holds something other than numbers"),
     ({"probability": 1.5}, lambda f: f, "probability is 1.5; expected a finite number > 0 and < 1"),
     ({"q": 0.0}, lambda f: f, "q is 0.0; expected"),
     ({"lag": 3}, lambda f: f, "lag = 3 needs time="),
@@ -136,9 +136,9 @@ WRONG: list[tuple[dict[str, Any], Callable[[pd.DataFrame], Any], str]] = [
     ({}, lambda f: f.assign(eligible=0), "no eligible row has an outcome"),
     ({"controls": "stress +"}, lambda f: f, r"controls 'stress \+' cannot be used"),
     ({"controls": "mood"}, lambda f: f, "`mood` is not present"),
-    ({"controls": "{open('x').read()}"}, lambda f: f, "calls something else|is not allowed"),
+    ({"controls": "{open('x').read()}"}, lambda f: f, "calls something other|is not allowed"),
     ({"controls": "t.__class__"}, lambda f: f, "cannot be used"),
-    ({"controls": "exec('1')"}, lambda f: f, "calls something else than log"),
+    ({"controls": "exec('1')"}, lambda f: f, "calls something other than log"),
     ({"moderators": "y | t"}, lambda f: f, "cannot be used"),
     ({"controls": "t"}, lambda f: f.assign(t=f["t"].where(f.index > 40)), "t has no value in"),
     ({"controls": "stress + I(2*stress)"}, lambda f: f, "cannot tell all coefficients apart"),

@@ -78,8 +78,8 @@ def actions(
         found,
         method=f"WCLS: actions against {names[first]}, on {outcome}",
         estimand=(
-            f"by how much {outcome}{over} is higher on average after this action than after {names[first]}, at moments "
-            "at which it was drawn, with earlier and later actions as in this study"
+            f"how much higher {outcome}{over} is on average after this action than after {names[first]}, at moments "
+            "when it was randomised, with earlier and later actions as in this study"
             + ("" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}")
         ),
         names=(*g_names, *(name for j in others for name in effect_names(f"{action}[{names[j]}]", f_names))),

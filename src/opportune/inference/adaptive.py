@@ -12,7 +12,7 @@ after. Probabilities must change smoothly with beta.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -131,7 +131,7 @@ def adaptive_sandwich(
     alone = sandwich(scores[:, -k:], slopes[-k:, -k:])
     found = Sandwich(whole.influence[:, -k:], alone.influence)
     return estimates(
-        record,
+        replace(record, rows=rows[known]),
         theta,
         found,
         method=f"WCLS with the adaptive sandwich: effect of {treatment} on {outcome}, {len(beta)} updates",

@@ -4,6 +4,8 @@ Least squares of a participant's mean on controls known before randomisation and
 with the one sandwich, in which each participant is one row.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -67,7 +69,7 @@ def arms(
         found,
         method=f"ANCOVA: {outcome} by {arm}, against {first}",
         estimand=(
-            f"by how much participants' mean {outcome} is higher in this arm than in {first}, as randomised"
+            f"how much higher participants' mean {outcome} is in this arm than in {first}, as randomised"
             + ("" if h.shape[1] == 1 else f", adjusted for {controls.strip()}")
         ),
         names=(*h_names, *(f"{arm}[{name}]" for name in others)),
@@ -84,4 +86,4 @@ def _with_lost(record: Record, frame: pd.DataFrame, participant: str) -> Record:
         return record
     said = f"{lost:,} of {lost + record.n:,} participants have no outcome and are left out"
     checks.warn(said)
-    return Record(record.rows, record.y, record.who, record.people, (*record.notes, said))
+    return replace(record, notes=(*record.notes, said))

@@ -72,7 +72,7 @@ def dcee(
         sandwich(scores, own.sum(axis=0), own, record.people),
         method=f"DCEE: effect of {treatment} at one decision point on {outcome} at the end",
         estimand=(
-            f"by how much {outcome} is higher on average if {treatment} is 1 instead of 0 at one decision point, with "
+            f"how much higher {outcome} is on average if {treatment} is 1 instead of 0 at one decision point, with "
             "all other treatments as in this study, averaged over decision points"
             + ("" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}")
         ),

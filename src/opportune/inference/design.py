@@ -65,7 +65,7 @@ def _check(token: Token) -> None:
         if isinstance(node, ast.Call):
             called: Any = node.func
             if not isinstance(called, ast.Name) or called.id not in {*FUNCTIONS, *TRANSFORMS}:
-                raise ValueError(f"{token.token!r} calls something else than {_functions()}")
+                raise ValueError(f"{token.token!r} calls something other than {_functions()}")
 
 
 def _functions() -> str:

@@ -59,7 +59,7 @@ def emee(
         method=f"EMEE: effect of {treatment} on {outcome}, log relative risk",
         estimand=(
             f"the logarithm of how many times as probable {outcome} is where {treatment} is 1 instead of 0, at moments "
-            "at which it was drawn, with earlier treatments as in this study"
+            "when it was randomised, with earlier treatments as in this study"
             + ("" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}")
         ),
         names=(*g_names, *effect_names(treatment, f_names)),

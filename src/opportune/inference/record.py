@@ -138,7 +138,7 @@ def numbers(frame: pd.DataFrame, name: str, *, missing: bool = False) -> Floats:
     try:
         found: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
-        raise InputError(f"column {name} holds something else than numbers; expected numbers only") from None
+        raise InputError(f"column {name} holds something other than numbers; expected numbers only") from None
     bad = np.isinf(found) if missing else ~np.isfinite(found)
     if bad.any():
         raise InputError(f"column {name} has {found[bad][0]} in {int(bad.sum()):,} rows; expected finite numbers")
@@ -189,7 +189,7 @@ def check_frequencies(done: Floats, p: Floats, *, of: str = "treatment") -> None
     if abs(surprise) > MOST_SURPRISE:
         raise InputError(
             f"{of} happened in {int(done.sum()):,} of {done.size:,} eligible rows, where its recorded probabilities "
-            f"let expect {p.sum():,.0f} ({abs(surprise):.1f} standard deviations away); expected probabilities with "
+            f"imply {p.sum():,.0f} ({abs(surprise):.1f} standard deviations away); expected probabilities with "
             "which it was in fact drawn: look for a wrong column, or rows changed after the draw"
         )
 
