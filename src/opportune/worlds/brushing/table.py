@@ -37,7 +37,7 @@ class Effects(_Record):
     small_b: _AtLeast0 | None
     """Half the smallest feature mean (ROBAS 2 only)."""
     small_n: _AtLeast0 | None
-    """The effect on the rate, in the same form."""
+    """Half the smallest feature mean, for the rate (ROBAS 2 only)."""
 
 
 class Provenance(_Record):
