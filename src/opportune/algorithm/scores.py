@@ -45,7 +45,7 @@ def score_block(p, block, radius):  # type: ignore[no-untyped-def]
 
 @step_function
 def score_rows(n, constants, estimate, scratch, first, radius):  # type: ignore[no-untyped-def]
-    """<x, theta> + radius ||x|| of the rows from `first` on, computed on the spot: by the model, or by what was frozen."""
+    """<x, theta> + radius ||x|| of the rows from `first` on, computed on the spot by the model or what was frozen."""
     for a in range(n.actions):
         scratch.ucb[a] = score(
             n, estimate.theta, estimate.cov, radius, scratch.w, n.support, constants.rows, constants.lists,
