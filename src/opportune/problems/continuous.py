@@ -91,6 +91,7 @@ class ContinuousProblem(Beliefs):
         self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
         self.formula, self.order = formula, order
         self.program = _program(formula, self.variables, self.action_names, order)
+        self.d = self.program.d
         self._believe(
             noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
             regularisation=regularisation,
@@ -115,11 +116,6 @@ class ContinuousProblem(Beliefs):
     def support(self) -> int:
         """The most nonzero numbers that a feature vector has: any of them may be."""
         return self.d
-
-    @property
-    def d(self) -> int:
-        """How many features there are."""
-        return self.program.d
 
     @property
     def actions(self) -> int:
