@@ -31,7 +31,7 @@ KNOWN = 0
 PLUGIN = 1
 OPTIMISTIC = 2
 
-# What the confidence radius holds for: all steps and predictions at once, or one prediction at a time.
+# The kinds of confidence radius: the paper's, for all steps and actions at once; or a smaller one (algorithm.model).
 UNIFORM = 0
 POINTWISE = 1
 

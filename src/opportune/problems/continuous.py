@@ -62,7 +62,7 @@ class ContinuousProblem(Beliefs):
         largest_gap: the largest true gap; scale `gap` needs it.
         least_distance: Dmin; by the corners of the bounds unless given.
         delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam; 1/W^2 unless given.
+        regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
 
     """
 

@@ -89,7 +89,7 @@ class LinUCB(Recommender):
     "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F). `rotate` makes
     blind steps take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa`
     multiplies the confidence radius where actions are chosen: less than 1 explores less. `radius` is "uniform", the
-    paper's, which holds for all steps at once, or "pointwise", which is smaller: it holds for one prediction at a time.
+    paper's, or "pointwise", which is smaller and has no guarantee (docs/pace.md).
     """
 
     unknown: str = "plugin"
