@@ -58,6 +58,7 @@ class Numbers:
         """What the revealer went by, in the order in which it declares them."""
         rule = at.views("rule", self.rule)
         self.amount, self.hard = float(rule.amount[0]), bool(rule.hard[0])
+        self.regularisation = float(at.views("constants", self.constants).regularisation[int(rule.radius[0])])
 
     def begin(self) -> None:
         """Start the participant; what others share they have begun."""
