@@ -17,6 +17,7 @@ from opportune.algorithm.rng import PARAMETER, ZERO, draw
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
@@ -85,6 +86,7 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
     return outcome
 
 
+@WORLDS.add
 class BrushingWorld:
     """One user, session by session. The outcome is seconds brushed; the reward (seconds - cost*message)/180.
 
