@@ -119,8 +119,8 @@ def brushing_worlds(study: str = "robas3", **happenings: Any) -> list[BrushingWo
     """Two fitted users of the brushing world, who know the same beforehand."""
     problem = brushing_problem(study)
     return [
-        BrushingWorld(problem, params=world.params, message_cost=10.0, user=world.user, **happenings)
-        for world in brushing_world(study, users=2)
+        BrushingWorld(problem, params=world.params, user=world.user, **happenings)
+        for world in brushing_world(study, users=2, message_cost=10.0)
     ]
 
 

@@ -31,7 +31,7 @@ class Participant:
         self.key = np.uint64(seed), np.uint64(stream)  # also where they exceed 2^63
         steps = [str(name) for name in trace.data_vars if trace[name].dims == ("step",)]
         self.trace = {name: trace[name].values.tolist() for name in steps}
-        self.history = np.zeros(brushing.STATE_SIZE)
+        self.history = brushing.new_state()
         self.mail: dict[int, list[int]] = {}
         self.told: dict[int, dict[str, Any]] = {}
         self.pending: list[int] = []
@@ -99,7 +99,7 @@ class Participant:
         for earlier in sorted(self.mail.pop(step, [])):
             self.agent.learn(self.trace["reward"][earlier - 1], earlier)
         if isinstance(self.world, BrushingWorld):
-            brushing.advance(self.world.params, self.history, step - 1, self.trace["outcome"][step - 1])
+            brushing.advance(self.history, step - 1, self.trace["outcome"][step - 1])
 
 
 def replay(

@@ -4,6 +4,8 @@ import math
 
 from opportune.engine.compiled import dual_function, inner_function
 
+LEAST_LEFT = 1e-9  # a budget with no more than this left is spent: sums of probabilities are rounded
+
 
 @dual_function
 def growth(budget):  # type: ignore[no-untyped-def]

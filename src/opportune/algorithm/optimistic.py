@@ -14,8 +14,9 @@ Callers see to it that sum lower <= 1 <= sum upper; `bernstein_box` always does,
 
 import math
 
+from opportune.algorithm.model import TIE
 from opportune.engine.compiled import inner_dual_function
-from opportune.engine.declared import SEARCH_ROWS, TIE
+from opportune.engine.declared import SEARCH_ROWS
 
 EXACT_LIMIT = 12  # contexts up to which `optimistic` searches every vertex
 

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opportune.algorithm.model import adjust, best, observe, reset, set_radius
+from opportune.algorithm.model import TIE, adjust, best, observe, reset, set_radius
 from opportune.algorithm.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
 from opportune.algorithm.snapshot import take_over
 from opportune.engine.compiled import hot_function, inner_function, step_function
-from opportune.engine.declared import ADAPTIVE, TIE
+from opportune.engine.declared import ADAPTIVE
 from opportune.engine.hooks import act_blind, act_informed, after_blind, conclude, consult
 from opportune.engine.simd import fma, load, spread, store, width
 
-LEAST_SCALE = 1e-12
+LEAST_SCALE = 1e-12  # gaps are divided by no less
 _u = np.uint64
 
 

@@ -5,16 +5,18 @@ one number or an array, one number for each sequence. The equations stand in doc
 Section 3 and Appendices C and D of the paper.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opportune import checks
-from opportune.algorithm.budget import growth, next_price
+from opportune.algorithm.budget import LEAST_LEFT, growth, next_price
 from opportune.engine.compiled import driver_function
-from opportune.engine.declared import TIE
 from opportune.errors import InputError
+from opportune.revealers.gains import rank_among
 from opportune.revealers.learning_primal_dual import learning_primal_dual
-from opportune.revealers.pace import LEAST_LEFT, RANK_TIE, TIE_WEIGHT
+from opportune.revealers.pace import affordable, served, standing
 from opportune.revealers.primal_dual import primal_dual
 
 Floats = NDArray[np.float64]
@@ -109,12 +111,11 @@ def pace_ranks(gaps: ArrayLike, probabilities: ArrayLike) -> Floats:
 
     `gaps` and `probabilities` have the contexts on their last axis; above = P(G > g), tied = P(G = g).
     """
-    gap, weight = _gaps(gaps), _steps("probabilities", probabilities)
-    difference = gap[..., np.newaxis, :] - gap[..., np.newaxis]  # [..., moment, other]
-    above = ((difference > TIE) * weight[..., np.newaxis, :]).sum(axis=-1)
-    tied = ((np.abs(difference) <= TIE) * weight[..., np.newaxis, :]).sum(axis=-1)
-    rank = np.where(above <= RANK_TIE, 0.0, above + TIE_WEIGHT * tied)
-    return np.where(gap > TIE, rank, 2.0)
+    gap, weight = np.broadcast_arrays(_gaps(gaps), _steps("probabilities", probabilities))
+    rows = (math.prod(gap.shape[:-1]), gap.shape[-1])
+    out = np.empty(rows)
+    _run_ranks(np.ascontiguousarray(gap).reshape(rows), np.ascontiguousarray(weight).reshape(rows), out)
+    return out.reshape(gap.shape)
 
 
 def competitive_ratio(o: ArrayLike, gaps: ArrayLike, budget: ArrayLike) -> Floats:
@@ -186,15 +187,24 @@ def _run_rule(gaps, disagreement, tolerance, budgets, learning, out):  # type: i
 
 
 @driver_function
+def _run_ranks(gaps, odds, out):  # type: ignore[no-untyped-def]
+    """Rank each row's contexts among themselves."""
+    contexts = gaps.shape[1]
+    for row in range(gaps.shape[0]):
+        for k in range(contexts):
+            above, tied, _ = rank_among(gaps[row], odds[row], 1, contexts, gaps[row, k], -1)
+            out[row, k] = standing(gaps[row, k], above, tied, True)
+
+
+@driver_function
 def _run_pace(ranks, budgets, out):  # type: ignore[no-untyped-def]
     """Serve a moment where its rank is at most the share of those to come that the budget can pay for."""
     steps = ranks.shape[1]
     for row in range(ranks.shape[0]):
         left = budgets[row]
         for t in range(steps):
-            share = min(1.0, left / (steps - t))
-            served = left > LEAST_LEFT and (ranks[row, t] == 0.0 or ranks[row, t] <= share + RANK_TIE)
-            out[row, t] = min(1.0, left) if served else 0.0
+            share = affordable(left, float(steps - t))
+            out[row, t] = min(served(ranks[row, t], share), left) if left > LEAST_LEFT else 0.0
             left -= out[row, t]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from opportune.algorithm.protocol import LEAST_SCALE
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.inputs import RUN_AXES, check_results
 from opportune.analysis.results import config
@@ -137,19 +138,21 @@ def _auxiliary_values(data: xr.Dataset) -> NDArray[np.float64]:
     gaps = _by_context(data, "true_gap")
     chosen = np.zeros(gaps.shape)
     for i, policy in enumerate(described_policies(data)):
-        kind, budget = policy["revealer"]["kind"], float(data["budget"].values[i])
-        if kind == "FixedRate":
+        revealer, budget = Policy.from_dict(policy).revealer, float(data["budget"].values[i])
+        if revealer.auxiliary == "rate":
             participants = data.sizes["world"] if _shared(policy) else 1
             chosen[i] = budget / (config(data)["horizon"] * participants)
-        elif kind in {"PrimalDual", "LearningPrimalDual"}:
+        elif revealer.auxiliary == "price":
             scaled = gaps[i] / _scale(data, policy)
             chosen[i] = _together(auxiliary, scaled, budget, shared=_shared(policy))
-        elif _plain_pace(policy):
+        elif revealer.auxiliary == "rank":
             _needs_whole(data, "the auxiliary problem of PACE")
             ranks = _ranks(data, shared=_shared(policy))
             chosen[i] = _together(paced_auxiliary, ranks[i], budget, shared=_shared(policy))
         else:
-            raise InputError(f"the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}")
+            raise InputError(
+                f"the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {type(revealer).__name__}"
+            )
     return _by_context(data, "true_blind") + chosen * gaps
 
 
@@ -178,14 +181,6 @@ def spend(data: xr.Dataset) -> xr.DataArray:
 
 def _shared(policy: dict[str, Any]) -> bool:
     return policy["budget"] is not None and bool(policy["budget"]["shared"])
-
-
-def _plain_pace(policy: dict[str, Any]) -> bool:
-    """Whether a policy is PACE by the paper's value, without coin and guard."""
-    revealer = policy["revealer"]
-    return (
-        revealer["kind"] == "Pace" and revealer["value"] == "paper" and not (revealer["randomise"] or revealer["guard"])
-    )
 
 
 def _ranks(data: xr.Dataset, *, shared: bool) -> NDArray[np.float64]:
@@ -266,7 +261,7 @@ def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
         scale = bounds[:, 1] - bounds[:, 0]
     else:
         scale = data["true_gap"].where(data["context_probs"] > 0).max("contexts").values
-    return np.asarray(np.maximum(scale, 1e-12).reshape(-1, 1, 1), dtype=np.float64)
+    return np.asarray(np.maximum(scale, LEAST_SCALE).reshape(-1, 1, 1), dtype=np.float64)
 
 
 def _needs_trace(data: xr.Dataset, what: str) -> None:

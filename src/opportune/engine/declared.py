@@ -16,8 +16,6 @@ import functools
 import math
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-TIE = 1e-12  # values this close count as equal, so that every compile target agrees
-
 # How the context distribution is known.
 KNOWN = 0
 PLUGIN = 1

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from opportune.analysis.intervals import interval
 
+ROUNDING = 1e-9  # what sums of probabilities may be off by
+
 
 class Verdict(StrEnum):
     """What came of a claim."""

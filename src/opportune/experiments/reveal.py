@@ -8,12 +8,11 @@ import xarray as xr
 from opportune.analysis.plots import WIDE, block_means, draw_curves, legend_outside, new_figure
 from opportune.experiments import regret
 from opportune.experiments.base import Config, Experiment, Findings, Picture
-from opportune.experiments.claims import Claim, claim, measure, without_exception
+from opportune.experiments.claims import ROUNDING, Claim, claim, measure, without_exception
 from opportune.experiments.record import Table
 from opportune.experiments.studies import REVEALS, SCALES, by_budget, plain
 
 CURVES = ("probability", "price", "spend")
-ROUNDING = 1e-9  # what sums of probabilities may be off by
 
 
 def config(quick: bool) -> Config:

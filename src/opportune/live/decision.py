@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opportune._version import __version__
+from opportune.algorithm.budget import LEAST_LEFT
 from opportune.engine.hooks import REVEALERS
 
 
@@ -139,7 +140,7 @@ def explain(made: Proposal | Decision) -> str:
         return f"Nudge: {worth} (probability {made.probability:.2f}, coin {made.coin:.2f})."
     if made.probability > 0.0:
         return f"No nudge: {worth}, but the coin {made.coin:.2f} fell above the probability {made.probability:.2f}."
-    if made.budget_left <= 1e-9:
+    if made.budget_left <= LEAST_LEFT:
         return "No nudge: the budget is spent."
     if made.priced or made.notes is not None:
         return f"No nudge: {worth}."

@@ -11,7 +11,7 @@ from opportune.errors import InputError
 from opportune.policy import Budget, Policy
 from opportune.problems.variables import WEEKDAYS
 from opportune.recommenders import LinUCB
-from opportune.revealers import Always, Never, Pace
+from opportune.revealers import RECOMMENDED, Always, Never, Pace
 from opportune.study import Study
 from opportune.study.arrivals import decisions_per_day
 from opportune.study.schema import PolicyTable
@@ -128,7 +128,7 @@ class Settings:
         tables = self.study.settings.policies
         limited = [i for i, entry in enumerate(tables) if entry.needs_budget]
         served = self.study.settings.serve.policy
-        for wanted in (lambda e: served is not None and _name(e) == served, lambda e: e.kind == Pace.kind):
+        for wanted in (lambda e: served is not None and _name(e) == served, lambda e: e.kind == RECOMMENDED.kind):
             chosen = [i for i in limited if wanted(tables[i])]
             if chosen:
                 return [chosen[0], *(i for i in limited if i != chosen[0])]

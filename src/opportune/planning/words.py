@@ -11,7 +11,6 @@ from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
 from opportune.planning.power import LEAST_USABLE
 from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
-from opportune.revealers import Pace
 
 FLAT = 0.02
 """Shares that differ by less are nearly the same."""
@@ -111,12 +110,8 @@ def _limit(plan: Plan) -> str:
     """Why no budget is enough, and that more of it would not help."""
     settings, main = plan.settings, plan.values.main
     most = float(plan.values.nudges[main][float(settings.horizon)].mean())
-    why = ""
-    if settings.study.settings.policies[settings.main].kind == Pace.kind:
-        why = (
-            f": it makes none where it expects nothing from one, and waits for a while after {settings.nudges} that go "
-            "unanswered"
-        )
+    restraint = settings.study.settings.policies[settings.main].rule.restraint
+    why = f": {restraint.format(nudges=settings.nudges)}" if restraint else ""
     return (
         f"More than about {number(most)} {settings.nudges} each would not help: where nothing limits it, {main} makes "
         f"no more in {settings.horizon:,} decisions{why}. What is missing then is not a matter of the budget."

@@ -1,13 +1,11 @@
-"""Recommenders: what to recommend. One file each: settings, equations and the compiled rule."""
+"""Recommenders: what to recommend. One file each, with settings, equations and the compiled rule, and one line here."""
 
-from opportune.engine.hooks import RECOMMENDERS
-from opportune.recommenders.base import Recommender
-from opportune.recommenders.fixed import FixedAction
-from opportune.recommenders.linucb import LinUCB
-from opportune.recommenders.random import RandomAction
-from opportune.recommenders.thompson import Thompson
+from opportune.engine.hooks import RECOMMENDERS as RECOMMENDERS
+from opportune.recommenders.base import Recommender as Recommender
 
-__all__ = ["RECOMMENDERS", "FixedAction", "LinUCB", "RandomAction", "Recommender", "Thompson"]
-
-for _recommender in (LinUCB, Thompson, FixedAction, RandomAction):
-    RECOMMENDERS.add(_recommender)
+# ruff: isort: off
+# Each registers itself; messages and documentation list them in this order.
+from opportune.recommenders.linucb import LinUCB as LinUCB
+from opportune.recommenders.thompson import Thompson as Thompson
+from opportune.recommenders.fixed import FixedAction as FixedAction
+from opportune.recommenders.random import RandomAction as RandomAction

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 from opportune import checks
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
@@ -25,6 +26,7 @@ def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
     return int(own.settings.action[0])
 
 
+@RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class FixedAction(Recommender):
     """A reference recommender: always the same action."""

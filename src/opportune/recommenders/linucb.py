@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
-from opportune.algorithm.budget import budget_left
+from opportune.algorithm.budget import LEAST_LEFT, budget_left
 from opportune.algorithm.model import best
 from opportune.algorithm.scores import score_blind, score_full
 from opportune.algorithm.snapshot import score_frozen, shrink_frozen
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import ACTION, Declares, Numbers
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
 UNKNOWN = ("plugin", "optimistic")
 RADII = ("uniform", "pointwise")
-LEAST_LEFT = 1e-9
 
 
 class Settings(NamedTuple):
@@ -81,6 +81,7 @@ def after_blind(p, own, moment, action):  # type: ignore[no-untyped-def]
         shrink_frozen(p, moment.stratum, action)
 
 
+@RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class LinUCB(Recommender):
     """The recommender of the paper: linear UCB.

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from opportune.algorithm.rng import TREATMENT, draw
 from opportune.engine.compiled import inner_function
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 
 
@@ -15,6 +16,7 @@ def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
     return min(int(chance * p.sizes.actions), p.sizes.actions - 1)
 
 
+@RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class RandomAction(Recommender):
     """A reference recommender: every action equally likely, whatever the context."""

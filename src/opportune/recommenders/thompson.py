@@ -20,6 +20,7 @@ from opportune.algorithm.rng import SAMPLE, draw, normal
 from opportune.algorithm.snapshot import blind_features, informed_features
 from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
@@ -104,6 +105,7 @@ def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
     return best_by_sample(p, own, x, place)
 
 
+@RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
 class Thompson(Recommender):
     """Thompson sampling, linear and Gaussian: acts by a parameter drawn from what was known at the last reveal.

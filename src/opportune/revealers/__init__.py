@@ -1,26 +1,17 @@
-"""Revealers: when to reveal. One file each: settings, equations and the compiled rule."""
+"""Revealers: when to reveal. One file each, with settings, equations and the compiled rule, and one line here."""
 
-from opportune.engine.hooks import REVEALERS
-from opportune.revealers.always import Always
-from opportune.revealers.base import Revealer
-from opportune.revealers.fixed_rate import FixedRate
-from opportune.revealers.learning_primal_dual import LearningPrimalDual
-from opportune.revealers.never import Never
-from opportune.revealers.pace import Pace
-from opportune.revealers.periodic import Periodic
-from opportune.revealers.primal_dual import PrimalDual
+from opportune.engine.hooks import REVEALERS as REVEALERS
+from opportune.revealers.base import Revealer as Revealer
 
-__all__ = [
-    "REVEALERS",
-    "Always",
-    "FixedRate",
-    "LearningPrimalDual",
-    "Never",
-    "Pace",
-    "Periodic",
-    "PrimalDual",
-    "Revealer",
-]  # fmt: skip
+# ruff: isort: off
+# Each registers itself; messages and documentation list them in this order.
+from opportune.revealers.fixed_rate import FixedRate as FixedRate
+from opportune.revealers.primal_dual import PrimalDual as PrimalDual
+from opportune.revealers.learning_primal_dual import LearningPrimalDual as LearningPrimalDual
+from opportune.revealers.pace import Pace as Pace
+from opportune.revealers.never import Never as Never
+from opportune.revealers.always import Always as Always
+from opportune.revealers.periodic import Periodic as Periodic
 
-for _revealer in (FixedRate, PrimalDual, LearningPrimalDual, Pace, Never, Always, Periodic):
-    REVEALERS.add(_revealer)
+RECOMMENDED = Pace
+"""The rule of a study file that names none, and the one that a plan is for unless the file says otherwise."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from opportune.algorithm.budget import spent_so_far
 from opportune.engine.compiled import inner_function
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import Revealer
 
 
@@ -14,6 +15,7 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class Always(Revealer):
     """Reveal at every step while the budget lasts."""

@@ -8,13 +8,13 @@ A revealer is a frozen dataclass below `Revealer`. Its two functions are attache
   probability.
 - `conclude(p, own, moment, judged, nudged, revealed)` is called when the step is settled, for rules that remember how.
 
-Adding one takes a file like those beside this one and a line in the list of `opportune.revealers`; from outside the
-package, `opportune.register` (docs/extending.md).
+Adding one takes a file like those beside this one, and a line in `opportune.revealers` that imports it; from outside
+the package, `opportune.register` (docs/extending.md).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
@@ -55,6 +55,8 @@ class Revealer:
     spends: ClassVar[bool] = True  # whether a budget means anything to it
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
     resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
+    rotates: ClassVar[bool] = False  # whether LinUCB rotates with it in a study file that does not say
+    restraint: ClassVar[str] = ""  # why it nudges less than it could where nothing limits it: "it ... {nudges} ..."
     declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
     consult: ClassVar[Any]
     conclude: ClassVar[Any] = staticmethod(remember_nothing)
@@ -66,6 +68,20 @@ class Revealer:
     def extents(self, use: Use) -> Mapping[str, int]:
         """The lengths of dimensions that its declarations name and problems do not have."""
         return {}
+
+    @property
+    def auxiliary(self) -> Literal["rate", "price", "rank"] | None:
+        """What it goes by once theta is known, if analysis.metrics can run it: B/T, PD1's price, or PACE's ranks."""
+        return None
+
+    @property
+    def randomised(self) -> bool:
+        """Whether it mixes in a coin, so that the probabilities before and after it differ."""
+        return False
+
+    def before_coin(self, probability: float, notes: Any) -> float:
+        """With which probability the rule alone would have nudged, by what it went by (its `declares.notes`)."""
+        return probability
 
     @staticmethod
     def words(notes: Any) -> str:

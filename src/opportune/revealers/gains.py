@@ -6,10 +6,10 @@ each participant who shares the budget.
 
 import math
 
-from opportune.algorithm.model import mean_of
+from opportune.algorithm.model import TIE, mean_of
 from opportune.algorithm.scores import cover
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.declared import KNOWN, TIE
+from opportune.engine.declared import KNOWN
 
 
 @inner_function
@@ -194,28 +194,30 @@ def stale_loss(p, own, moment, stale):  # type: ignore[no-untyped-def]
 @step_function
 def rank(p, own, worth):  # type: ignore[no-untyped-def]
     """(P(G > g), P(G = g), max G): over all participants who share the budget, each as of its latest step."""
-    finite, ranked, shared = p.sizes.contexts > 0, count_ranked(p, own), own.shared
+    ranked = count_ranked(p, own)
+    itself = -1 if p.sizes.contexts > 0 else int(p.rule.member[0]) * ranked
+    return rank_among(own.shared.gain, own.shared.odds, int(p.rule.sharers[0]), ranked, worth, itself)
+
+
+@inner_function
+def rank_among(gains, odds, members, ranked, worth, itself):  # type: ignore[no-untyped-def]
+    """(P(G > g), P(G = g), max G) among `ranked` moments of each member; what stands at `itself` counts as equal."""
     above = 0.0
     tied = 0.0
     most = -math.inf
-    members = 0.0
-    me = int(p.rule.member[0])
-    for i in range(int(p.rule.sharers[0])):
-        row = i * ranked
+    begun = 0.0
+    for row in range(0, members * ranked, ranked):
         total = 0.0
-        for q in range(ranked):
-            odds = shared.odds[row + q]
-            if odds > 0.0:
-                gain = shared.gain[row + q]
-                total += odds
-                most = max(most, gain)
-                itself = i == me and not finite and q == 0
-                if itself or abs(gain - worth) <= TIE:
-                    tied += odds
-                elif gain > worth:
-                    above += odds
-        members += total > 0.0  # those who had a step already
-    return above / members, tied / members, most
+        for i in range(row, row + ranked):
+            if odds[i] > 0.0:
+                total += odds[i]
+                most = max(most, gains[i])
+                if i == itself or abs(gains[i] - worth) <= TIE:
+                    tied += odds[i]
+                elif gains[i] > worth:
+                    above += odds[i]
+        begun += total > 0.0  # those who had a step already
+    return above / begun, tied / begun, most
 
 
 @inner_function

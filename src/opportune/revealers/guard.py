@@ -5,8 +5,8 @@ S' - spent >= c B, PACE follows it; so, with theta known, spent >= min(B, S' - c
 """
 
 from opportune.algorithm.budget import next_price
+from opportune.algorithm.model import TIE
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import TIE
 from opportune.revealers.primal_dual import primal_dual
 
 

@@ -10,12 +10,13 @@ With the tolerance beta = beta_0 / sqrt(t) and n the distance between the fresh 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from opportune import checks
 from opportune.algorithm.budget import raise_price, spent_so_far
 from opportune.engine.compiled import dual_function, inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import ScaledRevealer, Use
 
 
@@ -54,6 +55,7 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     return o, beta
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class LearningPrimalDual(ScaledRevealer):
     """PD2, Algorithm 1: as PD1, and the more when the recommender's stale action differs from the fresh one.
@@ -65,6 +67,7 @@ class LearningPrimalDual(ScaledRevealer):
     label: ClassVar[str] = "PD2"
     kind: ClassVar[str] = "PD2"
     declares: ClassVar[Declares] = Declares(settings=Settings)
+    auxiliary: ClassVar[Literal["price"]] = "price"
     consult: ClassVar[Any] = staticmethod(consult)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from opportune.engine.compiled import inner_function
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import Revealer
 
 
@@ -13,6 +14,7 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     return 0.0, 0.0
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class Never(Revealer):
     """Never reveal."""

@@ -26,18 +26,19 @@ adversarial orders is lost.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from opportune import checks
-from opportune.algorithm.budget import budget_left
-from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.declared import AMOUNT, COUNT, KNOWN, NOT_NEGATIVE, SHARE, STRATUM, TIE, Declares, Numbers
+from opportune.algorithm.budget import LEAST_LEFT, budget_left
+from opportune.algorithm.model import TIE
+from opportune.engine.compiled import inner_dual_function, inner_function, step_function
+from opportune.engine.declared import AMOUNT, COUNT, KNOWN, NOT_NEGATIVE, SHARE, STRATUM, Declares, Numbers
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import Revealer, Use
 from opportune.revealers.gains import count_ranked, rank, stale_loss, write_all_gains
 from opportune.revealers.guard import guarded
 
 VALUES = ("paper", "realised")
-LEAST_LEFT = 1e-9
 RANK_TIE = 1e-9  # shares of moments this close count as equal, and so do times on the grid
 TIE_WEIGHT = 0.25
 LEAST_RATIO = 3.0  # between two reveals on the geometric grid
@@ -113,7 +114,7 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     above, tied, most = rank(p, own, worth)
     opened = budget.opened[0] / budget.points[0] if budget.points[0] > 0.0 else 0.0
     to_come = p.rule.decisions[0] - budget.points[0] - budget.foregone[0]
-    share = min(1.0, max(left, 0.0) / max(1.0, (1.0 - opened) * to_come))
+    share = affordable(left, (1.0 - opened) * to_come)
     x, cause = chosen(p, own, moment, judged.fresh_action == greedy, worth, above, tied, share, left)
     if settings.guard[0] > 0.0 and guarded(p, own, gain, most) and left > LEAST_LEFT:
         x, cause = 1.0, BY_GUARD
@@ -134,16 +135,46 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
 
 
 @inner_function
+def affordable(left, to_come):  # type: ignore[no-untyped-def]
+    """The share of the decisions to come that the rest of the budget can pay for, rho."""
+    return min(1.0, max(left, 0.0) / max(1.0, to_come))
+
+
+@inner_function
+def standing(worth, above, tied, best_is_served):  # type: ignore[no-untyped-def]
+    """Where a moment stands among those to expect: above + tied/4; 2 if nothing is gained by it.
+
+    The best moment stands at 0, so that it is served however little is left, where `best_is_served`.
+    """
+    if worth <= TIE:
+        return 2.0
+    return 0.0 if best_is_served and above <= RANK_TIE else above + TIE_WEIGHT * tied
+
+
+@inner_function
+def served(stands, share):  # type: ignore[no-untyped-def]
+    """The rule without a coin: 1 for a moment that stands within the share that the budget can pay for, else 0."""
+    return 1.0 if stands <= share + RANK_TIE else 0.0
+
+
+@inner_dual_function
+def smoothed(worth, above, tied, share):  # type: ignore[no-untyped-def]
+    """The rule with a coin, before the coin: of moments that are equally good, as many as the budget can pay for."""
+    if worth <= TIE:
+        return 0.0
+    if tied > 0.0:
+        return min(max((share - above) / tied, 0.0), 1.0)
+    return 1.0 if above <= share else 0.0
+
+
+@inner_function
 def chosen(p, own, moment, fresh_is_greedy, worth, above, tied, share, left):  # type: ignore[no-untyped-def]
     """The rule itself: (x, why), before guard, peace and an empty budget have their say."""
     randomise = own.settings.randomise[0]
-    x = 0.0
     if randomise > 0.0:
-        if worth > TIE:
-            x = min(max((share - above) / tied, 0.0), 1.0) if tied > 0.0 else 1.0 if above <= share else 0.0
-    elif worth > TIE:
-        top = p.sizes.contexts > 0 and above <= RANK_TIE and fresh_is_greedy
-        x = 1.0 if above + TIE_WEIGHT * tied <= share + RANK_TIE or top else 0.0
+        x = smoothed(worth, above, tied, share)
+    else:
+        x = served(standing(worth, above, tied, p.sizes.contexts > 0 and fresh_is_greedy), share)
     cause = BY_RANK
     if p.sizes.reported > 0 and p.contacts.since[0] > 0.0:
         since = max(1.0, p.contacts.last_reveal[0])
@@ -179,6 +210,7 @@ def conclude(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyp
         state.tally[moment.sense] += 1.0
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class Pace(Revealer):
     """PACE: nudge when this moment is among the best that the rest of the budget can be spent on.
@@ -196,6 +228,10 @@ class Pace(Revealer):
     label: ClassVar[str] = "PACE"
     kind: ClassVar[str] = "PACE"
     resigned: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
+    restraint: ClassVar[str] = (
+        "it makes none where it expects nothing from one, and waits for a while after {nudges} that go unanswered"
+    )
     declares: ClassVar[Declares] = Declares(Settings, State, Shared, Scratch, Notes)
     consult: ClassVar[Any] = staticmethod(consult)
     conclude: ClassVar[Any] = staticmethod(conclude)
@@ -230,6 +266,24 @@ class Pace(Revealer):
             "recent": 0 if finite else recent,
             "faded": parts if finite and n.probabilities != KNOWN else 0,
         }
+
+    @property
+    def auxiliary(self) -> Literal["rank"] | None:
+        """The ranks of moments, by the paper's value and without coin and guard."""
+        return "rank" if self.value == "paper" and not (self.randomise or self.guard) else None
+
+    @property
+    def randomised(self) -> bool:
+        """Whether a coin is mixed in."""
+        return self.randomise is not None
+
+    def before_coin(self, probability: float, notes: Any) -> float:
+        """Without the coin: x where the rank decided. Guard, peace and an empty budget leave nothing to the coin."""
+        cause = int(notes.cause)
+        if cause not in {BY_RANK, BY_GRID} or not self.randomised:
+            return probability
+        x = 1.0 if cause == BY_GRID else smoothed(notes.worth, notes.above, notes.tied, notes.share)
+        return float(max(0.0, min(x, notes.left)))
 
     @staticmethod
     def words(notes: Any) -> str:

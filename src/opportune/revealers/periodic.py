@@ -8,6 +8,7 @@ from opportune import checks
 from opportune.algorithm.budget import spent_so_far
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import Revealer, Use
 
 
@@ -25,6 +26,7 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     return max(0.0, min(1.0, p.rule.amount[0] - spent_so_far(p))), 0.0
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class Periodic(Revealer):
     """Reveal at steps `every`, 2 `every`, ... while the budget lasts."""

@@ -6,10 +6,11 @@ With price y, budget B and c = (1 + 1/B)^B: if y < 1 and gap - y > 0,
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from opportune.algorithm.budget import raise_price, spent_so_far
 from opportune.engine.compiled import dual_function, inner_function
+from opportune.engine.hooks import REVEALERS
 from opportune.revealers.base import ScaledRevealer
 
 
@@ -29,10 +30,12 @@ def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
     return o, 0.0
 
 
+@REVEALERS.add
 @dataclass(frozen=True, kw_only=True)
 class PrimalDual(ScaledRevealer):
     """PD1, Algorithm C.1: reveal when the gap beats the price; the price rises with spending."""
 
     label: ClassVar[str] = "PD1"
     kind: ClassVar[str] = "PD1"
+    auxiliary: ClassVar[Literal["price"]] = "price"
     consult: ClassVar[Any] = staticmethod(consult)

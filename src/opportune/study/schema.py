@@ -18,7 +18,7 @@ from opportune.engine.hooks import Registry
 from opportune.errors import InputError
 from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
-from opportune.revealers import REVEALERS, Pace, Revealer
+from opportune.revealers import RECOMMENDED, REVEALERS, Revealer
 from opportune.study.base import Table, refuse, show
 from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
 from opportune.study.variables import VariableTable
@@ -267,7 +267,7 @@ class PolicyTable(Table):
                 of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
                 owners = " or ".join(map(repr, revealers or recommenders))
                 raise refuse(key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}")
-        for of, chosen in (("of kind", self._revealer), ("with recommender", self._recommender)):
+        for of, chosen in (("of kind", self.rule), ("with recommender", self._recommender)):
             for field in dataclasses.fields(chosen):
                 if field.default is dataclasses.MISSING and field.name not in {*self.model_fields_set, *self.settings}:
                     lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
@@ -282,10 +282,11 @@ class PolicyTable(Table):
     @property
     def needs_budget(self) -> bool:
         """Whether it runs with the budgets of [study] where it has none of its own."""
-        return bool(self._revealer.needs_budget)
+        return bool(self.rule.needs_budget)
 
     @property
-    def _revealer(self) -> type[Revealer]:
+    def rule(self) -> type[Revealer]:
+        """The class of the rule that picks the moments."""
         return REVEALERS.kinds()[self.kind]  # type: ignore[no-any-return]
 
     @property
@@ -295,12 +296,12 @@ class PolicyTable(Table):
     @property
     def revealer(self) -> Revealer:
         """The rule that picks the moments."""
-        return self._revealer(**self._settings(self._revealer))
+        return self.rule(**self._settings(self.rule))
 
     def recommender_among(self, actions: Sequence[str]) -> Recommender:
         """The rule that picks the treatment, one of these actions."""
         settings = self._settings(self._recommender)
-        if self.kind == Pace.kind and self._recommender is LinUCB and self.unknown == "plugin":
+        if self.rule.rotates and self._recommender is LinUCB and self.unknown == "plugin":
             settings.setdefault("rotate", True)  # as in pace_ucb
         if self.action is not None:
             settings["action"] = list(actions).index(self.action)
@@ -334,7 +335,7 @@ class StudyFile(Table):
     )
     world: WorldTable = Field(default=WorldTable(), description="a table [world]")
     policies: Annotated[list[PolicyTable], Field(min_length=1)] = Field(
-        default=[PolicyTable(kind=Pace.kind)],
+        default=[PolicyTable(kind=RECOMMENDED.kind)],
         description="a table [[policies]] for each policy, with double brackets",
     )
     actions: dict[str, ActionTable] = Field(default={}, description="a table [actions.NAME] for an action in [study]")

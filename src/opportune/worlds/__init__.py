@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from opportune.engine.declared import Declares, Owner
-from opportune.engine.hooks import WORLDS
+from opportune.engine.hooks import WORLDS as WORLDS
 from opportune.engine.layout import Layout
-from opportune.worlds.brushing.world import BrushingWorld, brushing_world
-from opportune.worlds.common import Happenings
-from opportune.worlds.continuous import ContinuousWorld
-from opportune.worlds.drifting import DriftingWorld
-from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
-__all__ = [
-    "WORLDS", "BrushingWorld", "ContinuousWorld", "DriftingWorld", "LinearWorld", "SimulatedWorld", "brushing_world",
-    "synthetic_worlds",
-]  # fmt: skip
+# Each registers itself.
+from opportune.worlds.brushing.world import BrushingWorld as BrushingWorld
+from opportune.worlds.brushing.world import brushing_world as brushing_world
+from opportune.worlds.common import Happenings
+from opportune.worlds.continuous import ContinuousWorld as ContinuousWorld
+from opportune.worlds.drifting import DriftingWorld as DriftingWorld
+from opportune.worlds.linear import LinearWorld as LinearWorld
+from opportune.worlds.linear import synthetic_worlds as synthetic_worlds
 
 
 @runtime_checkable
@@ -65,7 +64,3 @@ def in_numbers(world: SimulatedWorld, at: Layout) -> Any:
     """A world as the flat array that compiled code takes."""
     happenings = world.happenings.numbers(world.number, getattr(world, "opens_hold", 1))
     return at.filled("world", happenings=happenings, world_settings=world.numbers())
-
-
-for _world in (LinearWorld, ContinuousWorld, BrushingWorld, DriftingWorld):
-    WORLDS.add(_world)

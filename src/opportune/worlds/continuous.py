@@ -12,6 +12,7 @@ from opportune.algorithm.rng import VARIABLE, draw, normal
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.common import Happenings
@@ -79,6 +80,7 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
     return outcome
 
 
+@WORLDS.add
 class ContinuousWorld:
     """The truth of a problem with continuous contexts: X = <theta, phi(s, a)> + normal noise.
 

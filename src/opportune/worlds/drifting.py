@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.worlds.common import Happenings
@@ -52,6 +53,7 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     return moment_of(p, step, context)
 
 
+@WORLDS.add
 class DriftingWorld(LinearWorld):
     """A linear world in which how probable contexts are depends on the step, and in which they may persist.
 

@@ -12,6 +12,7 @@ from opportune.algorithm.protocol import Moment
 from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw, normal
 from opportune.engine.compiled import inner_function
 from opportune.engine.declared import Declares, Numbers
+from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS
@@ -77,6 +78,7 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
     return own.settings.blind[moment.stratum * p.sizes.actions + action]
 
 
+@WORLDS.add
 class LinearWorld:
     """The truth of a finite problem: X = <theta, phi[s, a]> + normal noise.
 

@@ -49,18 +49,17 @@ def shipped(request: pytest.FixtureRequest) -> BrushingTable:
 @njit
 def _course(params, stream, state, x, y):  # type: ignore[no-untyped-def]
     """Simulate one course without messages into y."""
-    step.reset(params, state)
     for t in range(y.size):
         step.arrive(params, state, t, x)
         u_zero, u_poisson = rng.draw(11, stream, t, rng.ZERO), rng.draw(11, stream, t, rng.NOISE)
         y[t] = step.outcome(params, x, 0, u_zero, u_poisson)
-        step.advance(params, state, t, y[t])
+        step.advance(state, t, y[t])
 
 
-def course(params: Array, stream: int, sessions: int) -> Array:
+def course(params: step.Settings, stream: int, sessions: int) -> Array:
     """The outcomes of one simulated course without messages."""
     y = np.zeros(sessions)
-    _course(params, stream, np.zeros(step.STATE_SIZE), np.zeros((2, 11)), y)
+    _course(params, stream, step.new_state(), np.zeros((2, 11)), y)
     return y
 
 
@@ -244,7 +243,7 @@ def test_step_functions_give_the_rows_of_the_fit(data: BrushingData) -> None:
     totals = data.y[0::2] + data.y[1::2]
     scale = (totals.mean(), totals.std()) if data.study == "robas3" else None
     width = g.shape[1]
-    state, x = np.zeros(step.STATE_SIZE), np.zeros((2, 2 * width - 1))
+    x = np.zeros((2, 2 * width - 1))
     for user in range(data.users):
         rows = np.flatnonzero(data.user == user)
         params = step.pack_params(
@@ -255,13 +254,13 @@ def test_step_functions_give_the_rows_of_the_fit(data: BrushingData) -> None:
             days=rows.size // 2,
             scale=scale,
         )
-        step.reset(params, state)
+        state = step.new_state()
         for t, row in enumerate(rows):
             step.arrive(params, state, t, x)
             if t < 2:
                 x[0, 1] = 0.0
             np.testing.assert_allclose(x[0, :width], g[row], rtol=0, atol=1e-12)
-            step.advance(params, state, t, float(data.y[row]))
+            step.advance(state, t, float(data.y[row]))
 
 
 def test_simulation_comes_near_the_observed(data: BrushingData) -> None:

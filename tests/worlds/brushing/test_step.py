@@ -18,7 +18,7 @@ PROP = {"robas2": 2, "robas3": 3}
 PRIOR = 1
 
 
-def user(study: str, **changes: Any) -> Array:
+def user(study: str, **changes: Any) -> step.Settings:
     """A user whose odds of not brushing are 1 to 3 and whose rate is 50, whatever the state."""
     constant = np.zeros(WIDTH[study])
     constant[-1] = 1.0
@@ -30,13 +30,12 @@ def user(study: str, **changes: Any) -> Array:
     return step.pack_params(study, **(settings | changes))
 
 
-def after(params: Array, outcomes: Sequence[float]) -> tuple[Array, int]:
+def after(params: step.Settings, outcomes: Sequence[float]) -> tuple[Array, int]:
     """The features that follow a history of outcomes, and the cell."""
-    state = np.full(step.STATE_SIZE, np.nan)
-    step.reset(params, state)
+    state = step.new_state()
     for t, q in enumerate(outcomes):
-        step.advance(params, state, t, q)
-    x = np.full((2, 9 + 2 * int(params[step.HAS_DAY])), np.nan)
+        step.advance(state, t, q)
+    x = step.new_features(params) * np.nan
     return x, step.arrive(params, state, len(outcomes), x)
 
 
@@ -104,8 +103,7 @@ def test_features_follow_the_definition_over_a_long_course() -> None:
     """Over 140 random sessions every feature equals its definition, written out over the whole history."""
     params = user("robas3", first_weekend=8)
     past = np.random.default_rng(3).integers(0, 3, size=140) * 90.0
-    state = np.empty(step.STATE_SIZE)
-    step.reset(params, state)
+    state = step.new_state()
     x = np.empty((2, 11))
     for t in range(140):
         cell = step.arrive(params, state, t, x)
@@ -116,7 +114,7 @@ def test_features_follow_the_definition_over_a_long_course() -> None:
         g = [t % 2, (yesterday - 154) / 163, (day + 1 - 35.5) / 34.5, prop, weekend, 1]
         np.testing.assert_allclose(x[0, :6], np.array(g, dtype=np.float64), rtol=1e-14)
         assert cell == t % 2 + 2 * weekend
-        step.advance(params, state, t, past[t])
+        step.advance(state, t, past[t])
 
 
 @pytest.mark.parametrize("first_weekend", range(11))

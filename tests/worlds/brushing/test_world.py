@@ -232,7 +232,7 @@ def test_simulation_is_the_plain_reading(case: dict[str, Any]) -> None:
         means = np.stack([table.cell_prior[world.user], table.cell_prop[world.user]])
         plain = Plain(
             study, table, world.user,
-            (float(world.params[brushing_step.DELTA_B]), float(world.params[brushing_step.DELTA_N])),
+            (float(world.params.delta_b[0]), float(world.params.delta_n[0])),
             means=means if blind == "known" else None, seed=5, stream=(i << 32) | 1, **settings,
         )  # fmt: skip
         expected = plain.course()
@@ -285,7 +285,7 @@ def test_without_effects_messages_do_nothing(study: str) -> None:
     """With zero effects never, always and randomly sending give the same outcomes, session by session."""
     worlds = brushing_world(study, users=3)
     for world in worlds:
-        world.params[[brushing_step.DELTA_B, brushing_step.DELTA_N]] = 0.0
+        world.params.delta_b[0] = world.params.delta_n[0] = 0.0
     outcome = run(worlds, [NEVER_SEND, ALWAYS_SEND, COIN_FLIP])["outcome"].values
     np.testing.assert_array_equal(outcome[0], outcome[1])
     np.testing.assert_array_equal(outcome[0], outcome[2])
@@ -362,7 +362,7 @@ def test_worlds_are_worlds_with_names() -> None:
     data = run(worlds, ALWAYS_SEND)
     assert data["world_name"].values.tolist() == ["robas3 user 2", "robas3 user 7"]
     assert data["user"].values.tolist() == [2, 7]
-    assert data["delta_b"].values.tolist() == [w.params[brushing_step.DELTA_B] for w in worlds]
+    assert data["delta_b"].values.tolist() == [w.params.delta_b[0] for w in worlds]
     assert "robas3" in repr(worlds[0])
 
 
@@ -375,11 +375,12 @@ def test_parameters_are_the_tables() -> None:
             first_weekend=int(table.first_weekend[world.user]),
             delta_b=table.effects.delta_b, delta_n=table.effects.delta_n,
         )  # fmt: skip
-        np.testing.assert_array_equal(world.params, expected)
+        for name, part in expected._asdict().items():
+            np.testing.assert_array_equal(getattr(world.params, name), part)
 
 
 def effects_of(worlds: list[BrushingWorld]) -> Floats:
-    return np.array([w.params[[brushing_step.DELTA_B, brushing_step.DELTA_N]] for w in worlds])
+    return np.array([[w.params.delta_b[0], w.params.delta_n[0]] for w in worlds])
 
 
 def test_heterogeneous_effects_are_drawn_for_each_user() -> None:
@@ -473,12 +474,12 @@ def test_theta_bound_covers_the_best_linear_fit(study: str) -> None:
 
 
 def features_of(world: BrushingWorld, outcome: Floats, action: NDArray[np.int16]) -> Floats:
-    state, x = np.zeros(brushing_step.STATE_SIZE), np.zeros((2, world.problem.d))
+    state, x = brushing_step.new_state(), np.zeros((2, world.problem.d))
     rows = []
     for t, (q, a) in enumerate(zip(outcome, action, strict=True)):
         brushing_step.arrive(world.params, state, t, x)
         rows.append(x[int(a)].copy())
-        brushing_step.advance(world.params, state, t, q)
+        brushing_step.advance(state, t, q)
     return np.array(rows)
 
 
@@ -524,8 +525,8 @@ def test_bad_parts() -> None:
     params = brushing_world("robas2", users=1)[0].params
     with pytest.raises(InputError, match="params and problem are of different studies"):
         BrushingWorld(brushing_problem("robas3"), params=params)
-    with pytest.raises(InputError, match="params has 3 entries on axis 0; expected 20"):
-        BrushingWorld(brushing_problem("robas2"), params=[1, 2, 3])
+    with pytest.raises(InputError, match=r"params is \[1, 2, 3\]; expected a user that pack_params made"):
+        BrushingWorld(brushing_problem("robas2"), params=[1, 2, 3])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="problem is 'robas3'; expected one that brushing_problem made"):
         BrushingWorld("robas3", params=params)  # type: ignore[arg-type]
 

@@ -23,10 +23,13 @@ def run_informed(worlds: Sequence[BrushingWorld], horizon: int, trials: int, see
     outcome = np.zeros((1, len(worlds), trials, horizon))
     action = np.zeros_like(outcome)
     streams = streams_of(0, trials, len(worlds))
-    cost = np.array([w.message_cost for w in worlds])
+    cost = np.array([w.params.message_cost[0] for w in worlds])
     for i, world in enumerate(worlds):
         for r in range(trials):
-            _informed_course(world.params, cost[i], np.uint64(seed), streams[r, i], outcome[0, i, r], action[0, i, r])
+            _informed_course(
+                world.params, brushing_step.new_state(), brushing_step.new_features(world.params), np.uint64(seed),
+                streams[r, i], outcome[0, i, r], action[0, i, r],
+            )  # fmt: skip
     axes = ("policy", "world", "replicate", "step")
     nothing = (axes[:3], np.zeros(outcome.shape[:3]))
     return xr.Dataset(
@@ -49,21 +52,18 @@ def run_informed(worlds: Sequence[BrushingWorld], horizon: int, trials: int, see
 
 
 @driver_function
-def _informed_course(params, cost, seed, stream, outcomes, actions):  # type: ignore[no-untyped-def]
+def _informed_course(user, state, x, seed, stream, outcomes, actions):  # type: ignore[no-untyped-def]
     """One user's course under the informed sender."""
-    state = np.zeros(brushing_step.STATE_SIZE)
-    x = np.zeros((2, 9 + 2 * int(params[brushing_step.HAS_DAY])))
-    brushing_step.reset(params, state)
     for t in range(outcomes.shape[0]):
-        brushing_step.arrive(params, state, t, x)
+        brushing_step.arrive(user, state, t, x)
         gain = 0.0
         for action in range(2):
-            p0, rate = brushing_step.zero_probability_and_rate(params, x, action)
+            p0, rate = brushing_step.zero_probability_and_rate(user, x, action)
             gain += (2 * action - 1) * brushing_step.expected_outcome(p0, rate)
-        chosen = 1 if gain > cost else 0
+        chosen = 1 if gain > user.message_cost[0] else 0
         zero = rng.draw(seed, stream, t + 1, rng.ZERO)
         count = rng.draw(seed, stream, t + 1, rng.NOISE)
-        q = brushing_step.outcome(params, x, chosen, zero, count)
-        brushing_step.advance(params, state, t, q)
+        q = brushing_step.outcome(user, x, chosen, zero, count)
+        brushing_step.advance(state, t, q)
         outcomes[t] = q
         actions[t] = chosen

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from opportune.experiments.base import Config
-from opportune.experiments.claims import Claim, Estimate, claim, decide, exact, measure, without_exception
+from opportune.experiments.claims import ROUNDING, Claim, Estimate, claim, decide, exact, measure, without_exception
 from opportune.experiments.oralytics.grid import (
     BUDGETS,
     CHOICES,
@@ -27,7 +27,6 @@ CHEAP = 20
 """The cost of a message, in seconds of brushing, up to which sending is cheap."""
 Z95 = 1.959963984540054
 """Standard errors in half an interval, as the paper counts them."""
-ROUNDING = 1e-9
 
 
 def all_claims(config: Config, parts: Parts, numbers: Numbers) -> list[Claim]:

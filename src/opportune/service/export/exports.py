@@ -17,7 +17,7 @@ from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 from opportune.service.accounts.pseudonyms import labels
 from opportune.service.commands.base import NOT_ASKED, SYSTEM
-from opportune.service.export.probabilities import before_randomising, of_action, randomised
+from opportune.service.export.probabilities import before_randomising, of_action
 from opportune.service.problems import Refused
 from opportune.service.record import events, tables
 from opportune.service.record.database import Database
@@ -278,7 +278,7 @@ def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
                     row["imputed"] = row["id"] in imputed and not row["reward_changes"]
                     row["past"] = row["id"] in past
                     row["probability_before"] = row["probability"]
-                    if randomised(policy):
+                    if policy.revealer.randomised:
                         row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
                     yield row
 

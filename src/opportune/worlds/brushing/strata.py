@@ -16,31 +16,28 @@ SEED = 20240502
 
 
 def stratum_means(
-    params: FloatArray, *, stream: int, replicates: int = COURSES, horizon: int = step.HORIZON
+    user: step.Settings, *, stream: int, replicates: int = COURSES, horizon: int = step.HORIZON
 ) -> FloatArray:
     """Means of prior (row 0) and prop (row 1) in each stratum tod + 2*weekend when no message is ever sent.
 
     The courses use the streams from `stream` on, so that the answer is the same every time.
     """
-    sums = np.zeros((2, 4))
-    counts = np.zeros(4)
-    width = 5 + int(params[step.HAS_DAY])
-    x = np.zeros((2, 2 * width - 1))
-    _sum_strata(params, stream, replicates, horizon, np.zeros(step.STATE_SIZE), x, sums, counts)
+    sums, counts = np.zeros((2, 4)), np.zeros(4)
+    x = step.new_features(user)
+    for replicate in range(replicates):
+        _add_course(user, step.new_state(), stream + replicate, horizon, x, sums, counts)
     return np.asarray(sums / np.maximum(counts, 1.0))
 
 
 @driver_function
-def _sum_strata(params, stream, replicates, horizon, state, x, sums, counts):  # type: ignore[no-untyped-def]
-    """Add up prior and prop, stratum by stratum, over courses without messages."""
-    for replicate in range(replicates):
-        step.reset(params, state)
-        for t in range(horizon):
-            stratum = step.arrive(params, state, t, x)
-            prior, prop = step.sensed(params, state, t)
-            sums[0, stratum] += prior
-            sums[1, stratum] += prop
-            counts[stratum] += 1.0
-            u_zero = rng.draw(SEED, stream + replicate, t, rng.ZERO)
-            u_poisson = rng.draw(SEED, stream + replicate, t, rng.NOISE)
-            step.advance(params, state, t, step.outcome(params, x, 0, u_zero, u_poisson))
+def _add_course(user, state, stream, horizon, x, sums, counts):  # type: ignore[no-untyped-def]
+    """Add up prior and prop, stratum by stratum, over a course without messages."""
+    for t in range(horizon):
+        stratum = step.arrive(user, state, t, x)
+        prior, prop = step.sensed(user, state, t)
+        sums[0, stratum] += prior
+        sums[1, stratum] += prop
+        counts[stratum] += 1.0
+        u_zero = rng.draw(SEED, stream, t, rng.ZERO)
+        u_poisson = rng.draw(SEED, stream, t, rng.NOISE)
+        step.advance(state, t, step.outcome(user, x, 0, u_zero, u_poisson))

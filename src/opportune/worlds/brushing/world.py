@@ -6,7 +6,7 @@ for `simulate`. The sensed part of a context, `prior` and `prop`, is the user's 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,13 @@ from opportune.algorithm.protocol import Moment, stratum_of
 from opportune.algorithm.rng import PARAMETER, ZERO, draw
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import Declares, Numbers
+from opportune.engine.declared import Declares
+from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.worlds.brushing import step
 from opportune.worlds.brushing.problem import BLIND, NOISE_SD, STUDIES, THETA_BOUND, brushing_problem
-from opportune.worlds.brushing.step import DAY, NAMES, PRIOR, PROP, TOD, WEEKEND
+from opportune.worlds.brushing.step import DAY, NAMES, PRIOR, PROP, TOD, WEEKEND, Settings, State
 from opportune.worlds.common import Happenings
 
 if TYPE_CHECKING:
@@ -40,30 +41,16 @@ MOST_USERS = 1_000_000
 SESSIONS_PER_DAY = 2
 
 
-class Settings(NamedTuple):
-    """The user in numbers."""
-
-    message_cost: Annotated[Numbers, 1]
-    params: Annotated[Numbers, step.PARAMS_SIZE]  # of worlds.brushing.step
-
-
-class State(NamedTuple):
-    """What the user did lately: see worlds.brushing.step."""
-
-    lately: Annotated[Numbers, step.STATE_SIZE]
-
-
 @inner_function
 def arrive(p, own, draws, now, arrival):  # type: ignore[no-untyped-def]
     """The moment of a step: its values and features go into the scratch."""
-    params = own.settings.params
-    n, scratch, values = p.sizes, p.scratch, p.scratch.values
-    prior, prop = step.sensed(params, own.state.lately, now - 1)
-    values[WEEKEND] = step.weekend(params, now - 1)
+    user, n, scratch, values = own.settings, p.sizes, p.scratch, p.scratch.values
+    prior, prop = step.sensed(user, own.state, now - 1)
+    values[WEEKEND] = step.weekend(user, now - 1)
     values[TOD] = (now - 1) % 2
     values[PRIOR] = prior
     values[PROP] = prop
-    values[DAY] = step.scaled_day(params, now - 1)
+    values[DAY] = step.scaled_day(user, now - 1)
     write_moment(n, p.constants, scratch, values, scratch.x)
     return Moment(now, stratum_of(n, p.constants, values), 0, 0)
 
@@ -71,11 +58,10 @@ def arrive(p, own, draws, now, arrival):  # type: ignore[no-untyped-def]
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """What comes of an action: the reward to learn from and the seconds brushed; `noise` is a uniform."""
-    params = own.settings.params
     x = p.scratch.x[0 : p.sizes.block].reshape((p.sizes.actions, p.sizes.d))
     zero = draw(draws.seed, draws.stream, moment.step, ZERO)
-    outcome = step.outcome(params, x, action, zero, noise)
-    step.advance(params, own.state.lately, moment.step - 1, outcome)
+    outcome = step.outcome(own.settings, x, action, zero, noise)
+    step.advance(own.state, moment.step - 1, outcome)
     return (outcome - own.settings.message_cost[0] * action) / step.CAP, outcome, np.nan
 
 
@@ -85,13 +71,13 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
     return outcome
 
 
+@WORLDS.add
 class BrushingWorld:
     """One user, session by session. The outcome is seconds brushed; the reward (seconds - cost*message)/180.
 
     Args:
         problem: what the agents know, as `brushing_problem` makes it.
-        params: the user, as `brushing.step.pack_params` gives it.
-        message_cost: seconds of brushing that a message must earn.
+        params: the user, and what a message must earn, as `brushing.step.pack_params` gives it.
         happenings: as for LinearWorld; an opening of the app is drawn each morning and holds for the evening.
         user: the user's number in the study; -1 for one made by hand.
         name: for people.
@@ -109,8 +95,7 @@ class BrushingWorld:
         self,
         problem: ContinuousProblem,
         *,
-        params: Any,
-        message_cost: float = 0.0,
+        params: Settings,
         user: int = -1,
         name: str = "",
         **happenings: Any,
@@ -118,10 +103,11 @@ class BrushingWorld:
         if not isinstance(problem, ContinuousProblem) or list(problem.variables) != list(NAMES):
             raise InputError(f"problem is {checks.shown(problem)}; expected one that brushing_problem made")
         self.problem = problem
-        self.params: Floats = checks.array("params", params, (step.PARAMS_SIZE,))
-        if bool(self.params[step.HAS_DAY]) != ("day" in problem.program.names):
+        if not isinstance(params, Settings):
+            raise InputError(f"params is {checks.shown(params)}; expected a user that pack_params made")
+        self.params = params
+        if bool(params.has_day[0]) != ("day" in problem.program.names):
             raise InputError("params and problem are of different studies; only robas3 has the day among its features")
-        self.message_cost = checks.real("message_cost", message_cost, least=0.0)
         self.happenings = Happenings.checked(happenings)
         self.user = checks.whole("user", user, least=-1, most=2**31)
         self.name = checks.text("name of the world", name, empty=True)
@@ -132,7 +118,7 @@ class BrushingWorld:
 
     def numbers(self) -> dict[str, Any]:
         """The user in numbers, for the fields of the settings."""
-        return {"message_cost": self.message_cost, "params": self.params}
+        return self.params._asdict()
 
     def informed_problem(self) -> ContinuousProblem:
         """What the agents know; there is nothing that only the truth could add."""
@@ -142,9 +128,7 @@ class BrushingWorld:
         """Who the user is and what a message does. Regret needs a linear truth, so there is none here."""
         return {
             "user": ((), np.array(self.user)),
-            "delta_b": ((), self.params[step.DELTA_B]),
-            "delta_n": ((), self.params[step.DELTA_N]),
-            "message_cost": ((), np.array(self.message_cost)),
+            **{name: ((), getattr(self.params, name)[0]) for name in ("delta_b", "delta_n", "message_cost")},
         }
 
     def __repr__(self) -> str:
@@ -211,12 +195,12 @@ def brushing_world(
             first_weekend=int(fitted.first_weekend[user]),
             delta_b=delta_b,
             delta_n=delta_n,
+            message_cost=message_cost,
         )
         worlds.append(
             BrushingWorld(
                 problem,
                 params=params,
-                message_cost=message_cost,
                 open_rate=open_rate,
                 response_rate=response_rate,
                 user=user,
