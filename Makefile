@@ -10,7 +10,7 @@ SERVED := $(VENV)/.installed-serve
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
 
-.PHONY: run demo test test-bounds test-core test-lowest lint install bench bench-service torture clean
+.PHONY: run demo test test-fast test-bounds test-core test-lowest lint install bench bench-service torture clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
@@ -21,12 +21,18 @@ demo: $(SERVED)
 	$(BIN)/opportune demo
 
 # Two files of tests at a time.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
 # What starts other processes or takes the time is left out.
 FAST = -m "not browser and not cluster and not slow"
 
 test: install
 	$(PYTEST)
+
+# For work in progress: decisions, problems, studies, live agents, the service's state; nothing that starts a process.
+test-fast: install
+	$(PYTEST) $(FAST) tests/test_golden.py tests/test_architecture.py tests/test_policy.py tests/test_agreement.py \
+		tests/algorithm tests/engine/test_layout.py tests/problems tests/analysis tests/study tests/live \
+		tests/recommenders tests/revealers tests/service/state tests/service/accounts
 
 # Every test by the debug build, in which every access to an array is checked; and what runs compiled code itself by the
 # plain one. Together they are what must pass before a change lands: other tests need not run twice.

@@ -53,6 +53,11 @@ CASES = {
     "continuous, reported, late": ([reported], [op.pd2_ucb(4)], 10, 2, True),
     "continuous, pooled": ([continuous_world] * 2, [pooled, both], 8, 1, False),
     "PACE": (rated, [op.pace_ucb(5), op.pace_ucb(op.Budget(6, shared=True), name="shared")], 10, 2, True),
+    "pointwise": (one, [op.pace_ucb(5, radius="pointwise"), op.pd2_ucb(5, radius="pointwise"), op.pd2_ucb(5, name="2"),
+                        op.Policy(recommender=op.LinUCB(radius="pointwise"), budget=5, pooled=True, name="pooled")],
+                  10, 2, True),
+    "pointwise, late": (late, [op.pd2_ucb(5, radius="pointwise", rotate=True)], 12, 2, True),
+    "pointwise, continuous": ([reported], [op.pace_ucb(4, radius="pointwise")], 10, 2, True),
 }
 
 def run(name, **settings):

@@ -6,6 +6,7 @@ Decisions are pinned exactly, by a hash. Numbers (probabilities, gaps, prices, .
 final state) are pinned by a weighted sum, to 1e-9: another processor may round the last bit differently.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -116,6 +117,19 @@ def grid(rule: str) -> Iterator[AnyRun]:
         yield run_of(rule, case)
 
 
+def pointwise() -> dict[str, Pinned]:
+    """Every fourth run of two rules' grids with a pointwise radius, simulated and live."""
+    found = {}
+    for rule in ("PD2 adaptive", "PACE"):
+        for name, pin in (("simulate", simulated), ("live", of_live)):
+            for i, run in enumerate(grid(rule)):
+                if i % 4 == 0:
+                    recommender = op.LinUCB(radius="pointwise", rotate=rule in PACE)
+                    run.policy = dataclasses.replace(run.policy, recommender=recommender)
+                    found[f"{name} {rule} {i}"] = pin(run)
+    return found
+
+
 def simulated(run: AnyRun) -> Pinned:
     """What is pinned of a run that `simulate` makes."""
     worlds = [run.world(who) for who in range(run.participants)]
@@ -176,6 +190,7 @@ def groups() -> dict[str, Callable[[], dict[str, Pinned]]]:
         parts[f"live {rule}"] = partial(of_grid, rule, of_live)
     parts["worlds and recommenders"] = lambda: {name: of_dataset(make()) for name, make in kinds().items()}
     parts["cuda"] = cuda_cases
+    parts["pointwise"] = pointwise
     return parts
 
 

@@ -27,6 +27,8 @@ POLICIES = [
     op.Policy(revealer=op.Periodic(every=7), name="periodic"),
     op.Policy(revealer=op.Periodic(every=7), budget=op.Budget(3, hard=True), name="periodic hard"),
     op.pace_ucb(8, name="PACE"),
+    op.pace_ucb(8, radius="pointwise", name="PACE pointwise"),
+    op.pd2_ucb(op.Budget(8, hard=True), radius="pointwise", name="PD2 pointwise"),
     op.Policy(revealer=op.Pace(randomise=0.1, value="realised", guard=0.5), budget=op.Budget(8), name="PACE, options"),
     op.Policy(recommender=op.LinUCB(rotate=True, kappa=0.5), budget=op.Budget(8), name="PD2 rotating"),
     op.Policy(recommender=op.Thompson(), budget=op.Budget(8), name="Thompson"),

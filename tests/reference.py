@@ -196,6 +196,7 @@ class Settings:
     decisions: int  # that the budget is for
     every: int = 1
     inflation: float | None = None  # of Thompson sampling; None: LinUCB
+    pointwise: bool = False  # the radius; `regularisation` is the one that goes with it
 
     def __post_init__(self) -> None:
         """Refuse what the equations cannot mean, so that a wrong test does not pass by accident."""
@@ -215,10 +216,14 @@ class Settings:
         for x, reward in observations:
             V = V + np.outer(x, x)
             total = total + x * reward
-        log_det = float(np.linalg.slogdet(V)[1])
-        inside = 2.0 * math.log(1.0 / self.delta) + log_det - d * math.log(self.regularisation)
-        radius = self.noise_sd * math.sqrt(max(inside, 0.0)) + math.sqrt(self.regularisation) * self.theta_bound
-        return Estimate(V, np.asarray(np.linalg.solve(V, total)), radius)
+        theta = np.asarray(np.linalg.solve(V, total))
+        confidence, size = 2.0 * math.log(1.0 / self.delta), self.theta_bound
+        if not self.pointwise:
+            confidence += float(np.linalg.slogdet(V)[1]) - d * math.log(self.regularisation)
+        elif observations:
+            size = math.sqrt(theta @ theta + self.noise_sd**2 * np.trace(np.linalg.inv(V)))
+        radius = self.noise_sd * math.sqrt(max(confidence, 0.0)) + math.sqrt(self.regularisation) * size
+        return Estimate(V, theta, radius)
 
 
 @dataclass

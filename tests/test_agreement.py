@@ -7,7 +7,7 @@ decision boundary; such a run says nothing, and another one is drawn in its plac
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +44,13 @@ class DifferenceError(AssertionError):
     """A driver and the reference went different ways."""
 
 
+def lam_of(problem: Any, *, pointwise: bool) -> float:
+    """Lam as given; else 1/W^2, or d R^2/W^2 where the radius is pointwise."""
+    W = problem.theta_bound
+    given = problem.regularisation != 1.0 / W / W
+    return problem.d * problem.noise_sd**2 / W**2 if pointwise and not given else float(problem.regularisation)
+
+
 def references_of(run: AnyRun) -> list[Participant]:
     """The slow reading of the same problem and policy, one per participant."""
     problem, policy = run.problem, run.policy
@@ -55,7 +62,8 @@ def references_of(run: AnyRun) -> list[Participant]:
     settings = Settings(
         noise_sd=problem.noise_sd,
         theta_bound=problem.theta_bound,
-        regularisation=problem.regularisation,
+        regularisation=lam_of(problem, pointwise=policy.pointwise),
+        pointwise=policy.pointwise,
         delta=problem.delta,
         rule=RULES[type(policy.revealer)],
         every=getattr(policy.revealer, "every", 1),
@@ -345,13 +353,15 @@ def lived(run: AnyRun) -> list[Event]:
     return events
 
 
-def hold(cases_: list[Case], *, seeds: int, live: bool) -> None:
+def hold(cases_: list[Case], *, seeds: int, live: bool, radius: str = "uniform") -> None:
     """Compare runs of every case; one that ended at a boundary is drawn anew, which must stay rare."""
     drawn_anew = 0
     for case in cases_:
         for first in range(seeds):
             for seed in range(first, first + 4 * seeds, seeds):
                 run = draw_run(case, seed)
+                if radius == "pointwise":
+                    run.policy = replace(run.policy, recommender=op.LinUCB(radius=radius))
                 try:
                     if agrees(run, lived(run) if live else simulated(run)):
                         break
@@ -388,6 +398,14 @@ def test_simulate_agrees_where_contexts_are_not_finite(revealer: str) -> None:
 def test_live_agents_agree_where_contexts_are_not_finite(revealer: str) -> None:
     """The same for `Agent` and `Cohort`."""
     hold(continuous_cases(revealer), seeds=1, live=True)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["simulate", "live"])
+@revealers
+def test_a_pointwise_radius_agrees_with_the_reference(revealer: str, live: bool) -> None:
+    """With a pointwise radius too, whatever the revealer; its cases, finite or not, take turns among revealers."""
+    found = [case for case in (*cases(revealer), *continuous_cases(revealer)) if not case.sampled]
+    hold(found[list(REVEALERS).index(revealer) % 5 :: 5], seeds=1, live=live, radius="pointwise")
 
 
 def test_the_runs_drawn_meet_every_situation() -> None:

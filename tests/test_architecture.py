@@ -34,6 +34,7 @@ LAYERS = (
     ("rehearsal.conditions",),  # what simulated participants meet
     ("testing",),
     ("analysis",),
+    ("inference",),
     ("study",),
     ("planning",),
     ("experiments",),

@@ -15,7 +15,7 @@ from pace_reference import IDEAS, PacePurse, PaceSettings
 from pace_reference import PaceParticipant as Participant
 from reference import Data
 from runs import AnyRun, Case, cases, continuous_cases, draw_run
-from test_agreement import DifferenceError, Event, at_boundary, compare, lived, numbered, simulated
+from test_agreement import DifferenceError, Event, at_boundary, compare, lam_of, lived, numbered, simulated
 
 ROTATING = op.LinUCB(rotate=True)
 KINDS: dict[str, tuple[op.Recommender, op.Revealer]] = {
@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[op.Recommender, op.Revealer]] = {
     "realised": (ROTATING, op.Pace(value="realised")),
     "guard": (ROTATING, op.Pace(guard=0.2)),
     "everything": (op.LinUCB(rotate=True, kappa=2.0), op.Pace(randomise=0.1, value="realised", guard=0.4)),
+    "pointwise": (op.LinUCB(rotate=True, radius="pointwise"), op.Pace()),
     "PD2, rotating": (op.LinUCB(rotate=True, kappa=0.5), op.LearningPrimalDual()),
 }
 DRAWN_AS = ("PD1 range", "PD1 gap", "PD1 adaptive", "PD2 range", "PD2 gap", "PD2 adaptive")  # each shares differently
@@ -59,7 +60,8 @@ def references_of(run: AnyRun, *, without: str = "") -> list[Participant]:
     settings = PaceSettings(
         noise_sd=problem.noise_sd,
         theta_bound=problem.theta_bound,
-        regularisation=problem.regularisation,
+        regularisation=lam_of(problem, pointwise=policy.pointwise),
+        pointwise=policy.pointwise,
         delta=problem.delta,
         rule="pace" if isinstance(revealer, op.Pace) else "learning_primal_dual",
         budget=policy.budget.amount,

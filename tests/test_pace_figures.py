@@ -28,12 +28,19 @@ DRIFT = 1.0  # of rows measured with another weight of ties and another half-lif
 
 
 @cache
-def synthetic(*, known: bool = True, noise_sd: float = 0.1, **happenings: float) -> tuple[Any, ...]:
-    """The study's instances, patients and noise as told."""
+def synthetic(*, known: bool = True, noise_sd: float = 0.1, told: float = 3.0, **happenings: float) -> tuple[Any, ...]:
+    """The study's instances with this noise, which agents know, and `told` as the bound on theta."""
     return tuple(
-        world.replace(problem=world.problem.replace(noise_sd=noise_sd), **happenings)
+        world.replace(
+            problem=world.problem.replace(noise_sd=noise_sd, theta_bound=told), noise_sd=noise_sd, **happenings
+        )
         for world in op.synthetic_worlds(INSTANCES, seed=1, known=known)
     )
+
+
+def noisier() -> list[Any]:
+    """Ten times the noise that agents are told of."""
+    return [world.replace(noise_sd=1.0) for world in synthetic()]
 
 
 def by_instance(
@@ -51,6 +58,10 @@ def by_instance(
 
 def paces(budgets: Sequence[int], **options: Any) -> list[op.Policy]:
     return [op.pace_ucb(budget, name=f"B = {budget}", **options) for budget in budgets]
+
+
+def pd2s(budgets: Sequence[int], **options: Any) -> list[op.Policy]:
+    return [op.pd2_ucb(budget, name=f"B = {budget}", **options) for budget in budgets]
 
 
 def rotating_pd2(budget: int) -> op.Policy:
@@ -89,6 +100,22 @@ ROWS = {
     "randomise 0.1": Row(synthetic, paces(ENDS, randomise=0.1), (32.0, 45.0)),
     "realised": Row(synthetic, paces(ALL, value="realised"), (23.1, 22.9, 22.4), measure="realised"),
     "realised, spent": Row(synthetic, paces(ALL, value="realised"), (5.7, 9.4, 12.8), measure="spent"),
+    "pointwise": Row(synthetic, paces(ALL, radius="pointwise"), (22.4, 23.3, 23.6)),
+    "pointwise, unknown p": Row(lambda: synthetic(known=False), paces((20,), radius="pointwise"), (23.5,)),
+    "pointwise, PD2": Row(synthetic, pd2s(ALL, radius="pointwise"), (55.1, 57.1, 62.2)),
+    "pointwise, all revealed": Row(
+        synthetic, [op.Policy(recommender=op.LinUCB(radius="pointwise"), revealer=op.Always())], (17.6,),
+        measure="realised",
+    ),
+    "pointwise, noise sd 1": Row(lambda: synthetic(noise_sd=1.0), paces((20,), radius="pointwise"), (51.1,)),
+    "pointwise, noise misstated": Row(noisier, paces((20,), radius="pointwise"), (39.1,), replicates=50),
+    **{
+        f"pointwise, W told {times:g} times": Row(
+            lambda times=times: synthetic(told=3.0 * times),  # type: ignore[misc]
+            paces((20,), radius="pointwise"), (stated,),
+        )
+        for times, stated in ((0.25, 22.3), (0.125, 24.0), (4.0, 26.5), (16.0, 27.3))
+    },
     **{
         f"{reported} of 3 reported": Row(
             lambda reported=reported: partial.worlds(partial.config(quick=False), reported, seed=1),  # type: ignore[misc]
@@ -153,7 +180,8 @@ def test_one_model_for_all(participants: int, stated: float, instances: int) -> 
 def test_other_policies_do_not_fit() -> None:
     """The figures tell policies apart: those of PACE fit neither PD2 nor other exploration, nor the other way round."""
     row = ROWS["known p"]
-    others = [op.pd2_ucb(10, name="PD2"), rotating_pd2(10), op.pace_ucb(10, kappa=0.5, name="kappa 0.5")]
+    others = [op.pd2_ucb(10, name="PD2"), rotating_pd2(10), op.pace_ucb(10, kappa=0.5, name="kappa 0.5"),
+              op.pace_ucb(10, radius="pointwise", name="pointwise")]  # fmt: skip
     found = by_instance(row.worlds(), others)["regret"]
     for observed in found.transpose("policy", "world").values:
         assert not fits(observed, row.stated[0], row.drift)

@@ -27,7 +27,7 @@ REVEALERS_OF_OURS = [
 RECOMMENDERS_OF_OURS = [
     op.LinUCB(), op.LinUCB(rotate=True, kappa=0.5), op.LinUCB(unknown="optimistic"), op.Thompson(),
     op.Thompson(inflation=2.0), op.FixedAction(action=1),
-    op.RandomAction(),
+    op.RandomAction(), op.LinUCB(radius="pointwise", rotate=True),
 ]  # fmt: skip
 ONE_OF_EACH = {type(x) for x in (*REVEALERS_OF_OURS[::2], *RECOMMENDERS_OF_OURS[::2])}  # by the CUDA simulator, too
 

@@ -1,3 +1,4 @@
+from . import inference
 from ._version import __version__
 from .analysis.intervals import mean_interval
 from .analysis.metrics import decomposition, realised_regret, regret
@@ -59,6 +60,7 @@ __all__ = [  # in the order people meet them
     "brushing_world",
     "decomposition",
     "distributions",
+    "inference",
     "load",
     "mean_interval",
     "naive_ucb",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.algorithm.budget import growth
-from opportune.engine.declared import ADAPTIVE, CONSTANT, Owner, Owners
+from opportune.engine.declared import ADAPTIVE, CONSTANT, POINTWISE, UNIFORM, Owner, Owners
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
@@ -104,6 +104,11 @@ class Policy:
         """Whether an unknown context distribution is met with optimism."""
         return getattr(self.recommender, "unknown", "") == "optimistic"
 
+    @property
+    def pointwise(self) -> bool:
+        """Whether the confidence radius is pointwise."""
+        return getattr(self.recommender, "radius", "") == "pointwise"
+
     def describe(self) -> dict[str, Any]:
         """The policy as plain JSON values."""
         return {
@@ -159,15 +164,17 @@ def pd2_ucb(
     unknown: str = "plugin",
     rotate: bool = False,
     kappa: float = 1.0,
+    radius: str = "uniform",
     tolerance: float | None = None,
     name: str = "",
 ) -> Policy:
     """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning.
 
-    `unknown`, `rotate` and `kappa` are those of `LinUCB`, `scale` and `tolerance` those of `LearningPrimalDual`.
+    `unknown`, `rotate`, `kappa` and `radius` are those of `LinUCB`; `scale` and `tolerance` are those of
+    `LearningPrimalDual`.
     """
     return Policy(
-        recommender=LinUCB(unknown=unknown, rotate=rotate, kappa=kappa),
+        recommender=LinUCB(unknown=unknown, rotate=rotate, kappa=kappa, radius=radius),
         revealer=LearningPrimalDual(scale=scale, tolerance=tolerance),
         budget=_budget(budget),
         name=name,
@@ -215,6 +222,8 @@ def rule_for(
         raise InputError(
             f"budget is {use.budget:g}; expected at most {use.decisions}, the number of decisions it is for"
         )
+    if policy.pointwise:
+        checks.scale("d noise_sd^2 / theta_bound^2", problem.pointwise_regularisation)
     scale = _scale(policy, problem)
     return at.filled(
         "rule",
@@ -227,6 +236,7 @@ def rule_for(
             "decisions": use.decisions,
             "sharers": use.sharers,
             "member": member if policy.shared else 0,
+            "radius": POINTWISE if policy.pointwise else UNIFORM,
             "kappa": getattr(policy.recommender, "kappa", 1.0),
             "scaling": ADAPTIVE if scale is None else CONSTANT,
             "scale": scale or 1.0,
@@ -240,6 +250,7 @@ def pace_ucb(
     budget: float | Budget,
     *,
     kappa: float = 1.0,
+    radius: str = "uniform",
     randomise: float | None = None,
     value: str = "paper",
     guard: float | None = None,
@@ -247,7 +258,7 @@ def pace_ucb(
 ) -> Policy:
     """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself."""
     return Policy(
-        recommender=LinUCB(rotate=True, kappa=kappa),
+        recommender=LinUCB(rotate=True, kappa=kappa, radius=radius),
         revealer=Pace(randomise=randomise, value=value, guard=guard),
         budget=_budget(budget),
         name=name,

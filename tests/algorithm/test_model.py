@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opportune.algorithm.model import adjust, best, largest_in_table, observe, reset, score, set_radius
 from opportune.algorithm.scores import score_block
-from opportune.engine.declared import ARRAYS
+from opportune.engine.declared import ARRAYS, POINTWISE, UNIFORM
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of, participant_at
 from opportune.problems.finite import Problem
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 def begin(handle):  # type: ignore[no-untyped-def]
     """The step functions are called from compiled code only; these are the doors to them."""
     p = participant_at(handle)
-    reset(p.sizes, p.constants, p.model)
+    reset(p)
 
 
 @njit
@@ -36,7 +36,7 @@ def observe_rows(handle, rows, counts, totals):  # type: ignore[no-untyped-def]
             n, constants, p.model, p.scratch.w, n.support, constants.rows, constants.lists, rows[i] * n.d,
             counts[i], totals[i],
         )  # fmt: skip
-        set_radius(constants, p.model)
+        set_radius(p)
 
 
 @njit
@@ -44,6 +44,7 @@ def adjust_row(handle, row, difference):  # type: ignore[no-untyped-def]
     p = participant_at(handle)
     n, rows, lists = p.sizes, p.constants.rows, p.constants.lists
     adjust(n, p.constants, p.model, p.scratch.w, n.support, rows, lists, row * n.d, difference)
+    set_radius(p)
 
 
 @njit
@@ -74,7 +75,7 @@ def largest(handle, end):  # type: ignore[no-untyped-def]
 class Learner:
     """The compiled learner on a problem's rows, and the same observations for a fresh solve."""
 
-    def __init__(self, problem: Problem, **form: Any) -> None:
+    def __init__(self, problem: Problem, *, radius: int = UNIFORM, **form: Any) -> None:
         at = problem.layout(**form)
         self.problem = problem
         self.sizes = at.sizes
@@ -82,6 +83,7 @@ class Learner:
         state = {name: aligned(at.length(name)) for name in ARRAYS if name != "constants"}
         for array in state.values():
             array[:] = np.nan
+        at.views("rule", state["rule"]).radius[0] = radius
         self._kept = at.numbers(), {"constants": constants, **state}
         self.handle: Ints = handle_of(*self._kept)
         self.model: Any = at.views("model", state["model"])
@@ -193,6 +195,36 @@ def test_no_drift_at_any_time() -> None:
     rng = np.random.default_rng(5)
     for steps in (1, 2, 5, 20, 100, 1000):
         compare(Learner(problem), rng.integers(0, 12, size=steps), rng)
+
+
+@pytest.mark.parametrize("given", [None, 0.3])
+def test_pointwise_radius(given: float | None) -> None:
+    """It has sqrt(||theta||^2 + R^2 tr V^-1) in place of W, with lam = d R^2/W^2 unless lam was given.
+
+    A correction of a reward changes theta, and with it the radius.
+    """
+    rng = np.random.default_rng(18)
+    problem = random_problem(rng, contexts=4, actions=3, d=5).replace(regularisation=given)
+    lam = 5 * 0.3**2 / 2.0**2 if given is None else given
+    learner, noise = Learner(problem, radius=POINTWISE), 0.3 * math.sqrt(2 * math.log(20))
+    assert problem.pointwise_regularisation == pytest.approx(lam, rel=1e-14)
+    np.testing.assert_allclose(learner.cov, np.eye(5) / lam, rtol=1e-14)
+    assert learner.radius == pytest.approx(noise + math.sqrt(lam) * 2.0, rel=1e-14)
+    shown, rewards = rng.integers(0, 12, size=30), rng.normal(size=30)
+
+    def expected() -> float:
+        x = learner.rows[shown]
+        V = lam * np.eye(5) + x.T @ x
+        theta = np.linalg.solve(V, x.T @ rewards)
+        return noise + math.sqrt(lam * float(theta @ theta + 0.3**2 * np.trace(np.linalg.inv(V))))
+
+    learner.observe(shown, rewards)
+    before = expected()
+    assert learner.radius == pytest.approx(before, rel=1e-10)
+    rewards[3] += 2.0
+    adjust_row(learner.handle, shown[3], 2.0)
+    assert learner.radius == pytest.approx(expected(), rel=1e-10)
+    assert abs(expected() - before) > 1e-3
 
 
 def test_before_any_data() -> None:

@@ -104,6 +104,7 @@ TABLE = [
     Row(lambda scale: op.pd2_ucb(2, scale=scale), "scale", WORD, "scale is"),
     Row(op.LinUCB, "rotate", TRUTH, "rotate is"),
     Row(op.LinUCB, "kappa", NUMBER, "kappa is"),
+    Row(op.LinUCB, "radius", WORD, "radius is"),
     Row(op.FixedAction, "action", WHOLE, "action is"),
     Row(op.Periodic, "every", WHOLE, "every is"),
     Row(op.LearningPrimalDual, "tolerance", NUMBER, "tolerance is", ("None",)),

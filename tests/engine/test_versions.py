@@ -25,17 +25,15 @@ from opportune.live import steps
 from opportune.simulation import cpu
 
 worlds = op.synthetic_worlds(2, seed=1, contexts=4, actions=3)
-unknown = op.synthetic_worlds(1, seed=1, contexts=4, actions=3, known=False)
 small = dict(horizon=12, replicates=2, seed=1, progress=False)
 known = op.simulate(worlds, [op.pd2_ucb(3), op.pace_ucb(3)], **small)
-searched = op.simulate(unknown, op.pd1_ucb(3, unknown="optimistic"), **small)
 agent = op.Agent(worlds[0].problem, op.pace_ucb(3), horizon=10, seed=1, stream=1)
 decided = []
 for k in range(8):
     made = agent.decide(k % 4)
     agent.learn(0.1 * k)
     decided += [made.action, made.probability.hex(), made.gap.hex()]
-values = [data[name].values.tolist() for data in (known, searched) for name in ("action", "gap", "price", "value")]
+values = [data[name].values.tolist() for data in (known,) for name in ("action", "gap", "price", "value")]
 signatures = [len(driver.signatures) for driver in (cpu.run_alone, steps.propose_live, steps.learn_live)]
 folder = str(compiled.cache_folder())
 print(json.dumps({"linked": versions.LINKED, "linking": "opportune.engine.linking" in sys.modules,

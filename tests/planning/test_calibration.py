@@ -9,8 +9,8 @@ import pytest
 from plan_studies import SMALL, edited
 
 from opportune.errors import DataError, InputError
+from opportune.inference.mixed import fit
 from opportune.planning.calibration import calibrate
-from opportune.planning.mixed import fit
 from opportune.planning.pilot import read_pilot
 from opportune.planning.rewrite import Edit, rewrite
 from opportune.study import parse_study

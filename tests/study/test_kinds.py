@@ -27,7 +27,9 @@ def test_tables_say_what_there_is() -> None:
     assert list(rows) == ["naive", "PD1", "PD2", "PACE", "never", "always", "periodic"]
     assert rows["periodic"].settings == "`every` (required)"
     assert rows["PD2"].settings == '`scale` ("adaptive"), `tolerance`'
-    assert kinds(RECOMMENDERS)[0].settings == '`unknown` ("plugin"), `rotate` (false), `kappa` (1)'
+    assert (
+        kinds(RECOMMENDERS)[0].settings == '`unknown` ("plugin"), `rotate` (false), `kappa` (1), `radius` ("uniform")'
+    )
     assert rows["always"].does == "Reveal at every step while the budget lasts"
     assert {row.name: row.type for row in kinds(RECOMMENDERS)}["thompson"] == "Thompson"
 
@@ -83,8 +85,8 @@ def test_recommenders_run() -> None:
 def test_pace_rotates() -> None:
     """PACE comes with a rotating recommender, as `pace_ucb` has it, unless the file says otherwise."""
     pace = '[[policies]]\nkind = "PACE"\nbudgets = [4]\n'
-    (*_, policy) = parse_study(f"{BASE}\n{pace}value = 'realised'\nkappa = 0.5\n").policies()
-    assert policy == pace_ucb(4, value="realised", kappa=0.5)
+    (*_, policy) = parse_study(f"{BASE}\n{pace}value = 'realised'\nkappa = 0.5\nradius = 'pointwise'\n").policies()
+    assert policy == pace_ucb(4, value="realised", kappa=0.5, radius="pointwise")
     (*_, plain) = parse_study(f"{BASE}\n{pace}rotate = false\n").policies()
     assert plain.recommender == LinUCB()
 

@@ -4,6 +4,11 @@
     radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W,
     ucb(x) = <x, theta> + radius sqrt(x' V^-1 x).
 
+A pointwise radius (docs/pace.md) allows for the noise of one prediction, and goes by the size that theta now seems to
+have in place of W:
+
+    radius = R sqrt(2 ln(1/delta)) + sqrt(lam) sqrt(||theta||^2 + R^2 tr V^-1).
+
 `cov` is V^-1 and `log_det` is ln det V - d ln lam. For a fixed set of feature vectors (the problem's rows) means and
 squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
 
@@ -16,6 +21,7 @@ import math
 import numpy as np
 
 from opportune.engine.compiled import inner_dual_function, inner_function, step_function
+from opportune.engine.declared import POINTWISE
 from opportune.engine.simd import fma, larger, largest, load, plus, root, spread, store, times, width
 
 TIE = 1e-12  # values this close count as equal, so that every compile target agrees
@@ -23,9 +29,9 @@ _u = np.uint64
 
 
 @step_function
-def reset(n, constants, model):  # type: ignore[no-untyped-def]
+def reset(p):  # type: ignore[no-untyped-def]
     """Knowledge before any data: theta = 0, V = lam I."""
-    lam = constants.regularisation[0]
+    n, constants, model, lam = p.sizes, p.constants, p.model, p.constants.regularisation[int(p.rule.radius[0])]
     for j in range(n.stride):
         model.theta[j] = 0.0
     for i in range(n.d):
@@ -39,7 +45,7 @@ def reset(n, constants, model):  # type: ignore[no-untyped-def]
         model.mean[j] = 0.0
         model.width2[j] = total / lam
     model.log_det[0] = 0.0
-    set_radius(constants, model)
+    set_radius(p)
 
 
 @inner_dual_function
@@ -49,11 +55,25 @@ def confidence_radius(noise, confidence, log_det, prior):  # type: ignore[no-unt
 
 
 @inner_function
-def set_radius(constants, model):  # type: ignore[no-untyped-def]
-    """Let the radius follow what was learned."""
-    model.radius[0] = confidence_radius(
-        constants.noise[0], constants.confidence[0], model.log_det[0], constants.prior[0]
-    )
+def set_radius(p):  # type: ignore[no-untyped-def]
+    """The confidence radius by present knowledge; before any data, both kinds are the same."""
+    constants, model, kind = p.constants, p.model, int(p.rule.radius[0])
+    noise, confidence = constants.noise[0], constants.confidence[0]
+    if kind == POINTWISE and model.log_det[0] > 0.0:
+        shrinkage = math.sqrt(constants.regularisation[kind] * expected_size2(p.sizes, model, noise))
+        model.radius[0] = noise * math.sqrt(confidence) + shrinkage
+    else:
+        model.radius[0] = confidence_radius(noise, confidence, model.log_det[0], constants.prior[kind])
+
+
+@step_function
+def expected_size2(n, model, noise):  # type: ignore[no-untyped-def]
+    """||theta||^2 + R^2 tr V^-1: what the squared norm of the true parameter is expected to be."""
+    size2, trace = 0.0, 0.0
+    for i in range(n.d):
+        size2 += model.theta[i] * model.theta[i]
+        trace += model.cov[i * n.stride + i]
+    return size2 + noise * noise * trace
 
 
 @inner_function

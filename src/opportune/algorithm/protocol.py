@@ -69,7 +69,7 @@ def begin(p):  # type: ignore[no-untyped-def]
 @inner_function
 def begin_model(p):  # type: ignore[no-untyped-def]
     """Start a model: no data."""
-    reset(p.sizes, p.constants, p.model)
+    reset(p)
 
 
 @inner_function
@@ -232,7 +232,7 @@ def uncover(p):  # type: ignore[no-untyped-def]
         uncover_contexts(p.sizes, p.constants, p.model, p.counts, p.scratch)
     else:
         uncover_held(p.sizes, p.constants, p.model, p.counts, p.scratch)
-    set_radius(p.constants, p.model)
+    set_radius(p)
 
 
 @step_function
@@ -310,7 +310,7 @@ def learn(p, moment, action, seen, reward):  # type: ignore[no-untyped-def]
         rows, lists = p.constants.rows, p.constants.lists
         place = (moment.context * n.actions + action) * n.d
         observe(n, p.constants, p.model, p.scratch.w, n.support, rows, lists, place, 1.0, reward)
-    set_radius(p.constants, p.model)
+    set_radius(p)
 
 
 @step_function
@@ -329,3 +329,4 @@ def correct(p, moment, action, difference):  # type: ignore[no-untyped-def]
         rows, lists = p.constants.rows, p.constants.lists
         place = (moment.context * n.actions + action) * n.d
         adjust(n, p.constants, p.model, p.scratch.w, n.support, rows, lists, place, difference)
+    set_radius(p)

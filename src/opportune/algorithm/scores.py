@@ -45,7 +45,7 @@ def score_block(p, block, radius):  # type: ignore[no-untyped-def]
 
 @step_function
 def score_rows(n, constants, estimate, scratch, first, radius):  # type: ignore[no-untyped-def]
-    """The same, computed on the spot, for the rows from `first` on, by an estimate: the model, or what was frozen."""
+    """<x, theta> + radius ||x|| of the rows from `first` on, computed on the spot by the model or what was frozen."""
     for a in range(n.actions):
         scratch.ucb[a] = score(
             n, estimate.theta, estimate.cov, radius, scratch.w, n.support, constants.rows, constants.lists,
@@ -55,7 +55,7 @@ def score_rows(n, constants, estimate, scratch, first, radius):  # type: ignore[
 
 @step_function
 def score_vectors(n, estimate, scratch, x, radius):  # type: ignore[no-untyped-def]
-    """The same for the feature vectors at x, one per action."""
+    """<x, theta> + radius ||x|| of the feature vectors at x, one per action."""
     for a in range(n.actions):
         scratch.ucb[a] = score(n, estimate.theta, estimate.cov, radius, scratch.w, 0, x, x, a * n.d)
 
@@ -232,7 +232,7 @@ def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
 
 @step_function
 def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: ignore[no-untyped-def]
-    """The same where contexts are not finite: over combinations of extreme values of what is sensed."""
+    """max_q u(q) where contexts are not finite: over combinations of extreme values of what is sensed."""
     top = -math.inf
     for i in range(n.corners):
         for v in range(n.variables):

@@ -212,7 +212,7 @@ def dual_function(function: Any) -> Any:
 
 
 def inner_dual_function(function: Any) -> Any:
-    """The same, put into its caller: one that takes arrays, whose references would be counted at every call."""
+    """A dual function put into its caller: one that takes arrays, whose references would be counted at every call."""
     return _dual(function, inline=True)
 
 

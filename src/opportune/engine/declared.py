@@ -21,6 +21,10 @@ KNOWN = 0
 PLUGIN = 1
 OPTIMISTIC = 2
 
+# The kinds of confidence radius: the paper's, for all steps and actions at once; or a smaller one (algorithm.model).
+UNIFORM = 0
+POINTWISE = 1
+
 # How gaps are scaled: by a constant (`range`, `gap`) or by the revealer's present largest gap (`adaptive`).
 CONSTANT = 0
 ADAPTIVE = 1
@@ -76,8 +80,8 @@ class Constants(NamedTuple):
     """What both agents know beforehand about a problem."""
 
     noise: Annotated[Numbers, 1]  # R
-    regularisation: Annotated[Numbers, 1]  # lam
-    prior: Annotated[Numbers, 1]  # sqrt(lam) W
+    regularisation: Annotated[Numbers, 2]  # lam, by the kind of radius
+    prior: Annotated[Numbers, 2]  # sqrt(lam) W, by the kind of radius
     confidence: Annotated[Numbers, 1]  # 2 ln(1/delta)
     delta: Annotated[Numbers, 1]
     horizon: Annotated[Numbers, 1]  # T
@@ -110,6 +114,7 @@ class Rule(NamedTuple):
     decisions: Annotated[Numbers, 1]  # that the budget is for
     sharers: Annotated[Numbers, 1]  # participants that it is for
     member: Annotated[Numbers, 1]  # this participant's number among them
+    radius: Annotated[Numbers, 1]  # UNIFORM, POINTWISE
     kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
     scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
     scale: Annotated[Numbers, 1]

@@ -42,7 +42,7 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
 
     @property
     def own_module(self) -> Any:
-        """Its own code, as others may link it."""
+        """The code of this part alone, as others may link it."""
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:

@@ -20,7 +20,7 @@ def store(array: Any, place: Any, value: Any) -> None:
 
 
 def spread(number: Any) -> Any:
-    """The same number in every place of the vector."""
+    """A vector that has this number in every place."""
     return number
 
 

@@ -111,7 +111,7 @@ def _found(config: Config, numbers: Mapping[str, dict[str, float]]) -> str:
     share = max(n["regret"] / n["regret_bound"] for n in numbers.values())
     return (
         f"Most of PD2's regret is the price of learning the rewards, not of missing the best moments: {said}. The "
-        f"paper's bound on the regret holds with much room: the mean regret is at most {100 * share:.1f}% of it."
+        f"paper's bound on the regret holds with room to spare: the mean regret is at most {100 * share:.1f}% of it."
     )
 
 
@@ -203,8 +203,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, float]]) -> Picture
         name="decomposition",
         figure=figure,
         caption="PD2's regret, its two parts, and the paper's bounds, against the horizon (budget growing as its "
-        "square root). Most of the regret is learning; the bounds hold with much room. They lie on top of each other: "
-        "Theorem 1's is Proposition 2's and a little more.",
+        "square root). Most of the regret comes from learning; the bounds hold with room to spare. They almost "
+        "coincide, Theorem 1's slightly above Proposition 2's.",
         alt="Log-log chart: bounds far above regret, learning loss below regret, information reveal loss lowest.",
     )
 

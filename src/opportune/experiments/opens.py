@@ -57,7 +57,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     }  # fmt: skip
     claims = [
         lower_claim(
-            f"Patients opening the app on their own leaves PD2 ahead of {other} (scale {scale}, realised regret).",
+            f"PD2 stays ahead of {other} when patients open the app on their own (scale {scale}, realised regret).",
             {f"open rate {rate:g}": parts[f"{scale}-{rate}"] for rate in config["open_rates"]},
             "PD2", other, name="final_realised",
         )
@@ -79,8 +79,8 @@ def _found(config: Config, numbers: Mapping[str, dict[str, Any]]) -> str:
     lost = {policy: [_realised(config, numbers, "adaptive", policy)[i]["mean"] for i in (0, -1)] for policy in PAPER}
     said = ", ".join(f"{policy} {first:.0f} and {last:.0f}" for policy, (first, last) in lost.items())
     return (
-        "An app that patients open on their own needs fewer nudges, and it matters less who picks them. Realised "
-        f"regret if they never open it, and if they do at {100 * most:.0f}% of steps (B = {config['budget']}, scale "
+        "The more often patients open the app on their own, the less the choice of policy matters. Realised regret "
+        f"when they never do, and when they do at {100 * most:.0f}% of the steps (B = {config['budget']}, scale "
         f"adaptive): {said}."
         if least == 0.0
         else f"Realised regret at the lowest and the highest open rate: {said}."
@@ -119,7 +119,7 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
         name="opens",
         figure=figure,
         caption="Realised regret at the end against how often patients open the app unasked, for each scale (bands: "
-        "95%). The more they open, the closer the policies come to each other.",
+        "95%). The more often they do, the closer the policies come to each other.",
         alt="Realised regret of naive, PD1 and PD2 falling as the open rate rises.",
     )
 

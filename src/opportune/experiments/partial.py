@@ -94,12 +94,12 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
     none_sensed = {label: data for m in config["reported"] if m == total for label, data in labelled[m].items()}
     claims = [
         *(
-            lower_claim(f"{kept} {other}, while something is sensed (Appendix B).", some_sensed, "PD2", other)
+            lower_claim(f"{kept} {other}, as long as something is sensed (Appendix B).", some_sensed, "PD2", other)
             for other in ("naive", "PD1")
         ),
         lower_claim(
             f"{kept} naive, even when everything must be reported (Appendix B).", none_sensed, "PD2", "naive",
-            note="With nothing sensed every gap is zero, and a rule that goes by gaps has nothing to go by.",
+            note="When nothing is sensed, every gap is zero, and a rule based on gaps never reveals.",
         ),
     ]  # fmt: skip
     return Findings(
@@ -116,10 +116,10 @@ def _found(config: Config, numbers: Mapping[str, dict[str, Any]]) -> str:
     lost = {p: [e["mean"] for e in _by_reported(config, numbers, "realised_regret", p)] for p in PAPER}
     first, before, last = (f"{config['reported'][i]} of {len(NAMES)}" for i in (0, -2, -1))
     return (
-        f"PD2 needs something to be sensed. Its realised regret is {lost['PD2'][0]:.0f} with {first} variables known "
-        f"from reports only and {lost['PD2'][-2]:.0f} with {before} (naive: {lost['naive'][0]:.0f} and "
-        f"{lost['naive'][-2]:.0f}); with {last} every gap is zero, a rule that goes by gaps has nothing to go by, and "
-        f"it loses {lost['PD2'][-1]:.0f} where naive, which does not ask, loses {lost['naive'][-1]:.0f}."
+        f"PD2 works as long as something is sensed. Its realised regret is {lost['PD2'][0]:.0f} when {first} variables "
+        f"are self-reported and {lost['PD2'][-2]:.0f} when {before} are (naive: {lost['naive'][0]:.0f} and "
+        f"{lost['naive'][-2]:.0f}). When {last} are, every gap is zero: PD2 has nothing to decide by and loses "
+        f"{lost['PD2'][-1]:.0f}, while naive, which ignores gaps, loses {lost['naive'][-1]:.0f}."
     )
 
 

@@ -36,7 +36,7 @@ MATCHED = 3
 def config(quick: bool) -> Config:
     """The synthetic study at the paper's budgets; draws as wide as the posterior, three and ten times as wide."""
     return {
-        "instances": 50, "replications": 2 if quick else 5, "horizon": 300,
+        "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30], "inflations": [POSTERIOR, MATCHED, 10],
     }  # fmt: skip
 
@@ -91,8 +91,8 @@ def _found(numbers: Mapping[str, Any]) -> str:
     return (
         f"Thompson sampling can stand in for LinUCB. At B = {task[1:]} PD2 loses {lost[LINUCB]:.0f} with LinUCB, "
         f"{lost[thompson(POSTERIOR)]:.0f} with draws as wide as the posterior and {lost[thompson(MATCHED)]:.0f} with "
-        "draws three times as wide. Width 3 was tried on these same instances, so that its lead is a hint rather than "
-        "a test."
+        "draws three times as wide. Width 3 was found by trying widths on these same instances, so its lead is a hint, "
+        "not a test."
     )
 
 
@@ -110,8 +110,8 @@ def _table(found: Mapping[str, xr.Dataset]) -> Table:
     policies = [str(p) for p in next(iter(found.values()))["policy"].values]
     measures = {"regret": "final_regret", "realised regret": "final_realised"}
     return Table(
-        caption="Means at the end, ± 95% interval over instances. The number after Thompson is its inflation: by how "
-        "much its draws are wider than the posterior",
+        caption="Means at the end, ± 95% interval over instances. The number after Thompson is its inflation: how many "
+        "times as wide as the posterior its draws are",
         columns=["policy", *found],
         rows=[
             [f"{policy}: {what}", *(plus_minus(summary(data, name)[policy]) for data in found.values())]
@@ -136,8 +136,8 @@ def _picture(found: Mapping[str, xr.Dataset]) -> Picture:
         name="recommenders",
         figure=figure,
         caption="Cumulative regret of PD2 with LinUCB, and with Thompson sampling whose draws are as wide as the "
-        "posterior (1), three and ten times as wide: means over instances with 95% bands. Width 3 was tried on these "
-        f"same instances.{falling_note(*found.values())}",
+        "posterior (1), three and ten times as wide: means over instances with 95% bands. Width 3 was found by trying "
+        f"widths on these same instances.{falling_note(*found.values())}",
         alt=f"Line charts of cumulative regret over time for four recommenders, one for each of {', '.join(found)}.",
     )
 
@@ -146,9 +146,9 @@ EXPERIMENT = Experiment(
     name="recommenders",
     title="LinUCB and Thompson sampling",
     about="The paper's recommender is LinUCB, which acts by the best case within a confidence set. Thompson sampling "
-    "acts by a parameter drawn from what is known instead. Both meet the same reveal rule, PD2 with scale adaptive, on "
+    "acts by a parameter drawn from the posterior instead. Both meet the same reveal rule, PD2 with scale adaptive, on "
     "the synthetic study with known context probabilities. Width 3 was found by trying widths on the same instances: "
-    "what is said of it here is exploratory.",
+    "its results here are exploratory.",
     config=config,
     tasks=tasks,
     run_task=run_task,

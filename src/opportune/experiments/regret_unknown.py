@@ -30,7 +30,7 @@ def config(quick: bool) -> Config:
         **regret.config(quick),
         "known": False,
         "optimistic_instances": 10,
-        "optimistic_replications": 2 if quick else 5,
+        "optimistic_replications": 2 if quick else 20,
     }
 
 
@@ -92,9 +92,9 @@ def _found(
     learned, given = (summary(parts[first])["PD2 adaptive"]["mean"] for parts in (plugin, known))
     hopeful, even = (summary(optimistic[first])[policy]["mean"] for policy in ("PD2", "naive"))
     return (
-        f"Nobody needs to be told how probable contexts are: at B = {first[1:]} PD2 (scale adaptive) loses "
-        f"{learned:.0f} by observed frequencies and {given:.0f} where they are known. With optimism about them as "
-        f"well, as the paper states its algorithm, PD2 loses {hopeful:.0f} and naive {even:.0f} on fewer instances."
+        f"The context probabilities need not be known: at B = {first[1:]} PD2 (scale adaptive) loses {learned:.0f} "
+        f"when it estimates them by observed frequencies and {given:.0f} when it knows them. With optimism about them "
+        f"as well, as the paper states its algorithm, PD2 loses {hopeful:.0f} and naive {even:.0f} on fewer instances."
     )
 
 
@@ -147,8 +147,8 @@ def _optimistic_table(config: Config, plugin: Mapping[str, xr.Dataset], optimist
 EXPERIMENT = Experiment(
     name="regret-unknown",
     title="Regret when the context distribution must be learned",
-    about="As before, but nobody is told how probable the contexts are. Plugin goes by observed frequencies, as the "
-    "paper's experiments do; optimistic is the algorithm as the paper states it, which it calls too costly to run.",
+    about="The same study, but the context probabilities are unknown. Plugin estimates them by observed frequencies, "
+    "as in the paper's experiments; optimistic is the algorithm as the paper states it and calls too costly to run.",
     config=config,
     tasks=tasks,
     run_task=run_task,

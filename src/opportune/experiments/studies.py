@@ -228,7 +228,7 @@ def falling_note(*parts: xr.Dataset) -> str:
         falls = (np.maximum.accumulate(curves, axis=-1) - curves).max()
         if falls > FALL * np.abs(curves).max():
             return (
-                " Where a line falls, or lies below 0, the policy is revealing while the clairvoyant saves its reveals "
+                " Where a line falls or lies below 0, the policy is revealing while the clairvoyant saves its reveals "
                 "for larger gaps to come: it is ahead for now and pays later, when its budget is spent."
             )
     return ""

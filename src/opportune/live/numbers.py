@@ -1,8 +1,8 @@
 """A live participant's numbers: where they lie, which of them others share, and how compiled code reaches them."""
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ class Numbers:
         self.scratch = aligned(at.length("scratch"))
         self._places = at.numbers()
         self._parts: dict[tuple[str, ...], dict[str, Floats]] = {}
+        self._places_of: dict[tuple[str, ...], Places] = {}
         self.handle = self.handle_with()
         self.budget: Any = at.views("budget", self.arrays["budget"])
         self.proposed = at.scalars("proposed", self.scratch)
@@ -57,6 +58,7 @@ class Numbers:
         """What the revealer went by, in the order in which it declares them."""
         rule = at.views("rule", self.rule)
         self.amount, self.hard = float(rule.amount[0]), bool(rule.hard[0])
+        self.regularisation = float(at.views("constants", self.constants).regularisation[int(rule.radius[0])])
 
     def begin(self) -> None:
         """Start the participant; what others share they have begun."""
@@ -88,15 +90,48 @@ class Numbers:
                 found.update((f"{group}.{name}", part) for name, part in views.items() if part.size)
         return found
 
-    def sound(self, arrays: Sequence[str] = STATE) -> bool:
-        """Whether these arrays of the state are finite and their variances positive, so that one can go on."""
-        finite = all(bool(np.isfinite(self.arrays[name]).all()) for name in arrays)
-        return finite and all(float(each.min()) > 0.0 for name, each in self._variances.items() if name in arrays)
+    def row(self, arrays: tuple[str, ...]) -> Floats:
+        """The state in these arrays in one row, in the order of `parts`: a copy."""
+        taken: Floats = np.concatenate([np.zeros(0), *(self.arrays[name] for name in arrays)])
+        return taken[self.places(arrays).state]
 
-    @functools.cached_property
-    def _variances(self) -> dict[str, Floats]:
-        """The variances of what was learned and of what is frozen."""
-        return {name: self.at.unpadded(name, self.arrays[name])["cov"].diagonal() for name in ("model", "snapshot")}
+    def sound(self, arrays: tuple[str, ...] = STATE) -> bool:
+        """Whether these arrays of the state are finite and their variances positive, so that one can go on."""
+        row = self.row(arrays)
+        return bool(np.isfinite(row).all() and (row[self.places(arrays).variances] > 0.0).all())
+
+    def places(self, arrays: tuple[str, ...]) -> "Places":
+        """Where the numbers of a row are; worked out once."""
+        if arrays not in self._places_of:
+            self._places_of[arrays] = places_of(self.at, arrays)
+        return self._places_of[arrays]
+
+
+class Places(NamedTuple):
+    """Where the numbers of a row are."""
+
+    sizes: dict[str, int]  # of its parts, by name
+    state: NDArray[np.int64]  # those that are no padding, in the arrays one after the other
+    variances: NDArray[np.int64]  # the variances among these
+
+
+def places_of(at: Layout, arrays: tuple[str, ...]) -> Places:
+    """Where the parts of these arrays are, and the variances of what was learned and of what is frozen."""
+    sizes: dict[str, int] = {}
+    state: list[Any] = [[]]
+    variances: list[Any] = [[]]
+    first = 0
+    for array in arrays:
+        numbered = first + np.arange(at.length(array), dtype=np.float64)
+        for group in ARRAYS[array]:
+            for name, part in at.unpadded(group, numbered).items():
+                if name == "cov":
+                    variances.append(sum(sizes.values()) + np.arange(len(part)) * (len(part) + 1))
+                if part.size:
+                    sizes[f"{group}.{name}"] = part.size
+                    state.append(part.ravel())
+        first += numbered.size
+    return Places(sizes, *(np.concatenate(each).astype(np.int64) for each in (state, variances)))
 
 
 @functools.lru_cache(maxsize=64)

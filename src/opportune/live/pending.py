@@ -40,7 +40,7 @@ class Pending:
         return list(self._arrivals)
 
     def order_bytes(self) -> bytes:
-        """The same as bytes, eight for each: may be many, and are stored with every decision."""
+        """The order as bytes, eight for each step: there may be many, and they are stored with every decision."""
         if self._numbers is None:
             self._numbers = array("q", self._arrivals)
         return self._numbers.tobytes()

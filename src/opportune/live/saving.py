@@ -175,7 +175,7 @@ def restore_state(
             _check_range(name, found, ranges[name], limits)
         part[...] = found.reshape(part.shape)
         if name.endswith(".cov"):
-            _check_cov(name, part, problem.regularisation)
+            _check_cov(name, part, numbers.regularisation)
     if "counts" in arrays:
         for name in PENDING:
             left = name in parts and parts[name].any()

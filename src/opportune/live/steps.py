@@ -110,7 +110,7 @@ def uncover_live(handle, values, action, rewarded, reward):  # type: ignore[no-u
     for v in range(p.sizes.variables):
         p.scratch.other[v] = values[v]
     uncover_step(p.sizes, p.constants, p.model, p.counts, p.scratch, action, rewarded, reward)
-    set_radius(p.constants, p.model)
+    set_radius(p)
 
 
 @driver_function

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from opportune.errors import DataError, InputError
-from opportune.planning.mixed import Fitted, fit
+from opportune.inference.mixed import Fitted, fit
 from opportune.planning.pilot import Pilot, read_pilot
 from opportune.planning.rewrite import Edit, rewrite
 from opportune.study import Study, parse_study

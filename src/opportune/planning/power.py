@@ -15,10 +15,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.analysis.intervals import interval
+from opportune.inference.least_squares import Sums, add_up
 from opportune.planning.moments import AT_ONCE, Moments, controls, drawn_values, features_of
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations, steps
-from opportune.planning.wcls import Sums, add_up, estimate, sums_of
+from opportune.planning.wcls import estimate, sums_of
 from opportune.planning.worlds import participants_of
 from opportune.policy import Policy
 from opportune.problems.finite import Problem

@@ -63,7 +63,7 @@ class ContinuousProblem(Beliefs):
         largest_gap: the largest true gap; scale `gap` needs it.
         least_distance: Dmin; by the corners of the bounds unless given.
         delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam; 1/W^2 unless given.
+        regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
 
     """
 
@@ -92,6 +92,7 @@ class ContinuousProblem(Beliefs):
         self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
         self.formula, self.order = formula, order
         self.program = _program(formula, self.variables, self.action_names, order)
+        self.d = self.program.d
         self._believe(
             noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
             regularisation=regularisation,
@@ -116,11 +117,6 @@ class ContinuousProblem(Beliefs):
     def support(self) -> int:
         """The most nonzero numbers that a feature vector has: any of them may be."""
         return self.d
-
-    @property
-    def d(self) -> int:
-        """How many features there are."""
-        return self.program.d
 
     @property
     def actions(self) -> int:

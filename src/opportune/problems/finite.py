@@ -47,7 +47,7 @@ class Problem(Beliefs):
         value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
         largest_gap: the largest true gap; scale `gap` needs it, and a world that knows the truth supplies it.
         delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam; 1/W^2 unless given.
+        regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
         variables: names and levels of the variables that make up a context, first one slowest; their numbers
             of levels multiply to K. Without it a context is one variable called "context". TimeOfDay, Weekday and
             Weekend are public variables that follow the schedule.

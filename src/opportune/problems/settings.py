@@ -55,6 +55,7 @@ class Beliefs:
     largest_gap: float | None
     delta: float
     regularisation: float
+    d: int  # how many features there are; problems set it themselves
 
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
                  regularisation: Any) -> None:  # fmt: skip
@@ -64,7 +65,7 @@ class Beliefs:
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
         if self.delta < LEAST_DELTA:
             raise InputError(f"delta is {self.delta:g}; expected at least {LEAST_DELTA:g}")
-        lam = 1.0 / self.theta_bound / self.theta_bound if regularisation is None else regularisation
+        lam = self._default_regularisation if regularisation is None else regularisation
         self.regularisation = checks.scale("regularisation", lam)
         self.value_range = check_value_range(value_range)
         self.largest_gap = None if largest_gap is None else checks.scale("largest_gap", largest_gap)
@@ -80,18 +81,30 @@ class Beliefs:
             "regularisation": self.regularisation,
         }
 
+    @property
+    def _default_regularisation(self) -> float:
+        return 1.0 / self.theta_bound / self.theta_bound
+
+    @property
+    def pointwise_regularisation(self) -> float:
+        """Lam of a pointwise radius: d R^2 / W^2, unless `regularisation` was given."""
+        if self.regularisation != self._default_regularisation:
+            return self.regularisation
+        return self.d * (self.noise_sd / self.theta_bound) ** 2
+
     def _changed(self, settings: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
         """Settings with some of them changed; lam follows W unless it was given."""
-        if "theta_bound" in changes and self.regularisation == 1.0 / self.theta_bound / self.theta_bound:
+        if "theta_bound" in changes and self.regularisation == self._default_regularisation:
             settings["regularisation"] = None
         return {**settings, **changes}
 
     def _knowledge(self, horizon: int) -> dict[str, Any]:
         """The beliefs as the constants of any problem hold them."""
+        lams = [self.regularisation, self.pointwise_regularisation]
         return {
             "noise": self.noise_sd,
-            "regularisation": self.regularisation,
-            "prior": math.sqrt(self.regularisation) * self.theta_bound,
+            "regularisation": lams,
+            "prior": [math.sqrt(lam) * self.theta_bound for lam in lams],
             "confidence": 2.0 * math.log(1.0 / self.delta),
             "delta": self.delta,
             "horizon": horizon,

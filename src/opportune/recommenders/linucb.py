@@ -27,6 +27,7 @@ from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
 UNKNOWN = ("plugin", "optimistic")
+RADII = ("uniform", "pointwise")
 
 
 class Settings(NamedTuple):
@@ -88,12 +89,14 @@ class LinUCB(Recommender):
     `unknown` says what to do where the context distribution is not known: "plugin" goes by observed frequencies,
     "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F). `rotate` makes
     blind steps take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa`
-    multiplies the confidence radius where actions are chosen: less than 1 explores less.
+    multiplies the confidence radius where actions are chosen: less than 1 explores less. `radius` is "uniform", the
+    paper's, or "pointwise", which is smaller and has no guarantee (docs/pace.md).
     """
 
     unknown: str = "plugin"
     rotate: bool = False
     kappa: float = 1.0
+    radius: str = "uniform"
     kind: ClassVar[str] = "linucb"
     declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
     freeze: ClassVar[Any] = staticmethod(freeze)
@@ -105,6 +108,7 @@ class LinUCB(Recommender):
         checks.keep(self, unknown=checks.choice("unknown", self.unknown, UNKNOWN))
         checks.keep(self, rotate=checks.yes_no("rotate", self.rotate))
         checks.keep(self, kappa=checks.real("kappa", self.kappa, least=0.0, most=1e6))
+        checks.keep(self, radius=checks.choice("radius", self.radius, RADII))
         if self.rotate and self.unknown == "optimistic":
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 

@@ -46,7 +46,7 @@ class Study:
     text: str
     """The file as it was read."""
     settings: StudyFile
-    """Its content."""
+    """The content of a study file."""
 
     @property
     def name(self) -> str:

@@ -238,6 +238,7 @@ class PolicyTable(Table):
     pooled: bool = Field(default=False, description="true (all instances learn one model) or false (one each)")
     rotate: bool = Field(default=False, description="true or false")
     kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    radius: Literal["uniform", "pointwise"] = Field(default="uniform", description="'uniform' or 'pointwise'")
     inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     action: str | None = Field(default=None, description="the name of an action in [study]")
     settings: dict[str, Any] = Field(default={})  # of rules from outside: keys of the table itself

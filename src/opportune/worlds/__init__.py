@@ -32,7 +32,7 @@ class SimulatedWorld(Protocol):
 
     @property
     def number(self) -> int:
-        """Its kind's number in the registry."""
+        """The number of its kind in the registry."""
 
     @property
     def declares(self) -> Declares:

@@ -174,7 +174,7 @@ class ContinuousWorld:
         return {"value_range": (("bound",), np.array(bounds)), "theta": (("feature",), self.theta)}
 
     def replace(self, **changes: Any) -> "ContinuousWorld":
-        """The same world with some settings changed."""
+        """A copy with some settings changed."""
         settings: dict[str, Any] = {
             "theta": self.theta,
             "distributions": self.distributions,

@@ -85,7 +85,7 @@ class DriftingWorld(LinearWorld):
 
     @classmethod
     def drift(cls, world: LinearWorld, *, course: Any, stay: float = 0.0) -> "DriftingWorld":
-        """The same world with contexts that drift; the agents know the long run if they knew the probabilities."""
+        """A world with contexts that drift; agents that knew the probabilities know the long run."""
         if not isinstance(world, LinearWorld):
             raise InputError(f"world is {checks.shown(world)}; expected a LinearWorld")
         problem = world.problem
@@ -111,7 +111,7 @@ class DriftingWorld(LinearWorld):
         return {**super().numbers(), "stay": self.stay}
 
     def replace(self, **changes: Any) -> "DriftingWorld":
-        """The same world with some settings changed."""
+        """A copy with some settings changed."""
         known = ("problem", "theta", "course", "stay", "noise_sd", "name", *Happenings.NAMES)
         for setting in changes:
             checks.choice("a world's setting", setting, known)

@@ -203,7 +203,7 @@ class LinearWorld:
         }
 
     def replace(self, **changes: Any) -> "LinearWorld":
-        """The same world with some settings changed."""
+        """A copy with some settings changed."""
         settings: dict[str, Any] = {
             "theta": self.theta,
             "noise_sd": self.noise_sd,

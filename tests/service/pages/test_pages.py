@@ -559,7 +559,7 @@ def test_an_address_that_is_not_there(site: Site) -> None:
     """People get a page that says so; programs a problem."""
     found = Desk(site, "nobody").request("GET", "/nowhere")
     assert found.status_code == 404
-    assert "There is no such page." in found.text
+    assert "Page not found." in found.text
     assert "default-src 'none'" in found.headers["content-security-policy"]
     assert found.headers["cache-control"] == "no-store"
     assert site.client.get("/nowhere").json()["code"] == "not_found"
@@ -651,7 +651,7 @@ def test_large_numbers_are_grouped(site: Site, monkeypatch: pytest.MonkeyPatch) 
     cora = desks(site, cora="analyst")["cora"]
     monkeypatch.setattr(study_page, "_worked_out", many)
     page = cora.page("/study")
-    assert "12,345 results are there." in page
+    assert "12,345 results received." in page
     assert "1 result is awaited" in page
 
 

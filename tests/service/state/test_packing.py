@@ -118,7 +118,7 @@ def test_numbers_that_are_not_finite_are_not_sound(array: str, value: float) -> 
     agent = cohort().seat(0, stream=1)
     steps(agent, 3)
     assert agent.numbers.sound()
-    agent.numbers.arrays[array][-1] = value
+    agent.numbers.arrays[array][0] = value
     assert not agent.numbers.sound()
 
 

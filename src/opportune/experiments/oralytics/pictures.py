@@ -141,8 +141,8 @@ def _shared(parts: Mapping[str, xr.Dataset]) -> Picture:
     return Picture(
         name="oralytics-pooled",
         figure=figure,
-        caption="Left: three hundred reveals for ten users together less thirty for each of them, budgets kept in "
-        "expectation and hard ones. Right: one model that all learn together less one for each, budgets of 30 each. "
+        caption="Left: three hundred reveals for ten users together minus thirty for each of them, for budgets kept in "
+        "expectation and hard ones. Right: one model that all learn together minus one for each, budgets of 30 each. "
         "Differences in mean brushing with 95% intervals over users; above the line, sharing helps.",
         alt="Differences between shared and own budgets, and pooled and own models, for PD2, PD1 and naive.",
     )

@@ -56,10 +56,10 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
     if best != "always send":
         return f"In brushing {best} comes first. Seconds per session: {said}."
     return (
-        "In the paper's brushing study nobody beats a rule that sends a message every time and learns nothing. "
-        f"Seconds per session: {said}. Messages are free there and nearly always help, so that there is nothing "
-        f"to decide: one who knows each user's true effects sends in {100 * base[INFORMED]['sent']:.0f}% of sessions. "
-        "All that a policy can find out is to send; what it loses is the price of finding out: PD2 sent in "
+        "In the paper's brushing study no policy beats sending a message every time, which takes no learning. "
+        f"Seconds per session: {said}. Messages are free there and nearly always help, so there is nothing to decide: "
+        f"a policy that knows each user's true effects sends in {100 * base[INFORMED]['sent']:.0f}% of sessions. The "
+        "others pay for exploring, since each session without a message costs brushing: PD2 sent in "
         f"{100 * base['PD2']['sent']:.0f}%. {_worth_knowing(config, parts)}"
     )
 
@@ -71,11 +71,11 @@ def _worth_knowing(config: Config, parts: Parts) -> str:
         found = measure("", lead(data, INFORMED, _better(data)), above=0.0)
         if found.held:
             return (
-                f"Knowing the user pays, clearly, only from a cost of {c} s of brushing per message on (of those "
-                f"tried): who knows the truth is then {found.mean:.1f} s ahead of the better of always and never "
-                f"sending (95% interval {found.low:.1f} to {found.high:.1f})."
+                f"Among the costs tried, {c} s of brushing per message is the lowest at which knowing the user clearly "
+                f"pays: a policy that knows the true effects is then {found.mean:.1f} s ahead of the better of always "
+                f"and never sending (95% interval {found.low:.1f} to {found.high:.1f})."
             )
-    return "At none of the costs per message that were tried does knowing the user clearly pay."
+    return "Knowing the user does not clearly pay at any of the costs per message that were tried."
 
 
 def _better(data: xr.Dataset) -> str:
@@ -114,8 +114,9 @@ def _overlap_claim(numbers: Numbers) -> Claim:
     return Claim(
         statement="The 95% intervals of the three policies overlap (ROBAS 3, the paper's standard error).",
         verdict=decide(estimates),
-        evidence=f"{shown}: {'common' if common > 0 else 'apart'} are {abs(common):.1f} s. These intervals are about "
-        "each policy alone; all meet the same draws, and differences are surer than they suggest.",
+        evidence=f"{shown}: {'they share' if common > 0 else 'they miss each other by'} {abs(common):.1f} s. These "
+        "intervals are for each policy alone; all meet the same draws, so differences are more certain than they "
+        "suggest.",
         estimates=estimates,
     )
 
@@ -127,7 +128,7 @@ def _choices_claim(parts: Parts) -> Claim:
         for other in THREE[1:]
     ]
     return claim(
-        "PD2 comes first whichever way the open points of the experiment are read.",
+        "PD2 comes first however the open points of the experiment are read.",
         "PD2 ahead, in seconds per session",
         found,
     )
@@ -158,7 +159,7 @@ def _revealing_claim(data: xr.Dataset, numbers: Numbers) -> Claim:
         f"{100 * numbers[REVEALED]['sent']:.0f}% and reached {numbers[REVEALED]['mean']:.1f} s. In the first quarter "
         f"PD2 made {numbers['PD2']['early_reveals']:.1f} of its {numbers['PD2']['reveals']:.1f} reveals, naive "
         f"{numbers['naive']['early_reveals']:.1f} of {numbers['naive']['reveals']:.1f}; after that the recommender "
-        f"goes by what it holds: {late}.",
+        f"acts on what it has: {late}.",
     )
 
 
@@ -184,8 +185,8 @@ def _context_claim(config: Config, parts: Parts) -> Claim:
         "PD2 ahead of the better of the two, in seconds per session",
         found,
         some=True,
-        note=f"One who knows the user's true parameters and sends where a message earns more at once than it costs "
-        f"is ahead by: {', '.join(informed)}.",
+        note="A policy that knows the user's true parameters and sends where a message earns more at once than it "
+        f"costs is ahead by: {', '.join(informed)}.",
     )
 
 
@@ -199,7 +200,7 @@ def _spread(data: xr.Dataset) -> Floats:
 def _opens_claim(config: Config, parts: Parts) -> Claim:
     spreads = {rate: _spread(parts[task]) for rate, task in open_tasks(config).items()}
     return claim(
-        "The more often users open the app unasked, the less it matters which revealer one has.",
+        "The more often users open the app unasked, the less the choice of revealer matters.",
         "Fall of the best policy's lead over the worst, in seconds per session",
         [measure(f"from open rate {a:g} to {b:g}", spreads[a] - spreads[b], above=0.0) for a, b in pairwise(spreads)],
         note="Leads: " + ", ".join(f"{s.mean():.1f} s at open rate {rate:g}" for rate, s in spreads.items()) + ".",
@@ -217,7 +218,7 @@ def _budget_claim(config: Config, data: xr.Dataset) -> Claim:
         exceptions += int((spent > limit + ROUNDING).sum()) + (int((nudges > limit).sum()) if kind["hard"] else 0)
         shown.append(f"{name}: expected {float(spent.max()):.2f}, nudges {int(nudges.max())}")
     return without_exception(
-        "No budget is exceeded: in expectation none, in nudges no hard one, own or shared.",
+        "No budget is exceeded, own or shared: none in expectation, and no hard one in nudges.",
         exceptions,
         f"Largest of any run: {'; '.join(shown)}.",
     )

@@ -30,9 +30,9 @@ EXPERIMENT = Experiment(
     name="pace",
     title="PACE: a better rule",
     about="Our own rule instead of the paper's: rank the moment among those that can still be expected, count what "
-    "stale advice has cost, and let blind steps take turns among the actions that may be best. Shown on the paper's "
-    "study with one idea left out at a time, as the horizon grows, in settings that break its assumptions, and in "
-    "brushing.",
+    "stale advice has cost, and let blind steps take turns among the actions that may be best. It is tried on the "
+    "paper's study, with one idea left out at a time, as the horizon grows, in settings that break its assumptions, "
+    "and in brushing.",
     config=config,
     tasks=tasks,
     run_task=run_task,

@@ -23,7 +23,7 @@ BRUSHERS, SESSIONS, REVEALS = 10, 140, 30
 def config(quick: bool) -> Config:
     """The paper's study at three budgets, horizons up to 10,000, one thing changed at a time, and brushing."""
     return {
-        "instances": 50, "replications": 2 if quick else 5, "horizon": 300,
+        "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30],
         "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 16,
         "floor_instances": 50 if quick else 200, "floor_replications": 1 if quick else 3,
@@ -31,7 +31,7 @@ def config(quick: bool) -> Config:
         "settings": ["study", "persist-0.95", "unforeseen", "response-0.5"] if quick else list(SETTINGS),
         "robust_budgets": [30] if quick else [10, 30],
         "robust_instances": 20 if quick else 50, "robust_replications": 1 if quick else 2, "long_instances": 20,
-        "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 20,
+        "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 50,
         "studies": ["robas3"] if quick else ["robas3", "robas2"],
     }  # fmt: skip
 

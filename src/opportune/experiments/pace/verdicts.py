@@ -47,18 +47,18 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
     floor, realised = (found["realised_regret"][p]["mean"] for p in (REVEALED, PACE))
     behind = [e.label for named in (False, True) for e in _margins(config, parts, named=named)
               if not e.held]  # fmt: skip
-    limits = "none was seen among the settings tried"
+    limits = "none was found in the settings tried"
     if behind:
         limits = (
             f"it is not clearly ahead of PD2 in {len(behind)} of the settings that break its assumptions "
             f"({'; '.join(behind)})"
         )
     return (
-        f"Our own rule loses far less. At B = {b} PACE's mean regret is {lost[PACE]:.0f}, where PD2's is "
+        f"Our own rule loses far less. At B = {b} PACE's mean regret is {lost[PACE]:.0f}; PD2's is "
         f"{lost[ADAPTIVE]:.0f} (scale adaptive) or {lost[PRINTED]:.0f} (as printed, scale range) and naive's "
-        f"{lost['naive']:.0f}. Patients really lose {realised:.0f} under it, and {floor:.0f} if every step is "
-        f"revealed: what is left is mostly the price of learning. Its limits: {limits}; and in brushing it, too, is "
-        "behind always sending."
+        f"{lost['naive']:.0f}. Its realised regret, which patients feel, is {realised:.0f}, against {floor:.0f} if "
+        f"every step is revealed: what is left is mostly the price of learning. Its limits: {limits}; and in brushing "
+        "always sending beats it as well."
         if lost[PACE] < lost[ADAPTIVE]
         else f"At B = {b} PACE's mean regret is {lost[PACE]:.0f}, PD2's {lost[ADAPTIVE]:.0f} (scale adaptive)."
     )
@@ -166,7 +166,7 @@ def _margins(config: Config, parts: Parts, *, named: bool) -> list[Estimate]:
 
 def _robust_claim(config: Config, parts: Parts) -> Claim:
     return claim(
-        "PACE has lower regret than PD2 adaptive in every setting of the list but those named as exceptions.",
+        "PACE has lower regret than PD2 adaptive in every setting but those named as exceptions.",
         "PACE lower than PD2 adaptive by",
         _margins(config, parts, named=False),
     )
@@ -174,8 +174,8 @@ def _robust_claim(config: Config, parts: Parts) -> Claim:
 
 def _named_claim(config: Config, parts: Parts) -> Claim:
     return claim(
-        "Also in the settings named as exceptions, in which PACE was seen to lose or to gain little, it has lower "
-        "regret than PD2 adaptive.",
+        "PACE has lower regret than PD2 adaptive also in the settings named as exceptions, in which it was seen to "
+        "lose or to gain little.",
         "PACE lower than PD2 adaptive by",
         _margins(config, parts, named=True),
     )

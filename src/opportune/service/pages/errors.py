@@ -42,7 +42,7 @@ def sentences(t: Texts) -> dict[str, str]:
         "malformed": _("The form could not be read. Nothing was recorded."),
         "closed": _("The study is closed."),
         "forbidden": _("You may not do this, or the page is too old. Nothing was recorded."),
-        "not_found": _("There is no such page."),
+        "not_found": _("Page not found."),
         "key_reused": _("This form was sent before, with other content. Open the page again."),
         "too_many": _("Too many attempts. Wait a few minutes."),
         "unavailable": _("Nothing can be stored at the moment. What you entered was not recorded; try again soon."),

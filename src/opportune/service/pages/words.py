@@ -176,7 +176,7 @@ def cause(code: str, t: Texts) -> str:
         "withdrawn": _("withdrawn"),
         "completed": _("completed"),
         "closed": _("the study was closed"),
-        "overdue": _("waited for in vain"),
+        "overdue": _("did not arrive"),
         "default": _("the study's default, as none came"),
     }.get(code, "")
 

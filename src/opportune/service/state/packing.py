@@ -5,7 +5,6 @@ microseconds. The bytes hold what is a participant's own of the state, by name a
 and a checksum; steps are stored elsewhere, one by one, and handed back to `unpack`.
 """
 
-import functools
 import json
 import struct
 import zlib
@@ -13,6 +12,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,21 +80,14 @@ def _yes(value: bool) -> str:
 
 
 def _sealed(text: bytes, numbers: Numbers, arrays: tuple[str, ...], order: bytes = b"") -> bytes:
-    parts = numbers.parts(arrays)
-    names = _names(tuple((name, part.size) for name, part in parts.items()))
-    return seal(text, names, b"".join((order, *(part.tobytes() for part in parts.values()))))
+    names = msgspec.json.encode(numbers.places(arrays).sizes)
+    return seal(text, names, order + numbers.row(arrays).tobytes())
 
 
 def seal(text: bytes, names: bytes, numbers: bytes) -> bytes:
     """Text, names and numbers in one, with a checksum; `content_of` takes them apart again."""
     content = b"".join((text, names, numbers))
     return _HEAD.pack(FORMAT, zlib.crc32(content), len(text), len(names), len(numbers)) + content
-
-
-@functools.lru_cache(maxsize=256)
-def _names(parts: tuple[tuple[str, int], ...]) -> bytes:
-    """The names of a state's parts with their lengths, as they are stored."""
-    return json.dumps(dict(parts)).encode()
 
 
 def content_of(data: bytes) -> tuple[bytes, bytes, bytes]:

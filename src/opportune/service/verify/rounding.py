@@ -51,7 +51,7 @@ def _same(agent: Agent, stored: tuple[bytes, bytes, bytes], expected: tuple[byte
     if stored[2][:held] != expected[2][:held] or not _same_text(stored[0], expected[0]):
         return False
     one, other = parts_of(stored[1], stored[2][held:]), parts_of(expected[1], expected[2][held:])
-    return _same_parts(one, other, agent.problem.regularisation)
+    return _same_parts(one, other, agent.numbers.regularisation)
 
 
 def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:

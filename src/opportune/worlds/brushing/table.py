@@ -37,7 +37,7 @@ class Effects(_Record):
     small_b: _AtLeast0 | None
     """Half the smallest feature mean (ROBAS 2 only)."""
     small_n: _AtLeast0 | None
-    """Likewise, for the rate."""
+    """Half the smallest feature mean, for the rate (ROBAS 2 only)."""
 
 
 class Provenance(_Record):

@@ -2,35 +2,47 @@
 
 For participant i with features X_i and rewards y_i,
 
-    y_i = X_i (theta + b_i) + noise,     b_i ~ N(0, diag(tau^2)),     noise ~ N(0, sigma^2).
+    y_i = X_i (theta + b_i) + noise,     b_i ~ N(0, T),     noise ~ N(0, sigma^2).
 
-theta is what participants have in common, tau how much they differ, sigma the noise. How unsure theta is, se, has all
-participants in common, and is no part of tau: a participant's own estimate varies by tau and by its own noise, which is
-taken out.
+theta is what participants have in common, T how much they differ (its diagonal is tau^2), sigma the noise. How unsure
+theta is, se, has all participants in common, and is no part of T: a participant's own estimate varies by T and by its
+own noise, which is taken out.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from opportune.errors import DataError
-from opportune.planning.wcls import Floats, add_up
+from opportune.inference.least_squares import add_up
+from opportune.inference.sandwich import Floats, Ints
 
 MOST_ROUNDS = 2_000
 ENOUGH = 1e-6
 
 
 class Fitted(NamedTuple):
-    """Coefficients in common with their standard errors, how participants differ, and the noise."""
+    """Coefficients in common with their covariance, how participants differ, and the noise."""
 
     theta: Floats
-    se: Floats
-    tau: Floats
+    covariance: Floats
+    """Of theta."""
+    spread: Floats
+    """T, how participants differ; diagonal unless the fit was `correlated`."""
     sigma: float
     participants: int
     rows: int
+
+    @property
+    def se(self) -> Floats:
+        """The standard errors of theta."""
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def tau(self) -> Floats:
+        """The sd of each coefficient between participants."""
+        return np.sqrt(np.diag(self.spread))
 
     @property
     def half_width(self) -> Floats:
@@ -38,7 +50,7 @@ class Fitted(NamedTuple):
         return np.asarray(self.se * float(stdtrit(max(1, self.participants - 1), 0.975)))
 
 
-def fit(x: Floats, y: Floats, who: NDArray[np.int64], names: list[str]) -> Fitted:
+def fit(x: Floats, y: Floats, who: Ints, names: list[str], *, correlated: bool = False) -> Fitted:
     """Fit the model by restricted maximum likelihood (EM); refuses data that cannot tell the coefficients apart.
 
     Args:
@@ -46,6 +58,7 @@ def fit(x: Floats, y: Floats, who: NDArray[np.int64], names: list[str]) -> Fitte
         y: rewards.
         who: the participant of each row, from 0.
         names: the names of the features, for errors.
+        correlated: let the coefficients of a participant depend on each other: T is whole, not diagonal.
 
     """
     n, d = x.shape if x.ndim == 2 else (0, len(names))
@@ -58,24 +71,24 @@ def fit(x: Floats, y: Floats, who: NDArray[np.int64], names: list[str]) -> Fitte
     np.add.at(yy, who, y * y)
     theta = np.linalg.solve(xx.sum(axis=0), xy.sum(axis=0))
     sigma2 = max(float(np.mean((y - x @ theta) ** 2)), 1e-12)
-    tau2 = np.full(d, 0.1 * sigma2) if people > 1 else np.zeros(d)
+    spread = 0.1 * sigma2 * np.eye(d) if people > 1 else np.zeros((d, d))
     for _ in range(MOST_ROUNDS):
-        before = np.concatenate([tau2, [sigma2]])
-        theta, cov, tau2, sigma2 = _round(xx, xy, yy, n, tau2, sigma2)
-        if np.max(np.abs(np.concatenate([tau2, [sigma2]]) - before)) <= ENOUGH * sigma2:
+        before = np.append(spread, sigma2)
+        theta, cov, spread, sigma2 = _round(xx, xy, yy, n, spread, sigma2, correlated=correlated)
+        if np.max(np.abs(np.append(spread, sigma2) - before)) <= ENOUGH * sigma2:
             break
-    return Fitted(theta, np.sqrt(np.diag(cov)), np.sqrt(tau2), float(np.sqrt(sigma2)), people, n)
+    return Fitted(theta, cov, spread, float(np.sqrt(sigma2)), people, n)
 
 
 def _round(
-    xx: Floats, xy: Floats, yy: Floats, rows: int, tau2: Floats, sigma2: float
+    xx: Floats, xy: Floats, yy: Floats, rows: int, spread: Floats, sigma2: float, *, correlated: bool
 ) -> tuple[Floats, Floats, Floats, float]:
     """One round of EM, the uncertainty of theta included (restricted likelihood)."""
     people, d = xy.shape
-    root = np.sqrt(tau2)
-    # X'V^-1 X = (I + X'X T/sigma^2)^-1 X'X/sigma^2, with T = diag(tau^2), symmetric by scaling with its root.
-    inner = np.linalg.inv(np.eye(d) + root[:, None] * xx * root[None, None, :] / sigma2)
-    middle = root[:, None] * inner * root[None, None, :]  # covariance of b_i given y_i, theta known
+    root = root_of(spread) if correlated else np.diag(np.sqrt(np.diag(spread)))
+    # X'V^-1 X = (I + X'X T/sigma^2)^-1 X'X/sigma^2, symmetric by writing T = root root'.
+    inner = np.linalg.inv(np.eye(d) + root.T @ xx @ root / sigma2)
+    middle = root @ inner @ root.T  # covariance of b_i given y_i, theta known
     information = xx / sigma2 - xx @ middle @ xx / sigma2**2
     target = xy / sigma2 - np.einsum("ijk,ikl,il->ij", xx, middle, xy) / sigma2**2
     cov = np.linalg.inv(information.sum(axis=0))
@@ -83,14 +96,22 @@ def _round(
     left = xy - xx @ theta
     b = np.einsum("ijk,ik->ij", middle, left) / sigma2
     pull = middle @ xx / sigma2  # how b_i moves with theta
-    spread = middle + pull @ cov @ pull.transpose(0, 2, 1)
-    new_tau2 = np.mean(b**2 + np.diagonal(spread, axis1=1, axis2=2), axis=0) if people > 1 else np.zeros(d)
+    unsure = middle + pull @ cov @ pull.transpose(0, 2, 1)
+    new_spread = np.mean(b[:, :, None] * b[:, None, :] + unsure, axis=0) if people > 1 else np.zeros((d, d))
+    if not correlated:
+        new_spread = np.diag(np.diag(new_spread))
     whole = theta + b
     fits = yy - 2.0 * np.einsum("ij,ij->i", whole, xy) + np.einsum("ij,ijk,ik->i", whole, xx, whole)
     keep = np.eye(d) - pull  # how theta + b_i moves with theta
     of_sum = middle + keep @ cov @ keep.transpose(0, 2, 1)
     new_sigma2 = float((fits + np.einsum("ijk,ikj->i", xx, of_sum)).sum() / rows)
-    return theta, cov, new_tau2, max(new_sigma2, 1e-12)
+    return theta, cov, new_spread, max(new_sigma2, 1e-12)
+
+
+def root_of(matrix: Floats) -> Floats:
+    """A square root of a covariance, also of one without full rank."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
 
 
 def _check_rank(x: Floats, names: list[str]) -> None:

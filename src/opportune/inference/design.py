@@ -1,0 +1,72 @@
+"""Columns of a data frame from a formula such as "pre + day", in the language that users of R know.
+
+Only columns, + - * / : ** and a few functions may occur, so that a formula cannot run code.
+"""
+
+import ast
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from formulaic import model_matrix
+from formulaic.parser.algos.tokenize import tokenize
+from formulaic.parser.types import Token
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.inference.sandwich import Floats
+from opportune.problems.grammar import LIBRARY_ERRORS, plain
+
+FUNCTIONS = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
+TRANSFORMS = ("I", "C", "center", "scale", "poly", "bs", "cs")
+"""What the library itself can do with a column."""
+_ALLOWED = (
+    ast.Expression, ast.Name, ast.Call, ast.keyword, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop,
+    ast.expr_context,
+)  # fmt: skip
+
+
+def design(name: str, formula: str, frame: pd.DataFrame) -> tuple[Floats, list[str]]:
+    """The formula's columns and their names; an intercept is among them unless the formula begins with 0.
+
+    Args:
+        name: of the argument, for errors.
+        formula: what stands to the right of ~ in R.
+        frame: the rows.
+
+    """
+    text = checks.text(name, formula).strip().removeprefix("~")
+    try:
+        for token in tokenize(text):
+            _check(token)
+        found = model_matrix(f"~ {text}", frame, context=dict(FUNCTIONS), na_action="ignore")
+        values = np.asarray(found, dtype=np.float64)
+        names = [str(column) for column in found.columns]
+    except (*LIBRARY_ERRORS, AttributeError) as error:
+        known = ", ".join(map(str, frame.columns[:20])) + (", ..." if len(frame.columns) > 20 else "")
+        raise InputError(f"{name} {text.strip()!r} cannot be used: {plain(error)}; the columns are {known}") from None
+    for column, missing in zip(names, (~np.isfinite(values)).sum(axis=0), strict=True):
+        if missing:
+            raise InputError(
+                f"{name} {text.strip()!r}: {column} has no value in {missing} of {len(values)} eligible rows; "
+                "expected one in each: fill them in with what was known before the decision, or use another variable"
+            )
+    return values, names
+
+
+def _check(token: Token) -> None:
+    """Refuse an expression that does more than arithmetic with columns, by a ValueError that says why."""
+    if token.kind is not Token.Kind.PYTHON:
+        return
+    for node in ast.walk(ast.parse(re.sub(r"`[^`]*`", "column", token.token), mode="eval")):
+        if not isinstance(node, _ALLOWED):
+            raise ValueError(f"{token.token!r} is not allowed, expected columns, numbers and {_functions()}")
+        if isinstance(node, ast.Call):
+            called: Any = node.func
+            if not isinstance(called, ast.Name) or called.id not in {*FUNCTIONS, *TRANSFORMS}:
+                raise ValueError(f"{token.token!r} calls something other than {_functions()}")
+
+
+def _functions() -> str:
+    return ", ".join((*FUNCTIONS, *TRANSFORMS))

@@ -1,0 +1,99 @@
+"""WCLS: the effect of a randomised treatment on what comes next, where it was given with known probabilities.
+
+For a decision point with treatment A (0 or 1), drawn with the recorded probability p, outcome Y, controls g and
+moderators f (Boruvka, Almirall, Witkiewitz and Murphy, 2018):
+
+    minimise  sum W (Y - g'alpha - (A - q) f'beta)^2,     W = (q/p)^A ((1-q)/(1-p))^(1-A).
+
+Weighted and centred, beta is right also where g'alpha is wrong.
+"""
+
+import numpy as np
+import pandas as pd
+
+from opportune.errors import InputError
+from opportune.inference.design import design
+from opportune.inference.estimates import Estimates, effect_names, estimates
+from opportune.inference.least_squares import add_up, solve
+from opportune.inference.record import check_participants, drawn, per_row, read
+from opportune.inference.sandwich import Floats
+
+LEAST_PROBABILITY = 0.01
+
+
+def wcls(
+    frame: pd.DataFrame,
+    *,
+    outcome: str = "y",
+    treatment: str = "a",
+    probability: str | float = "p",
+    participant: str = "id",
+    controls: str = "1",
+    moderators: str = "1",
+    available: str | None = None,
+    q: str | float | None = None,
+    lag: int = 1,
+    time: str | None = None,
+    imputed: str | None = None,
+    least_probability: float = LEAST_PROBABILITY,
+) -> Estimates:
+    """The proximal effect of a treatment by weighted and centred least squares.
+
+    Args:
+        frame: one row for each decision point, eligible or not.
+        outcome: the column with Y; where it is empty the row is left out.
+        treatment: the column with A, 0 or 1.
+        probability: the column with the recorded probability of A = 1, or one number.
+        participant: the column that says whose row it is.
+        controls: g, a formula such as "pre + day"; controls make the estimate more exact, never wrong.
+        moderators: f, a formula; "1" for the effect on average.
+        available: the column that is 1 where a row is eligible: where the treatment was drawn.
+        q: the reference probability: a number or a column; the mean of p unless given.
+        lag: the outcome is the mean of Y over this many decision points, from the treatment's on.
+        time: the column that numbers each participant's decision points; a lag above 1 needs it.
+        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
+        least_probability: the least that the protocol allows for either treatment.
+
+    """
+    record = read(frame, outcome, participant, available=available, imputed=imputed, lag=lag, time=time)
+    rows = record.rows
+    a, p = drawn(rows, treatment, probability, least_probability)
+    g, g_names = design("controls", controls, rows)
+    f, f_names = design("moderators", moderators, rows)
+    check_participants(record.n, g.shape[1] + f.shape[1])
+    x, weight = centred(a, p, reference(q, p, rows), g, f)
+    beta, found = solve(add_up(x, record.y, weight, record.who, record.n), record.people)
+    return estimates(
+        record,
+        beta,
+        found,
+        method=f"WCLS: effect of {treatment} on {outcome}",
+        estimand=estimand(outcome, treatment, moderators, lag),
+        names=(*g_names, *effect_names(treatment, f_names)),
+        effects=len(f_names),
+        least_probability=float(np.minimum(p, 1.0 - p).min()),
+    )
+
+
+def centred(a: Floats, p: Floats, q: Floats | float, g: Floats, f: Floats) -> tuple[Floats, Floats]:
+    """The columns g and (A - q) f, and the weights W."""
+    weight = np.where(a == 1.0, q / p, (1.0 - q) / (1.0 - p))
+    return np.column_stack([g, (a - q)[:, None] * f]), weight
+
+
+def reference(q: str | float | None, p: Floats, rows: pd.DataFrame) -> Floats:
+    """The reference probability of each row; the mean of the recorded ones unless given."""
+    found = np.full(len(p), p.mean()) if q is None else per_row("q", q, rows)
+    if not ((found > 0.0) & (found < 1.0)).all():
+        raise InputError(f"q has {found.min():g} to {found.max():g}; expected numbers between 0 and 1")
+    return found
+
+
+def estimand(outcome: str, treatment: str, moderators: str, lag: int = 1) -> str:
+    """What is estimated, in words."""
+    over = "" if lag == 1 else f", averaged over {lag} decision points from the treatment on,"
+    by = "" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}"
+    return (
+        f"how much higher {outcome}{over} is on average where {treatment} is 1 instead of 0, at moments when it was "
+        f"randomised, with earlier and later treatments as in this study{by}"
+    )
