@@ -26,9 +26,6 @@ from opportune.engine.compiled import driver_function
 from opportune.engine.hooks import act_blind, after_blind
 from opportune.engine.views import participant_at
 
-ENDLESS = 0x7FF << 52
-"""The bits that NaN and infinity have set."""
-
 
 @driver_function
 def begin_live(handle, own_model, own_budget):  # type: ignore[no-untyped-def]
@@ -120,13 +117,3 @@ def uncover_live(handle, values, action, rewarded, reward):  # type: ignore[no-u
 def correct_live(handle, step, stratum, sense, context, action, difference):  # type: ignore[no-untyped-def]
     """A reward already learned from turns out to be larger by `difference`."""
     correct(participant_at(handle), Moment(step, stratum, sense, context), action, difference)
-
-
-@driver_function
-def is_sound(bits, is_variance):  # type: ignore[no-untyped-def]
-    """Whether numbers, told by their bits, are finite, and those that are variances positive."""
-    wrong = 0
-    for i in range(bits.size):
-        wrong += (bits[i] & ENDLESS) == ENDLESS
-        wrong += is_variance[i] & (bits[i] <= 0)
-    return wrong == 0

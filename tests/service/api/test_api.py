@@ -12,8 +12,6 @@ from opportune.service.record.database import Database
 from opportune.service.record.queries import event_rows
 from opportune.service.verify.check import verify
 
-NUDGED = {"budget": 20}
-
 
 @pytest.fixture
 def site(sqlite: Database) -> Iterator[Site]:

@@ -138,32 +138,6 @@ def test_day_spans_the_study() -> None:
     assert x[0, 2] == 1.0
 
 
-@pytest.mark.parametrize("study", ["robas2", "robas3"])
-def test_corners_span_every_state(study: str) -> None:
-    """The four corners hold prior and prop at the ends of their ranges, with the public part of t."""
-    params = user(study)
-    mean, sd = step.SCALES[study]
-    x = np.empty((4, 2, 2 * WIDTH[study] - 1))
-    cells = [step.corner(params, 33, i, x[i]) for i in range(4)]
-    seen, cell = after(params, [70.0] * 33)
-    assert cells == [cell] * 4
-    low, high = -mean / sd, (360 - mean) / sd
-    assert x[:, 0, PRIOR].tolist() == [low, high, low, high]
-    assert x[:, 0, PROP[study]].tolist() == [0, 0, 1, 1]
-    public = ~step.hidden_mask(study)
-    assert (x[:, :, public] == seen[:, public]).all()
-    assert (x.min(axis=0) <= seen).all()
-    assert (seen <= x.max(axis=0)).all()
-
-
-def test_hidden_mask() -> None:
-    """Prior and prop in g, and prior in a*h, are hidden from the recommender; everything else is public."""
-    assert np.flatnonzero(step.hidden_mask("robas3")).tolist() == [1, 3, 7]
-    assert step.hidden_mask("robas3").size == 11
-    assert np.flatnonzero(step.hidden_mask("robas2")).tolist() == [1, 2, 6]
-    assert step.hidden_mask("robas2").size == 9
-
-
 def test_zero_probability_and_rate_by_hand() -> None:
     """Without a message p0 and the rate come from g alone; a message adds its clipped effects of sum(h)."""
     params = step.pack_params(

@@ -64,7 +64,7 @@ class Replay:
         kind, fold = event.kind, self.fold
         if event.participant is None and event.timezone is not None:
             self.verdict.add(f"event {event.seq} is about nobody; its timezone is {event.timezone!r} on record")
-        if fold is not None and kind not in _COMMON:
+        if fold is not None and kind not in events.COMMON:
             if event.study != fold.running.hash:
                 self.verdict.add(f"event {event.seq} names another study file than the one in force")
             self._happen(event, fold, received)
@@ -171,7 +171,6 @@ class Replay:
         person.follow(False, values, happened)
 
 
-_COMMON = frozenset({events.LAUNCHED, events.ENROLLED, events.AMENDED, events.CLOSED})
 _REVEALING = frozenset({events.PROPOSED, events.SETTLED})
 
 

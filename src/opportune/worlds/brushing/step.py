@@ -81,13 +81,6 @@ def feature_names(study: str) -> tuple[str, ...]:
     return _FEATURES[study]
 
 
-def hidden_mask(study: str) -> NDArray[np.bool_]:
-    """Which entries of phi = [g; a*h] are sensed: the recommender goes by their means without a reveal."""
-    g = feature_names(study)
-    h = [name for name in g if name != "prop"]
-    return np.array([name in {"prior", "prop"} for name in (*g, *h)], dtype=np.bool_)
-
-
 def pack_params(
     study: str,
     *,
@@ -197,14 +190,6 @@ def arrive(user, state, t, x):  # type: ignore[no-untyped-def]
     """Session t arrives, counted from 0: write phi(S, a) into x[2, d], return the cell tod + 2*weekend."""
     prior, prop = sensed(user, state, t)
     return features(user, t, prior, prop, x)
-
-
-@inner_dual_function
-def corner(user, t, i, x):  # type: ignore[no-untyped-def]
-    """The features at t with prior (bit 0 of i) and prop (bit 1) at the low or high end of their ranges."""
-    total = 2.0 * CAP if i & 1 else 0.0
-    prop = 1.0 if i & 2 else 0.0
-    return features(user, t, (total - user.prior_mean[0]) / user.prior_sd[0], prop, x)
 
 
 @inner_dual_function
