@@ -9,8 +9,12 @@ CORE := $(VENV)/.installed-core
 SERVED := $(VENV)/.installed-serve
 ALL := $(VENV)/.installed-$(EXTRAS)
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 
-.PHONY: run demo test test-fast test-bounds test-core test-lowest lint install bench bench-service torture clean
+# The documentation site: pages, tutorials that are run, reference made from the code.
+SITE = -W --keep-going -q -d out/doctrees docs out/docs
+
+.PHONY: run demo docs test test-fast test-bounds test-core test-lowest test-newest lint install bench bench-service torture release clean
 
 # Needs the package itself and what it depends on, no extras.
 run: $(CORE)
@@ -19,6 +23,10 @@ run: $(CORE)
 # A study in the middle of its course, in the browser; needs what serves it, nothing for development.
 demo: $(SERVED)
 	$(BIN)/opportune demo
+
+docs: install
+	$(BIN)/python -m sphinx $(SITE)
+	@echo "open out/docs/index.html"
 
 # Two files of tests at a time.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --durations=15
@@ -49,6 +57,11 @@ test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) -p no:service_databases --ignore=tests/cli/test_interrupts.py \
 		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
 
+# The same with the newest of everything that pyproject.toml allows.
+test-newest: $(NEWEST)/.installed
+	$(NEWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) -p no:service_databases --ignore=tests/cli/test_interrupts.py \
+		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -64,6 +77,12 @@ bench-service: install
 # Servers killed a thousand times, and the API tried with many more requests.
 torture: install
 	OPPORTUNE_TORTURE=1000 OPPORTUNE_EXAMPLES=100 $(BIN)/python -m pytest tests/service/record/test_crashes.py tests/service/api/test_schema.py
+
+# Builds the wheel and the sdist, checks what they say, tries them in empty environments on every supported Python that
+# is here (about six minutes for each on two cores), and prints what is left to do by hand.
+release: install
+	$(PIP) -e '.[$(EXTRAS),release]'
+	$(BIN)/python .ci/release.py
 
 install: $(ALL)
 
@@ -86,9 +105,14 @@ $(LOWEST)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e .
-	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python -c constraints.txt pytest pytest-xdist hypothesis
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python -c constraints.txt pytest pytest-xdist hypothesis jsonschema
+	touch $@
+
+$(NEWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade -e . pytest pytest-xdist hypothesis jsonschema
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) $(NEWEST) out build dist docs/learn docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src benchmarks tests -name '*.nb[ic]' -delete

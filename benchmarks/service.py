@@ -32,7 +32,7 @@ MOST_P99 = 50.0
 
 def study_text() -> str:
     """The example study for many participants, decisions whenever the app asks."""
-    text = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+    text = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^times = .*\n", "", text)
     text = re.sub(r"(?m)^planned = .*$", f"planned = {PEOPLE}", text)
     text = re.sub(r"(?m)^horizon = .*$", "horizon = 100000", text)

@@ -34,7 +34,7 @@ POLICIES = [
     op.Policy(recommender=op.Thompson(), budget=op.Budget(8), name="Thompson"),
     op.Policy(recommender=op.Thompson(inflation=0.3), revealer=op.FixedRate(), budget=op.Budget(8), name="TS naive"),
     op.Policy(recommender=op.FixedAction(action=1), revealer=op.PrimalDual(), budget=op.Budget(8), name="one action"),
-    op.Policy(recommender=op.RandomAction(), revealer=op.FixedRate(), budget=op.Budget(8), name="random action"),
+    op.Policy(recommender=op.EqualCoins(), revealer=op.FixedRate(), budget=op.Budget(8), name="random action"),
 ]
 OPTIMISTIC = [
     op.pd2_ucb(8, unknown="optimistic", name="PD2 optimistic"),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from answers_reference import Answers, Happened
 from reference import TIE, Contexts, Data, Estimate, Finite, Floats, Frozen, Participant, Purse, Settings, Step, best
 
 EMPTY = 1e-9  # a budget with no more than this left is spent
@@ -22,7 +23,22 @@ RANK_TIE = 1e-9
 ROUNDING = 2e-13
 HALF_LIFE = 15
 LEAST_RATIO = 3.0
-IDEAS = ("rotate", "debt", "top", "ties", "fading", "grid", "peace", "openings", "others", "guard", "resignation")
+IDEAS = (
+    "rotate",
+    "debt",
+    "top",
+    "ties",
+    "fading",
+    "grid",
+    "peace",
+    "shorter peace",
+    "openings",
+    "others",
+    "guard",
+    "resignation",
+    "response",
+    "candidates",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +48,10 @@ class PaceSettings(Settings):
     rotate: bool = True
     kappa: float = 1.0
     randomise: float = 0.0
+    least: float = 0.0  # of candidates; 0: nudges are not randomised there
     realised: bool = False
     guard: float = 0.0
+    response: bool = False
     horizon: int = 1
     sharers: int = 1
     without: str = ""  # an idea left out
@@ -52,6 +70,7 @@ class Ranked(NamedTuple):
     gain: float
     odds: float
     itself: bool = False  # the present moment, where contexts are not finite: tied whatever the debt
+    stratum: Any = None  # its public part
 
 
 @dataclass
@@ -63,6 +82,7 @@ class PacePurse(Purse):
     opened: int = 0
     guard_price: float = 0.0
     guard_spent: float = 0.0
+    happened: list[Happened] = field(default_factory=list)  # nudges and openings, in order
     ranked: dict[int, list[Ranked]] = field(default_factory=dict)  # each participant's, as of its latest step
 
 
@@ -91,6 +111,7 @@ class PaceParticipant(Participant):
         self.openings = 0
         self.unanswered = 0  # nudges in a row
         self.peace = 0  # steps for which the patient is left alone
+        self.share = 0.0  # rho, when last asked
         self.nudged = False
 
     def _keeps(self, idea: str) -> bool:
@@ -108,14 +129,14 @@ class PaceParticipant(Participant):
         """By ucb with kappa times the radius, or by the parameter drawn (Thompson sampling)."""
         if self.settings.inflation is not None:
             return super()._scores(known, vectors, normals)
-        estimate = self.settings.estimate(known.observations, self.d)
+        estimate = self.settings.estimate(known.observations, self.d, known.common)
         return Estimate(estimate.V, estimate.theta, self.settings.kappa * estimate.radius).ucbs(vectors)
 
     def _stale_scores(self, sensed: Any, normals: Sequence[float] | None) -> list[float]:
         """<bar_rec(z, a), theta_rec> + kap r_rec ||bar_rec(z, a)||_{V_h^-1}, V_h = V + sum bar bar' since then."""
         if self.settings.inflation is not None:
             return super()._stale_scores(sensed, normals)
-        frozen = self.settings.estimate(self.frozen.observations, self.d)
+        frozen = self.settings.estimate(self.frozen.observations, self.d, self.frozen.common)
         V = frozen.V
         if self.settings.rotate and self._keeps("rotate"):
             for earlier, action in self.tried:
@@ -146,26 +167,32 @@ class PaceParticipant(Participant):
         half = HALF_LIFE if self._keeps("fading") else math.inf
         return float(sum(0.5 ** (age / half) for age, met in enumerate(reversed(self.moments)) if met == q))
 
+    def _kept(self) -> list[Any]:
+        """The recent moments that count, where contexts are not finite."""
+        return self.moments[-max(64, math.ceil(self.settings.decisions / self.settings.budget)) :]
+
     def _to_expect(self, theta: Floats, sensed: Any) -> list[Ranked]:
         """The moments that this participant expects."""
         if not isinstance(self.contexts, Finite):
-            kept = max(64, math.ceil(self.settings.decisions / self.settings.budget))
-            odds = 1.0 / (min(kept, len(self.moments)) + 1)
-            recent = [Ranked(self._gain(theta, moment), odds) for moment in self.moments[-kept:]]
-            return [Ranked(self._gain(theta, sensed), odds, itself=True), *recent]
+            odds = 1.0 / (len(self._kept()) + 1)
+            recent = [Ranked(self._gain(theta, m), odds, stratum=self._stratum(m)) for m in self._kept()]
+            return [Ranked(self._gain(theta, sensed), odds, itself=True, stratum=self._stratum(sensed)), *recent]
         parts = sorted(set(self.contexts.q))
         if self.contexts.p is None:
             counts = [self._fading(q) + 1.0 for q in parts]
         else:
             counts = [sum(p for p, of in zip(self.contexts.p, self.contexts.q, strict=True) if of == q) for q in parts]
-        return [Ranked(self._gain(theta, q), n / sum(counts)) for q, n in zip(parts, counts, strict=True)]
+        return [
+            Ranked(self._gain(theta, q), n / sum(counts), stratum=self._stratum(q))
+            for q, n in zip(parts, counts, strict=True)
+        ]
 
     def _all_expected(self) -> Iterator[Ranked]:
         """The mean over participants who had a step already, each as of its latest."""
         known = self.purse.ranked if self._keeps("others") else {self.number: self.purse.ranked[self.number]}
         for number, moments in known.items():
-            for gain, odds, itself in moments:
-                yield Ranked(gain, odds / len(known), itself and number == self.number)
+            for gain, odds, itself, stratum in moments:
+                yield Ranked(gain, odds / len(known), itself and number == self.number, stratum)
 
     def _share(self) -> float:
         """Rho: for which share of the decisions to come the budget reaches."""
@@ -173,6 +200,18 @@ class PaceParticipant(Participant):
         h = purse.opened / purse.points if purse.points and self._keeps("openings") else 0.0
         to_come = self.settings.decisions - purse.points - purse.foregone
         return min(1.0, max(self._remaining(), 0.0) / max(1.0, (1.0 - h) * to_come))
+
+    def _stratum(self, sensed: Any) -> Any:
+        """z(q)."""
+        contexts: Any = self.contexts
+        return contexts.z[contexts.q.index(sensed)] if isinstance(contexts, Finite) else contexts.stratum(sensed)
+
+    def _answers(self, known: Answers, sensed: Any, rho: float, edges: list[float]) -> float:
+        """How probable an answer is now; as usual in this public part, if it is near enough."""
+        step = len(self.steps) + 1
+        now, usual = known.now(self.number, step, self._stratum(sensed)), known.usual(self._stratum(sensed), rho)
+        edges += [abs(now - usual) - 0.25 * usual, *known.margins()]
+        return usual if abs(now - usual) <= 0.25 * usual else now
 
     def _pace(self, told: Estimate, sensed: Any, fresh: int, stale: int) -> SimpleNamespace:
         """x, by all that section 10 says, and how near it was to another."""
@@ -184,12 +223,18 @@ class PaceParticipant(Participant):
         gain = self._gain(told.theta, sensed)
         worth = gain + debt
         self.purse.ranked[self.number] = self._to_expect(told.theta, sensed)
-        expected = [moment for moment in self._all_expected() if moment.odds > 0.0]
-        tied = sum(m.odds for m in expected if m.itself or abs(m.gain - worth) <= TIE)
-        above = sum(m.odds for m in expected if not m.itself and m.gain - worth > TIE)
         rho = self._share()
+        answers: list[float] = []
+        likely, expected = 1.0, [moment for moment in self._all_expected() if moment.odds > 0.0]
+        if s.response and self._keeps("response"):  # every gain counts by how probable an answer usually is there
+            known = Answers(self.purse.happened)
+            likely = self._answers(known, sensed, rho, answers)
+            expected = [m._replace(gain=m.gain * known.usual(m.stratum, rho)) for m in expected]
+        tied = sum(m.odds for m in expected if m.itself or abs(m.gain - likely * worth) <= TIE)
+        above = sum(m.odds for m in expected if not m.itself and m.gain - likely * worth > TIE)
+        self.share = rho
         weight = 0.25 if self._keeps("ties") else 1.0
-        edges = [apart(m.gain - worth) for m in expected if not m.itself] + [apart(worth)]
+        edges = [apart(m.gain - likely * worth) for m in expected if not m.itself] + [apart(worth), *answers]
         x = 0.0
         if s.randomise:
             if worth > TIE:
@@ -204,9 +249,17 @@ class PaceParticipant(Participant):
             x = (1.0 - s.randomise) * x + s.randomise * rho
         if s.guard and self._behind(max(0.0, gain), max(m.gain for m in expected), edges) and self._keeps("guard"):
             x = 1.0
-        if self.peace > 0 and self._keeps("peace"):
-            x = 0.0
+        resting = self.peace > 0 and self._keeps("peace")
         self.peace = max(0, self.peace - 1)
+        if s.least:
+            if x < 1.0:
+                edges.append(10.0 * (above + weight * tied - 2.0 * rho - RANK_TIE))
+            near = worth > TIE and above + weight * tied <= (2.0 if self._keeps("candidates") else 1.0) * rho + RANK_TIE
+            left = self._remaining()
+            edges.append(10.0 * (left - 1.0 + EMPTY))
+            x = 0.0 if left < 1.0 - EMPTY else 1.0 - s.least if x == 1.0 else s.least if near else 0.0
+        if resting:
+            x = 0.0
         return SimpleNamespace(x=x, worth=worth, debt=debt, gain=gain, edges=edges, blind=blind)
 
     def _grid(self, edges: list[float]) -> bool:
@@ -252,7 +305,7 @@ class PaceParticipant(Participant):
             return found
         stale_scores = self._stale_scores(sensed, normals)
         stale = best(stale_scores)
-        told = self.settings.estimate(self.data.observations, self.d)
+        told = self.settings.estimate(self.data.observations, self.d, self.data.common)
         bar = self.contexts.blind(self.seen, sensed)
         u, v = max(told.ucbs(self.contexts.sensed(self.seen, sensed))), max(told.ucbs(bar))
         fresh_scores = Estimate(told.V, told.theta, self.settings.kappa * told.radius).ucbs(bar)
@@ -272,6 +325,8 @@ class PaceParticipant(Participant):
         self.purse.points += 1
         self.nudged = coin < o
         self.purse.nudges += int(self.nudged)
+        if self.settings.hard and self.settings.least:
+            self.purse.spent = float(self.purse.nudges)  # nudges are charged, not their probabilities
         self.steps.append(Step(sensed, True, stale, opened))
         return SimpleNamespace(
             probability=o, nudged=self.nudged, action=stale, fresh_action=fresh, gap=gap, price=price, disagreement=n,
@@ -293,6 +348,12 @@ class PaceParticipant(Participant):
         if not step.available:
             return found
         self.moments.append(step.sensed)
+        less = 1.0
+        if self.settings.response and (self.nudged or revealed):
+            stratum, number = self._stratum(step.sensed), len(self.steps)
+            self.purse.happened.append(Happened(self.number, number, stratum, revealed if self.nudged else None))
+            if self.nudged and not revealed:
+                less = Answers(self.purse.happened).less(self.number, number, stratum)
         if revealed:
             self.tried, self.losses, self.unanswered, self.peace = [], [], 0, 0
             self.last_reveal = len(self.steps)
@@ -302,7 +363,8 @@ class PaceParticipant(Participant):
         self.tried.append((step.sensed, step.stale))
         if self.nudged:
             self.unanswered += 1
-            self.peace = self.unanswered
+            spared = self.share if self._keeps("shorter peace") else 0.0
+            self.peace = math.floor(self.unanswered * less * (1.0 - spared) + 0.5 + RANK_TIE)
         return found
 
     def withdraw(self) -> None:

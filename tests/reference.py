@@ -181,6 +181,14 @@ class Estimate:
         return [float(x @ self.theta) + self.radius * math.sqrt(w) for x, w in zip(vectors, width2, strict=True)]
 
 
+@dataclass(frozen=True)
+class Prior:
+    """What theta is expected to be, and Lambda's diagonal."""
+
+    mean: Floats
+    precision: Floats
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What both agents know beforehand, and the policy. `scale` is "adaptive" or the number to divide gaps by."""
@@ -197,6 +205,8 @@ class Settings:
     every: int = 1
     inflation: float | None = None  # of Thompson sampling; None: LinUCB
     pointwise: bool = False  # the radius; `regularisation` is the one that goes with it
+    prior_mean: Floats | None = None
+    prior_sd: Floats | None = None  # in place of `regularisation`
 
     def __post_init__(self) -> None:
         """Refuse what the equations cannot mean, so that a wrong test does not pass by accident."""
@@ -209,21 +219,31 @@ class Settings:
         if self.scale != "adaptive" and not (isinstance(self.scale, float) and self.scale > 0.0):
             raise ValueError(f"scale is {self.scale!r}; expected 'adaptive' or a positive number")
 
-    def estimate(self, observations: Sequence[tuple[Floats, float]], d: int) -> Estimate:
-        """V, theta and the radius from every observation."""
-        V = self.regularisation * np.eye(d)
-        total = np.zeros(d)
+    def start(self, d: int) -> Prior:
+        """The prior before anything is learned from others; sds are as W / sqrt(d) for every feature would be."""
+        mean = np.zeros(d) if self.prior_mean is None else self.prior_mean
+        if self.prior_sd is None:
+            return Prior(mean, np.full(d, self.regularisation))
+        return Prior(mean, (self.noise_sd / self.prior_sd) ** 2 if self.pointwise else 1.0 / (d * self.prior_sd**2))
+
+    def estimate(self, observations: Sequence[tuple[Floats, float]], d: int, common: Prior | None = None) -> Estimate:
+        """V, theta and the radius from every observation, and what participants have in `common` if models are so."""
+        prior = self.start(d) if common is None else common
+        V = np.diag(prior.precision)
+        total = prior.precision * prior.mean
         for x, reward in observations:
             V = V + np.outer(x, x)
             total = total + x * reward
         theta = np.asarray(np.linalg.solve(V, total))
-        confidence, size = 2.0 * math.log(1.0 / self.delta), self.theta_bound
-        if not self.pointwise:
-            confidence += float(np.linalg.slogdet(V)[1]) - d * math.log(self.regularisation)
-        elif observations:
-            size = math.sqrt(theta @ theta + self.noise_sd**2 * np.trace(np.linalg.inv(V)))
-        radius = self.noise_sd * math.sqrt(max(confidence, 0.0)) + math.sqrt(self.regularisation) * size
-        return Estimate(V, theta, radius)
+        confidence, away = 2.0 * math.log(1.0 / self.delta), math.sqrt(self.regularisation) * self.theta_bound
+        if self.prior_sd is not None:
+            away = math.sqrt(prior.precision @ self.prior_sd**2)
+        if common is None and not self.pointwise:
+            confidence += float(np.linalg.slogdet(V)[1]) - float(np.log(prior.precision).sum())
+        elif common is not None or observations:
+            variance = self.noise_sd**2 * np.diag(np.linalg.inv(V))
+            away = math.sqrt(prior.precision @ ((theta - prior.mean) ** 2 + variance))
+        return Estimate(V, theta, self.noise_sd * math.sqrt(max(confidence, 0.0)) + away)
 
 
 @dataclass
@@ -231,6 +251,7 @@ class Data:
     """Rewards with their features: one list per participant, or one for all of them (pooled)."""
 
     observations: list[tuple[Floats, float]] = field(default_factory=list)
+    common: Prior | None = None  # what participants have in common, if models are pooled in part
 
 
 @dataclass
@@ -248,6 +269,7 @@ class Frozen:
 
     observations: list[tuple[Floats, float]]
     seen: list[Any]
+    common: Prior | None
 
 
 @dataclass
@@ -282,7 +304,7 @@ class Participant:
         self.frozen = self._freeze()
 
     def _freeze(self) -> Frozen:
-        return Frozen(list(self.data.observations), list(self.seen))
+        return Frozen(list(self.data.observations), list(self.seen), self.data.common)
 
     # Section 4: the rules.
 
@@ -358,7 +380,7 @@ class Participant:
 
         theta~ = theta + inflation R L e with L the Cholesky root of V^-1 and e the given normal draws.
         """
-        estimate = self.settings.estimate(known.observations, self.d)
+        estimate = self.settings.estimate(known.observations, self.d, known.common)
         if self.settings.inflation is None:
             return estimate.ucbs(vectors)
         root = np.linalg.cholesky(np.linalg.inv(estimate.V))
@@ -388,7 +410,7 @@ class Participant:
                 probability=0.0, nudged=False, action=stale, fresh_action=stale, gap=0.0, price=price,
                 disagreement=0.0, tolerance=0.0, budget_left=self.budget_left(), scores=[stale_scores], edges=[],
             )  # fmt: skip
-        told = self.settings.estimate(self.data.observations, self.d)
+        told = self.settings.estimate(self.data.observations, self.d, self.data.common)
         bar = self.contexts.blind(self.seen, sensed)
         fresh_scores = told.ucbs(bar)
         fresh, v = best(fresh_scores), max(fresh_scores)
@@ -490,3 +512,20 @@ class Participant:
         entry.reward = float(reward)
         if entry.place is not None:
             self.data.observations[entry.place] = (self.data.observations[entry.place][0], float(reward))
+
+
+# Section 11: random effects.
+
+NU = 0.5
+
+
+def meet(participants: Sequence[Participant]) -> None:
+    """Mu and tau by one step over all participants, each of whom then goes by Lambda = diag(R^2 / tau^2)."""
+    settings, d, N = participants[0].settings, participants[0].d, len(participants)
+    told = [settings.estimate(each.data.observations, d, each.data.common) for each in participants]
+    mu = np.mean([each.theta for each in told], axis=0)
+    first = settings.noise_sd**2 / settings.start(d).precision
+    spread = sum((each.theta - mu) ** 2 + settings.noise_sd**2 * np.diag(np.linalg.inv(each.V)) for each in told)
+    tau2 = (NU * first + spread) / (N + NU)
+    for each in participants:
+        each.data.common = Prior(mu, settings.noise_sd**2 / tau2)

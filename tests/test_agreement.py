@@ -64,6 +64,8 @@ def references_of(run: AnyRun) -> list[Participant]:
         theta_bound=problem.theta_bound,
         regularisation=lam_of(problem, pointwise=policy.pointwise),
         pointwise=policy.pointwise,
+        prior_mean=problem.prior_mean,
+        prior_sd=problem.prior_sd,
         delta=problem.delta,
         rule=RULES[type(policy.revealer)],
         every=getattr(policy.revealer, "every", 1),
@@ -147,7 +149,7 @@ def simulated(run: AnyRun) -> list[Event]:
         for who in range(run.participants):
             got = SimpleNamespace(**{name: values[who][step - 1] for name, values in trace.items()})
             purse = purses[0 if run.policy.shared else who]
-            purse[0] += got.probability
+            purse[0] += got.nudged if run.policy.counted else got.probability
             purse[1] += got.nudged
             got.budget_left = left_of(run.policy.budget, *purse)
             events += simulated_step(run, who, step, got, mail)

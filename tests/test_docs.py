@@ -21,7 +21,9 @@ from opportune.experiments import NAMES, find
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = [README, *sorted(DOCS.rglob("*.md"))]
+GENERATED = {DOCS / "reference", DOCS / "learn"}  # of the site, made when it is built
+PAGES = [README, *sorted(page for page in DOCS.rglob("*.md") if GENERATED.isdisjoint(page.parents))]
+SITE = {"index.md", "howto.md", "reference.md", "explanation.md"}  # the rooms of the site
 COMMAND: Any = typer.main.get_command(cli.app)
 COMMANDS: dict[str, Any] = COMMAND.commands
 SHELLS = ("sh", "console")
@@ -168,7 +170,7 @@ def make_files(page: Path, folder: Path) -> None:
     for block in blocks(page):
         if block.info in SHELLS:
             for name in re.findall(r"opportune simulate --example\s*>\s*(\S+)", block.text):
-                example = ROOT / "src" / "opportune" / "study" / "example_study.toml"
+                example = ROOT / "src" / "opportune" / "study" / "examples" / "stress-messages.toml"
                 (folder / name).write_bytes(example.read_bytes())
 
 
@@ -180,6 +182,13 @@ def test_blocks_have_names_that_are_tested(page: Path) -> None:
         assert block.info not in OTHER_NAMES, f"{page.name}, line {block.line}: ```{OTHER_NAMES[block.info]}"
     fences = re.findall(r"^\s*(`{3,}|~{3,})", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert len(fences) == 2 * len(blocks(page)), f"{page.name}: a fence is indented, open or made of tildes"
+
+
+@named([*PAGES, *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md"))])
+def test_no_page_is_a_draft(page: Path) -> None:
+    """No page has a place that is still to be filled."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"@@\w*|\b(?:TODO|FIXME|TBD|XXX)\b", text)
 
 
 @named([page for page in PAGES if any(block.info in SHELLS for block in blocks(page))])
@@ -226,6 +235,33 @@ def usage_errors() -> tuple[type[Exception], ...]:
     return tuple(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 
+SMALLER = {"plan": ["--budgets", "0,10", "--participants", "5", "--replicates", "5"], "rehearse": ["--days", "10"]}
+
+
+@pytest.mark.slow
+def test_the_readme_can_be_followed(tmp_path: Path) -> None:
+    """The README's commands run one after the other in an empty folder; long ones with smaller numbers."""
+    followed = []
+    for block in blocks(README):
+        for line in block.text.splitlines() if block.info == "sh" else ():
+            words, _, file = line.partition("#")[0].partition(">")
+            command = shlex.split(words)
+            if command[:1] != ["opportune"] or command[1] == "serve":  # serve: tests/service starts it
+                continue
+            if command[1] == "reproduce":
+                command[2] = "table"
+            command += SMALLER.get(command[1], [])
+            run = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True,
+                                 timeout=1200, check=False)  # fmt: skip
+            assert run.returncode == 0, (line, run.stderr[-2000:])
+            if file:
+                (tmp_path / file.strip()).write_text(run.stdout, encoding="utf-8")
+            followed.append(command[1])
+    assert followed == ["reproduce", "example", "check", "plan", "example", "rehearse", "analyse"]
+    assert list((tmp_path / "out").glob("*-plan.html"))
+    assert list((tmp_path / "out" / "analysis").glob("*-analysis.html"))
+
+
 @named(PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link and image leads to a file, and to a heading in it where it names one."""
@@ -240,7 +276,8 @@ def test_every_page_is_linked_from_the_readme() -> None:
     """Every page of docs is linked from the README, everything else there from some page."""
     from_readme = {link.path for link in links(README)}
     from_anywhere = {link.path for page in PAGES for link in links(page)}
-    for path in sorted(path for path in DOCS.rglob("*") if path.is_file()):
+    images = [path for path in (DOCS / "images").rglob("*") if path.is_file()]
+    for path in [*(page for page in PAGES[1:] if page.name not in SITE), *images]:
         wanted = from_readme if path.suffix == ".md" else from_anywhere
         assert path in wanted, f"{path.relative_to(ROOT)} is linked from nowhere"
 

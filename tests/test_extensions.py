@@ -65,7 +65,7 @@ register(NowAndThen)
 @driver_function
 def ask(handle, kind, step):
     """The rule with this number, asked directly."""
-    return consult(kind, participant_at(handle), Moment(step, 0, 0, 0), Judged(0.5, 0.0, 0, 0))[0]
+    return consult(kind, participant_at(handle), Moment(step, 0, 0, 0), Judged(0.5, 0.0, 0, 0, 0))[0]
 '''
 
 ASKED = """

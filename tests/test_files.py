@@ -31,8 +31,8 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MB."""
-    with mounted(tmp_path / "disk", "size=1m") as folder:
+    """A disk of 2 MB."""
+    with mounted(tmp_path / "disk", "size=2m") as folder:
         yield folder
 
 
@@ -66,7 +66,7 @@ def test_a_full_disk_leaves_the_file_of_before(small_disk: Path) -> None:
     path = small_disk / "file"
     write_whole(path, b"before")
     with pytest.raises(WriteError, match=f"^{path} cannot be written: the disk is full$"):
-        write_whole(path, b"x" * 2_000_000)
+        write_whole(path, b"x" * 3_000_000)
     assert path.read_bytes() == b"before"
     assert list(small_disk.iterdir()) == [path]
 
@@ -84,7 +84,7 @@ def test_a_study_on_a_full_disk_ends_with_one_line(small_disk: Path, tmp_path: P
             return ended(command)
 
     data = small_disk / "tiny.nc"
-    assert simulated(1_000_000) == (0, [])
+    assert simulated(1_500_000) == (0, [])
     size = data.stat().st_size
     code, (line,) = simulated(16_384)
     assert code == 1
@@ -151,7 +151,7 @@ def test_another_process_is_named_and_its_lock_ends_with_it(tmp_path: Path) -> N
 def test_a_read_only_folder_is_refused_before_the_work(command: str, arguments: list[str], tmp_path: Path) -> None:
     """Code 2 and one line, before anything is run."""
     (tmp_path / "tiny.toml").write_text(STUDY, encoding="utf-8")
-    with mounted(tmp_path / "disk", "size=1m") as disk:
+    with mounted(tmp_path / "disk", "size=2m") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with Started(COMMAND, command, *arguments, "--out", str(disk / "out"), cwd=tmp_path) as process:
             assert process.ended(60) == 2

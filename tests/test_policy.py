@@ -14,7 +14,7 @@ from opportune.engine.declared import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy, layout_for, naive_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
-from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
+from opportune.recommenders import RECOMMENDERS, EqualCoins, FixedAction, LinUCB, Thompson
 from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
 
 make_policy: Callable[..., Policy] = Policy  # given what its types would not allow
@@ -83,10 +83,10 @@ def test_budget_above_the_horizon(hard: bool) -> None:
 
 
 def test_shared_budget_is_for_all_decisions() -> None:
-    """A shared budget may reach the decisions of all participants together; its rate is spread over them."""
+    """A shared budget may reach the decisions of all participants together; it is spread over them."""
     budget = Budget(40, shared=True)
-    for policy in (naive_ucb(budget), naive_ucb(Budget(10))):
-        assert revealer(policy, participants=4).rate[0] == 1.0
+    for policy, decisions in ((naive_ucb(budget), 40), (naive_ucb(Budget(10)), 10)):
+        assert rule(policy, participants=4).decisions[0] == decisions
     with pytest.raises(InputError, match=r"^budget is 40; expected at most 30, the number of decisions it is for$"):
         rule(naive_ucb(budget), participants=3)
 
@@ -176,7 +176,7 @@ def test_wrong_settings(make: Callable[[], Any], message: str) -> None:
 
 @pytest.mark.parametrize("horizon", [1, 7])
 def test_numbers_of_the_paper(horizon: int) -> None:
-    """A policy's numbers for the core are the paper's: c, B/T and beta_0."""
+    """A policy's numbers for the core are the paper's: c, B, T and beta_0."""
     known = problem()
     policy = pd2_ucb(2.5 if horizon == 7 else 0.5)
     made, tolerance = (numbers(policy, known, horizon=horizon) for numbers in (rule, revealer))
@@ -186,8 +186,8 @@ def test_numbers_of_the_paper(horizon: int) -> None:
         assert made.growth[0] == pytest.approx((1 + 1 / 2.5) ** 2.5, rel=1e-14)
     else:
         assert tolerance.tolerance[0] == math.inf  # B <= 1: the rule falls back to PD1
-    naive = revealer(naive_ucb(0.7), known, horizon=horizon)
-    assert naive.rate[0] == pytest.approx(0.7 / horizon, rel=1e-15)
+    naive = rule(naive_ucb(0.7), known, horizon=horizon)
+    assert (naive.amount[0], naive.decisions[0]) == (0.7, horizon)
     own = Policy(revealer=LearningPrimalDual(tolerance=0.3), budget=Budget(1))
     assert revealer(own, known, horizon=horizon).tolerance[0] == 0.3
 
@@ -199,7 +199,7 @@ def test_every_revealer_and_recommender_has_its_number() -> None:
     numbers = [rule(make_policy(revealer=each, budget=Budget(2))).revealer[0] for each in rules]
     assert numbers == [list(REVEALERS).index(type(each)) for each in rules]
     assert revealer(make_policy(revealer=Periodic(every=4))).every[0] == 4.0
-    learners = [LinUCB(), RandomAction(), FixedAction(action=2), Thompson(inflation=3.0)]
+    learners = [LinUCB(), EqualCoins(), FixedAction(action=2), Thompson(inflation=3.0)]
     assert {type(each) for each in learners} <= set(RECOMMENDERS)
     for each in learners:
         made = rule(make_policy(recommender=each, revealer=Never()))
@@ -246,7 +246,7 @@ def test_policies_are_frozen() -> None:
         pd2_ucb(Budget(3, hard=True, shared=True), name="mine"),
         Policy(revealer=LearningPrimalDual(tolerance=1 / 3), budget=Budget(1 / 3)),
         Policy(recommender=FixedAction(action=1), revealer=Never()),
-        Policy(recommender=RandomAction(), revealer=Always()),
+        Policy(recommender=EqualCoins(), revealer=Always()),
         Policy(revealer=Periodic(every=3), budget=Budget(2)),
         Policy(recommender=Thompson(inflation=0.5), budget=Budget(2), pooled=True, name="Thompson"),
     ],

@@ -15,7 +15,8 @@ import opportune as op
 from opportune.engine.compiled import step_function
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
 from opportune.testing import PROBLEMS, check_recommender, check_revealer, check_world
-from opportune.testing.cases import cases_for
+from opportune.testing.cases import cases_for, simulated
+from opportune.testing.eligibility import check_eligibility, check_limits, timetable_for
 
 HERE = Path(__file__).parent
 
@@ -27,7 +28,7 @@ REVEALERS_OF_OURS = [
 RECOMMENDERS_OF_OURS = [
     op.LinUCB(), op.LinUCB(rotate=True, kappa=0.5), op.LinUCB(unknown="optimistic"), op.Thompson(),
     op.Thompson(inflation=2.0), op.FixedAction(action=1),
-    op.RandomAction(), op.LinUCB(radius="pointwise", rotate=True),
+    op.EqualCoins(), op.LinUCB(radius="pointwise", rotate=True),
 ]  # fmt: skip
 ONE_OF_EACH = {type(x) for x in (*REVEALERS_OF_OURS[::2], *RECOMMENDERS_OF_OURS[::2])}  # by the CUDA simulator, too
 
@@ -37,7 +38,12 @@ def worlds_of_ours() -> list[Any]:
     (continuous,) = (case.worlds[0] for case in cases_for("", []) if case.name == "continuous variables, one reported")
     drifting = op.DriftingWorld.drift(linear, course=[np.full(10, 0.1)], stay=0.5)
     late = linear.replace(open_rate=0.2, reward_delay=2)
-    return [linear, late, continuous, drifting, op.brushing_world(users=1)[0]]
+    problem = op.Problem.from_formula("action * s", {"s": [1, 2]}, 2, theta_bound=3.0)
+    rows = {"s": [1, 2] * 20, "action": [0, 0, 1, 1] * 10, "reward": [0.5, 1.0, 2.0, -1.0, 0.0] * 8}
+    return [
+        linear, late, continuous, drifting, op.brushing_world(users=1)[0], op.ResampledWorld(problem, rows),
+        op.StepCountWorld(uncertainty=0.8, response_rate=0.7),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("revealer", REVEALERS_OF_OURS, ids=str)
@@ -53,11 +59,29 @@ def test_our_recommenders_conform(recommender: op.Recommender) -> None:
 
 
 @pytest.mark.parametrize(
-    "world", worlds_of_ours(), ids=["linear", "linear, late", "drifting", "continuous", "brushing"]
+    "world", worlds_of_ours(), ids=["linear", "late", "continuous", "drifting", "brushing", "resampled", "steps"]
 )
 def test_our_worlds_conform(world: Any) -> None:
     """Every world of ours keeps to the rules."""
     check_world(world)
+
+
+def test_the_suite_sees_a_nudge_that_is_not_allowed() -> None:
+    """The control: a run that nobody limited breaks each limit, and the check names which."""
+    policy = op.Policy(revealer=op.Always(), budget=op.Budget(30), name="always")
+    case = cases_for("always", [policy])[0]
+    calendar = timetable_for(case)
+    check_eligibility("always", case, [policy])
+    free = simulated(case, [policy], timetable=calendar)
+    with pytest.raises(AssertionError, match="a nudge was made where none is allowed"):
+        check_limits("always", case, free, calendar)
+    late = free.assign(nudged=free["nudged"] * 0)
+    with pytest.raises(AssertionError, match="where no nudge is allowed a probability is 1; expected 0"):
+        check_limits("always", case, late, calendar)
+    is_open = (calendar.closed == 0) & (np.arange(case.horizon) >= 3)
+    often = free.assign(nudged=free["nudged"] * is_open[:, None], probability=free["probability"] * 0)
+    with pytest.raises(AssertionError, match="nudges in a day; expected at most 1"):
+        check_limits("always", case, often, calendar)
 
 
 def test_all_of_ours_are_tried() -> None:
@@ -65,7 +89,7 @@ def test_all_of_ours_are_tried() -> None:
     assert {type(x) for x in REVEALERS_OF_OURS} == set(REVEALERS)
     assert {type(x) for x in RECOMMENDERS_OF_OURS} == set(RECOMMENDERS)
     assert {type(x) for x in worlds_of_ours()} == set(WORLDS)
-    assert len(PROBLEMS) == 6
+    assert len(PROBLEMS) == 7
 
 
 OUTSIDE = """

@@ -1,6 +1,7 @@
 """Refusing bad input at the door: each check returns the clean value or says what was given and expected."""
 
 import difflib
+import functools
 import inspect
 import itertools
 import math
@@ -180,9 +181,15 @@ def registered(thing: Any, classes: Iterable[Any]) -> None:
 
 def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *, without: Iterable[str] = ()) -> None:
     """Refuse keyword arguments that a function does not have."""
-    known = [name for name in inspect.signature(function).parameters if name not in {"self", *without}]
+    known = [name for name in _parameters(function) if name not in {"self", *without}]
     for name in given:
         choice(f"a setting of {of}", name, known)
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of what a function takes; to look at it takes longer than to check all that was given."""
+    return tuple(inspect.signature(function).parameters)
 
 
 def keep(of: Any, **values: Any) -> None:

@@ -9,7 +9,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +26,52 @@ EXPORT_SECONDS = 600.0
 """How long the first of an export may take, at least: the service makes all of it before."""
 
 
+EVENT_SECONDS = 25
+"""How long the service waits for something to happen, before it answers that nothing has."""
+REFRESH = "opr_"
+"""What the refresh token of a participant's phone begins with."""
+
+
+class _Fixed(httpx.Auth):
+    """Requests carry a key."""
+
+    def __init__(self, key: str) -> None:
+        self._header = f"Bearer {key}"
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Put the key into a request."""
+        request.headers["Authorization"] = self._header
+        yield request
+
+
+class _Renewed(httpx.Auth):
+    """Requests carry an access token, which is fetched with a refresh token whenever there is none that is good."""
+
+    requires_response_body = True
+
+    def __init__(self, refresh: str) -> None:
+        self._refresh, self._token = refresh, ""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Put the token into a request; where it is refused, another one, once."""
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+            response = yield request
+            if response.status_code != httpx.codes.UNAUTHORIZED:
+                return
+        found = yield httpx.Request("POST", _service(request.url).join("tokens"), json={"refresh": self._refresh})
+        if found.status_code == httpx.codes.CREATED:
+            self._token = _content(found, dict).get("token", "")
+        request.headers["Authorization"] = f"Bearer {self._token or self._refresh}"
+        yield request
+
+
+def _service(address: httpx.URL) -> httpx.URL:
+    """The beginning of all addresses of a service."""
+    before, _, _ = address.path.partition("/api/v1/")
+    return address.copy_with(raw_path=f"{before}/api/v1/".encode())
+
+
 class ServiceError(OpportuneError):
     """The service has refused: `status` is HTTP's, `code` does not change between versions."""
 
@@ -40,7 +86,10 @@ class Unreachable(OpportuneError):  # noqa: N818  (the service is)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision. With status "nudge" the action is the one that stands meanwhile."""
+    """A decision. With status "nudge" the action is the one that stands meanwhile.
+
+    Staff get None for `probability`, `budget_left` and `why`, unless the study file has them among `unblinded`.
+    """
 
     decision: str
     participant: str
@@ -48,12 +97,12 @@ class Decision:
     status: str
     nudge: bool
     action: str
-    probability: float
+    probability: float | None
     budget_left: float | None
     expires: str | None
     outcome: str | None
     revealed: bool
-    why: str
+    why: str | None
     mode: str
     late: bool
 
@@ -71,7 +120,8 @@ class Client:
 
     Args:
         address: of the service, such as "http://localhost:8000".
-        key: as `opportune keys add` printed it.
+        key: as `opportune keys add` printed it; or the refresh token of a participant's phone, which reads and writes
+            that participant alone: access tokens are fetched with it as they run out.
         attempts: how often a request is sent before giving up.
         timeout: seconds to wait for an answer.
 
@@ -88,7 +138,9 @@ class Client:
         self.rehearsal_time: dt.datetime | None = None
         """What time it is, in a rehearsal."""
         self._http = httpx.Client(
-            base_url=address.rstrip("/") + "/api/v1/", timeout=timeout, headers={"Authorization": f"Bearer {key}"}
+            base_url=address.rstrip("/") + "/api/v1/",
+            timeout=timeout,
+            auth=_Renewed(key) if key.startswith(REFRESH) else _Fixed(key),
         )
 
     def __enter__(self) -> Self:
@@ -101,10 +153,32 @@ class Client:
         """Close all connections."""
         self._http.close()
 
-    def enrol(self, participant: str, *, timezone: str | None = None, key: str | None = None) -> dict[str, Any]:
-        """A new participant."""
-        body = {"participant": participant} if timezone is None else {"participant": participant, "timezone": timezone}
+    def enrol(
+        self,
+        participant: str,
+        *,
+        timezone: str | None = None,
+        baseline: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """A new participant, with what the study wants to know of everybody at enrolment."""
+        given = {"timezone": timezone, "baseline": None if baseline is None else dict(baseline)}
+        body = {"participant": participant, **{name: value for name, value in given.items() if value is not None}}
         return self.write("POST", "participants", body, key)
+
+    def issue_token(self, participant: str) -> dict[str, Any]:
+        """Tokens for a participant's phone: `refresh` is what it keeps, and hands to a `Client` in place of a key."""
+        found: dict[str, Any] = _content(
+            self._send("POST", f"participants/{_part(participant)}/tokens", None, {}), dict
+        )
+        return found
+
+    def revoke_tokens(self, participant: str) -> dict[str, Any]:
+        """None of a participant's tokens is good any more."""
+        found: dict[str, Any] = _content(
+            self._send("DELETE", f"participants/{_part(participant)}/tokens", None, {}), dict
+        )
+        return found
 
     def set_status(
         self, participant: str, status: str, *, reason: str | None = None, key: str | None = None
@@ -160,6 +234,18 @@ class Client:
             body["earlier"] = {str(step): checks.mapping("earlier", v, "{variable: value}") for step, v in told.items()}
         return Decision.of(self.write("POST", f"decisions/{_part(decision)}/answer", body, key))
 
+    def open(
+        self, participant: str, *, reported: Mapping[str, Any] | None = None, at: dt.datetime | None = None,
+        key: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The app was opened unasked, and this was told: it settles an open nudge, or counts at the next decision."""
+        body: dict[str, Any] = {}
+        if reported is not None:
+            body["reported"] = checks.mapping("reported", reported, "{variable: value}")
+        if at is not None:
+            body["at"] = _moment(at)
+        return self.write("POST", f"participants/{_part(participant)}/openings", body, key)
+
     def reward(
         self, decision: str, reward: float, *, corrects: bool = False, reason: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
@@ -168,6 +254,27 @@ class Client:
         if checks.yes_no("corrects", corrects):
             body |= {"corrects": True, "reason": reason}
         return self.write("POST", f"decisions/{_part(decision)}/reward", body, key)
+
+    def content(self) -> dict[str, Any]:
+        """What an app shows and asks: the study's texts and times."""
+        return self.get("study/content")
+
+    def bundle(self, participant: str) -> dict[str, Any]:
+        """What a participant's phone can show while it is offline: which advice from when until when."""
+        return self.get(f"participants/{_part(participant)}/bundle")
+
+    def events(self, participant: str, *, after: str | None = None) -> Iterator[dict[str, Any]]:
+        """What happens to a participant, as it does, without end; at first what holds now.
+
+        Whoever stops can go on later: `after` is the "id" of the last event that was seen.
+        """
+        path = f"participants/{_part(participant)}/events"
+        usual = self._http.timeout.read
+        wait = EVENT_SECONDS if usual is None else max(0, min(EVENT_SECONDS, int(usual) - 1))
+        while True:
+            found = self.get(path, wait=wait, **({} if after is None else {"after": after}))
+            yield from found["items"]
+            after = found["next"]
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """Read an address below /api/v1/, such as "study" or "participants/P001"."""
@@ -240,6 +347,13 @@ def _part(name: str) -> str:
     return quote(checks.text("a participant's or decision's name", name), safe="")
 
 
+def _moment(at: Any) -> str:
+    """A time as it is sent."""
+    if not isinstance(at, dt.datetime):
+        raise InputError(f"at is {checks.shown(at)}; expected a datetime with its time zone")
+    return at.isoformat()
+
+
 def moment(
     sensed: Mapping[str, Any], *, at: dt.datetime | None = None, opened: bool = False,
     reported: Mapping[str, Any] | None = None, available: bool = True, reason: str | None = None,
@@ -248,9 +362,7 @@ def moment(
     """The body of a decision point, without what need not be said."""
     body: dict[str, Any] = {"sensed": checks.mapping("sensed", sensed, "{variable: value}")}
     if at is not None:
-        if not isinstance(at, dt.datetime):
-            raise InputError(f"at is {checks.shown(at)}; expected a datetime with its time zone")
-        body["at"] = at.isoformat()
+        body["at"] = _moment(at)
     if checks.yes_no("opened", opened):
         body["opened"] = True
     if reported is not None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,18 @@ from opportune.algorithm.budget import growth
 from opportune.engine.declared import ADAPTIVE, CONSTANT, POINTWISE, UNIFORM, Owner, Owners
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
+from opportune.limits import Limits
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
+from opportune.recommenders.fixed import check_always_allowed
 from opportune.revealers import REVEALERS, FixedRate, LearningPrimalDual, Pace, PrimalDual, Revealer
 from opportune.revealers.base import Use
+from opportune.revealers.pace import LEAST
 
 LEAST_BUDGET = 1e-6
 """Less than this, the price of a reveal cannot be computed."""
 NOBODY = Owner()
+MOST_UPDATE = 10_000
+NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -56,14 +61,23 @@ class Budget:
 class Policy:
     """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
 
-    With `pooled`, all participants of a study learn one model of the reward together instead of one each; what was
-    revealed to whom, and what a participant's contexts look like, stays each one's own.
+    With `pooled`, all participants of a study learn one model of the reward together instead of one each; reveals
+    and context frequencies stay separate. With "partial" each has a model
+    of its own, learned towards what all have in common (docs/pace.md): random effects. That is brought up to date
+    every `partial_every` decision times of a simulation; live, whenever `Cohort.update_prior` is called. `limits` say
+    where no nudge is allowed.
+
+    With `update` = k, a participant's rewards wait: those that have arrived by then are learned from just before its
+    decision points k + 1, 2k + 1, and so on.
     """
 
     recommender: Recommender = field(default_factory=LinUCB)
     revealer: Revealer = field(default_factory=LearningPrimalDual)
     budget: Budget | None = None
-    pooled: bool = False
+    pooled: bool | Literal["partial"] = False
+    partial_every: int = 1
+    limits: Limits | None = None
+    update: int = 1
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -77,10 +91,20 @@ class Policy:
         checks.registered(self.revealer, REVEALERS)
         if self.budget is not None:
             checks.keep(self, budget=_budget(self.budget))
-        checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
+        if self.pooled != "partial":
+            checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
+        elif isinstance(self.recommender, LinUCB) and not self.pointwise:
+            raise InputError("pooled is 'partial', which has a pointwise radius; expected LinUCB(radius='pointwise')")
+        every = checks.whole("partial_every", self.partial_every, least=1, most=checks.MOST_STEPS)
+        checks.keep(self, partial_every=every)
+        if self.limits is not None and not isinstance(self.limits, Limits):
+            raise InputError(f"limits is {checks.shown(self.limits)}; expected Limits, such as Limits(per_week=2)")
+        checks.keep(self, update=checks.whole("update", self.update, least=1, most=MOST_UPDATE))
         if self.budget is None and self.revealer.needs_budget:
             kind = type(self.revealer).__name__
             raise InputError(f"{kind} has no budget; expected budget=... with the number of reveals")
+        if self.revealer.needs_sharing and not self.shared:
+            raise InputError("response learns from all who share the budget; expected Budget(..., shared=True)")
         name = checks.text("name of the policy", self.name, empty=True)
         checks.keep(self, name=name or self.revealer.label)
 
@@ -95,14 +119,51 @@ class Policy:
         return self.budget is not None and self.budget.shared
 
     @property
+    def one_model(self) -> bool:
+        """Whether all participants learn one model."""
+        return self.pooled is True
+
+    @property
+    def partial(self) -> bool:
+        """Whether each participant's model is learned towards what all have in common."""
+        return self.pooled == "partial"
+
+    @property
     def together(self) -> bool:
         """Whether participants share something, so that a study runs as a whole."""
-        return self.shared or self.pooled
+        return self.shared or bool(self.pooled) or self.capped
+
+    @property
+    def capped(self) -> bool:
+        """Whether participants share staff who can make only so many nudges in a day."""
+        return self.limits is not None and self.limits.per_day is not None
 
     @property
     def optimistic(self) -> bool:
         """Whether an unknown context distribution is met with optimism."""
         return getattr(self.recommender, "unknown", "") == "optimistic"
+
+    @property
+    def randomised(self) -> bool:
+        """Whether actions are drawn with probabilities that are known."""
+        coins = self.limits is not None and self.limits.run_in > 0 and self.limits.run_in_actions == "equal"
+        return coins or self.recommender.randomised
+
+    @property
+    def rotating(self) -> bool:
+        """Whether blind steps take turns among the actions that may be best."""
+        return getattr(self.recommender, "rotate", False) is True
+
+    @property
+    def counted(self) -> bool:
+        """Whether a hard budget is charged for nudges that are made, not for their probabilities."""
+        hard = self.budget is not None and self.budget.hard
+        return hard and isinstance(self.revealer, Pace) and self.revealer.by_candidates
+
+    @property
+    def floor(self) -> float:
+        """The least probability of every allowed action; 0 if there is none."""
+        return getattr(self.recommender, "floor", None) or 0.0
 
     @property
     def pointwise(self) -> bool:
@@ -117,6 +178,9 @@ class Policy:
             "revealer": _describe(self.revealer),
             "budget": None if self.budget is None else dict(vars(self.budget)),
             "pooled": self.pooled,
+            **({"partial_every": self.partial_every} if self.partial else {}),
+            "limits": None if self.limits is None else dict(vars(self.limits)),
+            "update": self.update,
         }
 
     @classmethod
@@ -133,11 +197,18 @@ class Policy:
             checks.settings("the budget", budget, Budget)
             if len(budget) < len(fields(Budget)):
                 raise InputError(f"budget of the policy is {checks.shown(budget)}; expected what describe() gave")
+        limits = described.get("limits")
+        if limits is not None:
+            limits = checks.mapping("limits of the policy", limits, "what describe() gave")
+            checks.settings("the limits", limits, Limits)
         return cls(
             recommender=_build("recommender", described["recommender"], RECOMMENDERS.named()),
             revealer=_build("revealer", described["revealer"], REVEALERS.named()),
             budget=None if budget is None else Budget(**budget),
             pooled=described.get("pooled", False),
+            partial_every=described.get("partial_every", 1),
+            limits=None if limits is None else Limits(**limits),
+            update=described.get("update", 1),
             name=described["name"],
         )
 
@@ -149,12 +220,8 @@ def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = ""
 
 def pd1_ucb(budget: float | Budget, *, scale: str = "adaptive", unknown: str = "plugin", name: str = "") -> Policy:
     """PD1-UCB: LinUCB with the primal-dual revealer."""
-    return Policy(
-        recommender=LinUCB(unknown=unknown),
-        revealer=PrimalDual(scale=scale),
-        budget=_budget(budget),
-        name=name,
-    )
+    recommender, revealer = LinUCB(unknown=unknown), PrimalDual(scale=scale)
+    return Policy(recommender=recommender, revealer=revealer, budget=_budget(budget), name=name)
 
 
 def pd2_ucb(
@@ -190,7 +257,12 @@ def layout_for(
     `held` is how many pending steps are kept in it (as many as the horizon, unless given); `form` suits a device
     and a world.
     """
-    base: Layout = problem.layout(optimistic=policy.optimistic, horizon=horizon if held is None else held, **form)
+    limits = policy.limits
+    base: Layout = problem.layout(
+        optimistic=policy.optimistic, random=policy.partial, horizon=horizon if held is None else held,
+        randomised=policy.randomised, rotating=policy.rotating, update=policy.update, limited=limits is not None,
+        remembered=0 if limits is None else limits.remembered, **form,
+    )  # fmt: skip
     use = _use(policy, problem, base, horizon=horizon, participants=participants)
     revealer, recommender = (
         Owner(part.declares, tuple(part.extents(use).items())) for part in (policy.revealer, policy.recommender)
@@ -222,7 +294,14 @@ def rule_for(
         raise InputError(
             f"budget is {use.budget:g}; expected at most {use.decisions}, the number of decisions it is for"
         )
-    if policy.pointwise:
+    if policy.limits is not None and policy.limits.run_in_action is not None:
+        check_always_allowed("run_in_action", policy.limits.run_in_action, problem)
+    if policy.floor * problem.actions > 1.0:
+        most = 1.0 / problem.actions
+        raise InputError(
+            f"floor is {policy.floor:g}; expected at most {most:g}, as there are {problem.actions} actions"
+        )
+    if policy.pointwise or policy.partial:
         checks.scale("d noise_sd^2 / theta_bound^2", problem.pointwise_regularisation)
     scale = _scale(policy, problem)
     return at.filled(
@@ -232,14 +311,19 @@ def rule_for(
             "recommender": policy.recommender.number,
             "amount": use.budget,
             "hard": policy.budget is not None and policy.budget.hard,
+            "counted": policy.counted,
             "growth": growth(use.budget) if math.isfinite(use.budget) else math.e,
             "decisions": use.decisions,
             "sharers": use.sharers,
             "member": member if policy.shared else 0,
-            "radius": POINTWISE if policy.pointwise else UNIFORM,
+            "radius": POINTWISE if policy.pointwise or policy.partial else UNIFORM,
+            "prior_every": policy.partial_every if policy.partial else 0,
             "kappa": getattr(policy.recommender, "kappa", 1.0),
+            "chances": policy.recommender.chances,
+            "floor": policy.floor,
             "scaling": ADAPTIVE if scale is None else CONSTANT,
             "scale": scale or 1.0,
+            **(policy.limits or NO_LIMITS).numbers(),
         },
         revealer_settings=policy.revealer.numbers(use),
         recommender_settings=policy.recommender.numbers(use),
@@ -250,16 +334,21 @@ def pace_ucb(
     budget: float | Budget,
     *,
     kappa: float = 1.0,
-    radius: str = "uniform",
-    randomise: float | None = None,
-    value: str = "paper",
+    radius: str = "pointwise",
+    randomise: float | str | None = None,
+    least: float = LEAST,
+    value: str = "realised",
     guard: float | None = None,
+    response: bool = False,
     name: str = "",
 ) -> Policy:
-    """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself."""
+    """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself.
+
+    `kappa` and `radius` are those of `LinUCB`; the others are those of `Pace`.
+    """
     return Policy(
         recommender=LinUCB(rotate=True, kappa=kappa, radius=radius),
-        revealer=Pace(randomise=randomise, value=value, guard=guard),
+        revealer=Pace(randomise=randomise, least=least, value=value, guard=guard, response=response),
         budget=_budget(budget),
         name=name,
     )

@@ -19,7 +19,7 @@ from opportune.analysis.metrics import (
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy, naive_ucb, pace_ucb, pd1_ucb, pd2_ucb
 from opportune.problems.finite import Problem
-from opportune.recommenders import FixedAction, RandomAction
+from opportune.recommenders import EqualCoins, FixedAction
 from opportune.revealers import Always, Never, Periodic
 from opportune.simulation import simulate
 from opportune.worlds.brushing.world import brushing_world
@@ -59,7 +59,7 @@ POLICIES = [
     pd2_ucb(4.5, scale="gap", name="PD2 fraction"),
     pd1_ucb(Budget(7, hard=True), name="PD1 hard"),
     Policy(revealer=Always(), name="always"),
-    Policy(recommender=RandomAction(), revealer=Periodic(every=3), budget=Budget(5), name="chance"),
+    Policy(recommender=EqualCoins(), revealer=Periodic(every=3), budget=Budget(5), name="chance"),
 ]
 
 
@@ -180,7 +180,7 @@ def test_decomposition_of_a_selection() -> None:
 
 def test_regret_of_a_selection_of_steps_is_refused() -> None:
     """The clairvoyant of some steps would spend the whole budget on these: it is refused, with what to do instead."""
-    data = run(synthetic_worlds(2, seed=1), [naive_ucb(6), pace_ucb(6)])
+    data = run(synthetic_worlds(2, seed=1), [naive_ucb(6), pace_ucb(6, value="paper")])
     late, first, every_other = (data.isel(step=chosen) for chosen in (slice(25, None), slice(25), slice(None, None, 2)))
     later = "compute it for the whole Dataset, then select steps$"
     for metric in (regret, clairvoyant_value, decomposition):
@@ -255,9 +255,9 @@ def test_what_metrics_need() -> None:
             realised_regret(brushing)
     for policy, kind in (
         (Policy(revealer=Always(), budget=Budget(3)), "Always"),
-        (pace_ucb(3, guard=0.5), "Pace"),
-        (pace_ucb(3, randomise=0.1), "Pace"),
-        (pace_ucb(3, value="realised"), "Pace"),
+        (pace_ucb(3, value="paper", guard=0.5), "Pace"),
+        (pace_ucb(3, value="paper", randomise=0.1), "Pace"),
+        (pace_ucb(3), "Pace"),
     ):
         message = f"^the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}$"
         with pytest.raises(InputError, match=message):
@@ -275,7 +275,7 @@ def test_parts_of_pace_s_regret(shared: bool) -> None:
     """
     worlds = synthetic_worlds(3, seed=2)
     budget = Budget(30 if shared else 10, shared=shared)
-    parts = decomposition(run(worlds, [pace_ucb(budget), pd2_ucb(budget)], horizon=100, replicates=5))
+    parts = decomposition(run(worlds, [pace_ucb(budget, value="paper"), pd2_ucb(budget)], horizon=100, replicates=5))
     total = parts["information_reveal_loss"] + parts["bandit_learning_loss"]
     np.testing.assert_allclose(total, parts["regret"], atol=1e-9)
     lost = parts["information_reveal_loss"].isel(step=-1)

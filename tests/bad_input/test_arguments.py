@@ -19,6 +19,7 @@ from wrong_values import (
     PATH,
     POSITIVE,
     PROBS,
+    RATE,
     RATES,
     TRUTH,
     WHOLE,
@@ -83,7 +84,8 @@ TABLE = [
     Row(linear, "problem", MAPPING, "problem is"),
     Row(linear, "theta", ARRAY, "theta"),
     Row(linear, "noise_sd", NUMBER, "noise_sd is", ("None",)),
-    *(Row(linear, rate, NUMBER, f"{rate} is") for rate in RATES),
+    *(Row(linear, rate, RATE, rate) for rate in ("open_rate", "response_rate")),  # which may be one for each stratum
+    *(Row(linear, rate, NUMBER, f"{rate} is") for rate in ("available_rate", "reward_rate")),
     Row(linear, "reward_delay", WHOLE, "reward_delay is"),
     Row(linear, "name", NAME, "name of the world"),
     Row(lambda course: op.DriftingWorld(finite(), theta=[0, 0], course=course), "course", ARRAY, "course"),

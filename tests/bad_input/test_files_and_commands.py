@@ -219,7 +219,7 @@ def test_effects_beyond_the_bound_of_the_file() -> None:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the database of a study, half of it, and one of something else."""
     place = tmp_path_factory.mktemp("live")
-    example = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+    example = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
     (place / "live.toml").write_text(example, encoding="utf-8")
     database = Database(f"sqlite:///{place / 'good.sqlite'}")
     launch(database, StudyInForce.from_file(place / "live.toml"))

@@ -149,7 +149,7 @@ PLACES: list[tuple[str | int, ...]] = [
     ("state", "revealer.state.wait", 0), ("state", "revealer.shared.odds", -1), ("state", "budget.price"),
     ("state", "budget.price", 0), ("state", "budget.foregone", 0),
     ("steps",), ("steps", 0), ("steps", 0, "context"), ("steps", 0, "action"), ("steps", 0, "settled"),
-    ("steps", 0, "status"), ("steps", 0, "reward"), ("order",), ("late_answer",), ("withdrawn",), ("proposal",),
+    ("steps", 0, "status"), ("steps", 0, "reward"), ("order",), ("opened_since",), ("withdrawn",), ("proposal",),
     ("proposal", "step"), ("proposal", "probability"), ("proposal", "action"), ("proposal", "coin"),
     ("proposal", "notes"), ("proposal", "budget_left"), ("proposal", "reason"), ("proposal", "nudged"),
 ]  # fmt: skip
@@ -160,6 +160,7 @@ POSSIBLE = {
     ("state", "model.theta", 0): {"negative"}, ("state", "snapshot.theta", 0): {"negative"},
     ("state", "revealer.state.debt", 0): {"negative"}, ("proposal", "reason"): {"None"},
     ("proposal", "budget_left"): {"negative"}, ("order",): {"list"}, ("version",): {"text"},
+    ("opened_since",): {"None", "mapping"},
 }  # fmt: skip
 
 

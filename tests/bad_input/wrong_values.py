@@ -35,6 +35,7 @@ NUMBER: Values = {
     "list": lambda: [1], "array": lambda: np.ones(2), "path": lambda: Path("1"), "beyond": lambda: 1e300,
     "NumPy's NaN": lambda: np.float64("nan"), "NumPy's True": lambda: np.bool_(True),
 }  # fmt: skip
+RATE: Values = {**NUMBER, "list": lambda: [1, 1], "beyond": lambda: [1.5], "text": lambda: ["1"]}
 POSITIVE: Values = {**NUMBER, "0": lambda: 0, "negative": lambda: -1, "hardly any": lambda: 1e-300}
 WHOLE: Values = {
     **NOTHING, "None": lambda: None, "True": lambda: True, "text": lambda: "1", "NaN": lambda: math.nan,

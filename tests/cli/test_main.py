@@ -382,7 +382,7 @@ def test_devices(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     """--device reaches the simulation; a wrong one is refused, and cuda says what it needs where there is none."""
     seen: list[str] = []
 
-    def noted(device: str, _: object) -> str:
+    def noted(device: str, _: object, **__: object) -> str:
         seen.append(device)
         return "cpu"
 

@@ -12,7 +12,8 @@ from opportune.cli import main as cli
 from opportune.cli import new as new_command
 from opportune.study import load_study, parse_study
 from opportune.study.needs import needs
-from opportune.study.starter import Answers, starter
+from opportune.study.questions import QUESTIONS, answers
+from opportune.study.starter import starter
 
 QUICK = ["--replicates", "4", "--participants", "6"]
 
@@ -23,9 +24,9 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_study(folder: Path, **answers: object) -> Path:
+def write_study(folder: Path) -> Path:
     path = folder / "my.toml"
-    path.write_text(starter(Answers(days=10, budget=4, **answers)), encoding="utf-8")  # type: ignore[arg-type]
+    path.write_text(starter(answers({"days": "10", "budget": "4"})), encoding="utf-8")
     return path
 
 
@@ -99,19 +100,38 @@ def test_new_writes_a_file_that_is_ready(in_folder: Path, capsys: pytest.Capture
 
 def test_new_asks(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """At a terminal each question has a proposal, and the answers end up in the file."""
-    said = {"Decisions per day": 3, "Something that participants are asked (nothing: just press Enter)": "mood"}
+    said = {
+        QUESTIONS["per_day"].text: ["0", "three", "3"],  # asked again until it is right
+        QUESTIONS["times"].text: ["09:00, 12:00", "09:00, 12:00, 18:00"],
+        QUESTIONS["sensed"].text: ["stress", "sleep", ""],
+        QUESTIONS["reported"].text: ["mood", ""],
+        QUESTIONS["hours"].text: ["9 to 5", "09:00-17:00"],
+        QUESTIONS["quiet"].text: ["20:00-08:00"],
+        QUESTIONS["forbidden"].text: ["rest", "walk"],
+    }
     asked: list[str] = []
 
     def answer(question: str, *, default: object, **_: object) -> object:
         asked.append(question)
-        return said.get(question, default)
+        return said[question].pop(0) if said.get(question) else default
 
     monkeypatch.setattr(new_command, "_asking", lambda: True)
     monkeypatch.setattr(typer, "prompt", answer)
     assert cli.run(["new", "asked.toml", "--days", "20"]) == 0
     study = load_study("asked.toml")
-    assert (study.settings.study.horizon, study.settings.variables["mood"].question) == (60, "How is your mood?")
-    assert len(asked) == len(new_command.QUESTIONS) - 1  # days were given
+    settings = study.settings
+    assert (settings.study.horizon, settings.variables["mood"].question) == (60, "How is your mood?")
+    assert list(settings.variables) == ["stress", "sleep", "mood"]
+    assert settings.schedule.times == ["09:00", "12:00", "18:00"]
+    assert settings.staff.hours is not None
+    assert settings.staff.hours.weekdays == ["09:00", "17:00"]
+    assert settings.nudge.quiet == ["20:00", "08:00"]
+    assert settings.actions["walk"].never_if == 'stress == "high"'
+    assert (settings.probabilities.actions, settings.serve.fallback) == (0.1, "rest")
+    assert QUESTIONS["days"].text not in asked  # it was given
+    assert asked.count(QUESTIONS["per_day"].text) == 3
+    assert "per_day is 'three'; expected a whole number from 1 to 96" in capsys.readouterr().err
+    assert all(not one.lacks for one in needs(study))
 
 
 def test_new_without_a_terminal(
@@ -127,6 +147,11 @@ def test_new_without_a_terminal(
         ["--sensed", "two words"],
         ["--nudge", "a\n[study]"],
         ["--timezone", "Mars/Base"],
+        ["--times", "09:00"],
+        ["--hours", "17:00-09:00"],
+        ["--forbidden", "rest"],
+        ["--floor", "0.6"],
+        ["--sensed-levels", "a, b", "--sensed-levels", "c, d"],
     ):
         assert cli.run(["new", "my.toml", "--yes", *wrong]) == 2, wrong
         assert not (in_folder / "my.toml").exists()
@@ -135,7 +160,7 @@ def test_new_without_a_terminal(
 @pytest.mark.parametrize("word", ['quo"te', "ba\\ck", "ümlaut"])
 def test_starters_quote_what_people_write(word: str) -> None:
     """Any word that a person may type for a unit or an action's name is kept as it is."""
-    study = parse_study(starter(Answers(unit=word)))
+    study = parse_study(starter(answers({"unit": word})))
     assert study.settings.reward.unit == word
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numba import njit
 
-from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS, OPTIMISTIC, PLUGIN, SEARCH_ROWS, Sizes, parts_of
+from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS, OPTIMISTIC, PLUGIN, SEARCH_ROWS, parts_of
 from opportune.engine.layout import Layout, layout
 from opportune.engine.pointers import WIDTH, aligned
+from opportune.engine.sizes import Sizes
 from opportune.engine.views import handle_of, of_arrays, participant_at
 from opportune.problems.finite import Problem
 
@@ -201,7 +202,7 @@ def test_a_group_is_filled_by_name() -> None:
     assert (views.noise[0], views.delta[0]) == (0.5, 0.0)
     np.testing.assert_array_equal(views.rows[:48], rows.ravel())
     np.testing.assert_array_equal(views.stratum_of[:6], [0, 1, 0, 1, 0, 1])
-    with pytest.raises(AttributeError):
+    with pytest.raises(KeyError):
         at.filled("constants", constants={"nosie": 0.5})
 
 
@@ -213,6 +214,7 @@ def test_unpadded_parts_have_the_shapes_that_count() -> None:
     assert at.sizes.stride > 3, "the control: there is padding"
     assert {name: part.shape for name, part in parts.items()} == {
         "theta": (3,), "cov": (3, 3), "mean": (16,), "width2": (16,), "log_det": (1,), "radius": (1,),
+        "centre": (0, 3), "precision": (0, 3), "gram": (0, 3, 3), "moment": (0, 3),  # of random effects
     }  # fmt: skip
     parts["cov"][2, 1] = 7.0
     assert at.views("model", model).cov[2 * at.sizes.stride + 1] == 7.0

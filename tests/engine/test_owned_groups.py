@@ -22,7 +22,7 @@ REVEALERS: list[op.Revealer] = [
     op.Pace(guard=0.5),
 ]  # fmt: skip
 RECOMMENDERS: list[op.Recommender] = [
-    op.LinUCB(rotate=True), op.Thompson(), op.FixedAction(action=1), op.RandomAction(), op.LinUCB(),
+    op.LinUCB(rotate=True), op.Thompson(), op.FixedAction(action=1), op.EqualCoins(), op.LinUCB(),
 ]  # fmt: skip
 COURSE = np.random.default_rng(1).dirichlet(np.ones(12), size=7)
 
@@ -32,13 +32,17 @@ def drifting(world: op.LinearWorld) -> op.DriftingWorld:
     return op.DriftingWorld.drift(world, course=COURSE, stay=0.4)
 
 
+MOODS = op.Problem.from_formula("action * mood", {"mood": ["low", "high"]}, 2, [0.5, 0.5])
 WORLDS: dict[str, list[Any]] = {
     "linear": mixed_worlds(known=True, problems=1, reward_delay=2),
     "linear, p unknown": mixed_worlds(known=False, problems=1),
     "drifting": [drifting(world) for world in mixed_worlds(known=True, problems=1)],
     "continuous": moment_worlds(reported=True),
     "brushing": brushing_worlds(),
-}
+    "log": [op.ResampledWorld(MOODS, {"mood": ["low", "high"] * 2, "action": ["0", "0", "1", "1"], "reward": range(4)},
+                              least=1)],
+    "step counts": [op.StepCountWorld()],
+}  # fmt: skip
 
 
 def policies(*, shared: bool = False) -> list[op.Policy]:
@@ -108,18 +112,37 @@ def test_pace_has_the_room_that_its_page_says() -> None:
     """A row of ranks for each of 2 sharers: 4 sensed parts (hour and place), or 64 recent moments and this one."""
     pace = op.Policy(revealer=op.Pace(), recommender=op.Thompson(), budget=op.Budget(3, shared=True))
     known, unknown, moments = (layout_of(pace, WORLDS[w]) for w in ("linear", "linear, p unknown", "continuous"))
-    assert sizes_of(known, "revealer.shared") == {"guard_price": 1, "guard_spent": 1, "gain": 8, "odds": 8}
-    assert sizes_of(moments, "revealer.shared") == {"guard_price": 1, "guard_spent": 1, "gain": 130, "odds": 130}
-    single = {"debt": 1, "unanswered": 1, "wait": 1, "recent_count": 1}
+    unlearned = dict.fromkeys(("evidence", "asked_ever", "asked", "answers", "rate", "stratum"), 0)
+    assert sizes_of(known, "revealer.shared") == {"guard_price": 1, "guard_spent": 1, "gain": 8, "odds": 8, **unlearned}
+    assert sizes_of(moments, "revealer.shared") == {
+        "guard_price": 1, "guard_spent": 1, "gain": 130, "odds": 130, **unlearned,
+    }  # fmt: skip
+    unused = (
+        "presence",
+        "presence_step",
+        "asked_at",
+        "asked_count",
+        "person_answers",
+        "person_asked",
+        "recent_forbidden",
+    )
+
+    single = {**dict.fromkeys(unused, 0), "debt": 1, "share": 1, "unanswered": 1, "wait": 1, "recent_count": 1}
     assert sizes_of(known, "revealer.state") == {**single, "tally": 0, "recent": 0, "recent_stratum": 0}
     assert sizes_of(unknown, "revealer.state") == {**single, "tally": 4, "recent": 0, "recent_stratum": 0}
     block = moments.sizes.actions * moments.sizes.d
     assert sizes_of(moments, "revealer.state") == {
         **single, "tally": 0, "recent": 64 * block, "recent_stratum": 64,
     }  # fmt: skip
-    assert sizes_of(known, "revealer.scratch") == {"base": 2, "greedy": 2}
+    assert sizes_of(known, "revealer.scratch") == {
+        "base": 2, "greedy": 2, "weight": 0, "presence": 0, "usual": 0, "weighed": 0,
+    }  # fmt: skip
+    learning = op.Policy(revealer=op.Pace(response=True), budget=op.Budget(3, shared=True))
+    answering = layout_of(learning, WORLDS["linear"])
+    assert sizes_of(answering, "revealer.shared")["asked"] == 7 * 2, "seven hypotheses, two strata"
+    assert sizes_of(answering, "revealer.state")["asked_at"] == 10, "the latest nudges"
     assert sizes_of(known, "recommender.state") == {"root": 4 * 4}
-    assert sizes_of(known, "recommender.scratch") == {"theta": 4}
+    assert sizes_of(known, "recommender.scratch") == {"theta": 4, "gram": 0, "mean": 0, "root": 0}
 
 
 def test_worlds_have_the_room_that_their_truth_takes() -> None:
@@ -128,9 +151,9 @@ def test_worlds_have_the_room_that_their_truth_takes() -> None:
     drifting = layout_of(policy, WORLDS["drifting"])
     truth = {"noise_sd": 1, "value": 36, "best": 12, "blind": 6, "period": 1}
     assert sizes_of(drifting, "world.settings") == {**truth, "slot_of": 7, "cumulative": 7 * 12, "stay": 1}
-    assert sizes_of(drifting, "world.state") == {"context": 1}
-    linear = layout_of(policy, WORLDS["linear"])
-    assert sizes_of(linear, "world.settings") == {**truth, "slot_of": 1, "cumulative": 12}
+    assert sizes_of(drifting, "lately") == {"nudged": 0, "nudges": 1, "context": 1}
+    linear, lasting = layout_of(policy, WORLDS["linear"]), {"persisting": 1, "stays": 0, "level": 0}
+    assert sizes_of(linear, "world.settings") == {**truth, "slot_of": 1, "cumulative": 12, **lasting}
     assert sizes_of(linear, "world.state") == {}
     assert sizes_of(linear, "mail")["due"] == 3
     assert sizes_of(drifting, "mail")["due"] == 0
@@ -149,7 +172,7 @@ def test_settings_stand_where_their_names_say() -> None:
         if isinstance(policy.revealer, op.Periodic):
             assert at.views("revealer.settings", rule).every[0] == 4.0
         if isinstance(policy.recommender, op.LinUCB):
-            assert at.views("recommender.settings", rule).rotate[0] == float(policy.recommender.rotate)
+            assert at.sizes.rotating == policy.recommender.rotate
         if isinstance(policy.recommender, op.FixedAction):
             assert at.views("recommender.settings", rule).action[0] == 1.0
     for worlds in WORLDS.values():

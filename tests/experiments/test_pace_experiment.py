@@ -109,7 +109,7 @@ def test_arrivals_are_those_of_a_simulation() -> None:
     config = SMALL | {"instances": 2, "sequences": 3}
     lost = run_growth(config, 40, seed=7)["lost"].sel(rule="PACE").values
     worlds = op.synthetic_worlds(2, seed=7)
-    data = op.simulate(worlds, op.pace_ucb(4), horizon=40, replicates=3, seed=7, progress=False)
+    data = op.simulate(worlds, op.pace_ucb(4, value="paper"), horizon=40, replicates=3, seed=7, progress=False)
     expected = op.decomposition(data)["information_reveal_loss"].isel(policy=0, step=-1).mean("replicate")
     np.testing.assert_allclose(lost, expected, atol=1e-9)
 

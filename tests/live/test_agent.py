@@ -16,6 +16,7 @@ from opportune.algorithm.rng import COIN, draw
 from opportune.checks import shown
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.revealers import pace
+from opportune.revealers.ranking import BY_RANK
 
 # One small problem for most of what follows: two contexts, two actions, orthogonal features. Context 1 is worth
 # knowing, context 0 is not.
@@ -189,6 +190,38 @@ def test_a_late_answer_brings_what_it_reports() -> None:
     agents[1].propose(MOOD)
     agents[1].settle(True, reported={"mood": "a"}, earlier={1: {"mood": "b"}})
     assert agents[0].numbers.arrays["model"] == pytest.approx(agents[1].numbers.arrays["model"], abs=1e-12)
+
+
+def test_an_opening_between_decision_points_counts_at_the_next_with_what_was_told() -> None:
+    """The later of two reports counts; what is told at the decision point itself counts most; it is used up there."""
+    one, other = (nudging(mixed_problem(known=False)) for _ in range(2))
+    for agent in (one, other):
+        agent.propose(MOOD)
+        agent.settle(answered=False)
+    one.open_between({"mood": "a"})
+    one.open_between({"mood": "b"})
+    resumed = type(one).from_dict(one.to_dict())
+    for agent in (one, resumed):
+        assert agent.propose(MOOD).opened
+    other.propose(MOOD, opened=True, reported={"mood": "b"})
+    assert one.settle() == resumed.settle()
+    other.settle()
+    assert knowledge(one) == knowledge(resumed) == knowledge(other)
+    assert one.steps[2].reported == {"mood": "b"}
+    assert not one.propose(MOOD).opened
+    one.open_between({"mood": "b"})
+    one.settle(answered=False)
+    one.propose(MOOD, reported={"mood": "a"})
+    assert one.steps[4].reported == {"mood": "a"}
+
+
+def test_what_is_told_between_must_be_possible() -> None:
+    """Refused at once, not at the next decision point."""
+    agent = nudging(mixed_problem(known=False))
+    refuses("mood is 'x'; expected one of ['a', 'b', 'c']", agent, lambda: agent.open_between({"mood": "x"}))
+    with pytest.raises(InputError, match="hour"):
+        agent.open_between({"hour": "am"})
+    assert agent.opened_since is None
 
 
 def test_only_an_unanswered_nudge_can_be_answered_late() -> None:
@@ -576,7 +609,7 @@ def test_why_under_pace_names_stale_advice() -> None:
     other = "walk" if made.action == "rest" else "rest"
     assert f"would change the advice from {made.action} to {other}" in replace(made, fresh_action=other).why
     assert "would change" not in replace(made, fresh_action=made.action).why
-    notes = pace.Notes(*(made.notes or ()))._replace(debt=0.5, worth=0.4, cause=pace.BY_RANK)
+    notes = pace.Notes(*(made.notes or ()))._replace(debt=0.5, worth=0.4, cause=BY_RANK)
     owed = "following old advice has cost about 0.50 since the last contact"
     assert owed in replace(made, notes=notes).why
     assert "without that cost nothing would be gained by it now" in replace(made, notes=notes).why

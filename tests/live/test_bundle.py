@@ -15,7 +15,7 @@ RECOMMENDERS = [
     op.LinUCB(),
     op.LinUCB(rotate=True),
     op.Thompson(inflation=30.0),
-    op.RandomAction(),
+    op.EqualCoins(),
     op.FixedAction(action=1),
 ]
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
@@ -93,7 +93,7 @@ def test_a_list_in_order_is_what_the_agent_then_does(kind: str, recommender: Any
         assert proposal.action == decision.action == row["action"]
         agent.learn(float(rng.normal()))
     assert agent.bundle(NOON)["actions"] == []
-    if isinstance(recommender, op.Thompson | op.RandomAction):
+    if isinstance(recommender, op.Thompson | op.EqualCoins):
         assert len({row["action"] for row in bundle["actions"]}) > 1
 
 

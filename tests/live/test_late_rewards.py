@@ -26,7 +26,7 @@ rewards = st.lists(st.floats(-100.0, 100.0), min_size=STEPS, max_size=STEPS)
 
 def an_agent(kind: str) -> op.Agent:
     """Its actions do not depend on what it learned, so that all runs of a kind have the same data."""
-    policy = op.Policy(recommender=op.RandomAction(), revealer=op.Periodic(every=5))
+    policy = op.Policy(recommender=op.EqualCoins(), revealer=op.Periodic(every=5))
     return op.Agent(PROBLEMS[kind], policy, horizon=STEPS + 1, seed=9, stream=4)
 
 

@@ -231,9 +231,9 @@ ALWAYS = op.Policy(revealer=op.Always()).describe()["revealer"]
 
 DAMAGED_AGENTS = rows(
     # what it is
-    ("format 3", put("format", value=3), "has format 3"),
-    ("a later format", put("format", value=5), "has format 5"),
-    ("format as text", put("format", value="4"), "has format '4'"),
+    ("format 4", put("format", value=4), "has format 4"),
+    ("a later format", put("format", value=6), "has format 6"),
+    ("format as text", put("format", value="5"), "has format '5'"),
     ("no kind", drop("kind"), "kind is None; expected 'agent'"),
     ("a cohort's kind", put("kind", value="cohort"), "kind is 'cohort'; expected 'agent'"),
     # what is missing
@@ -241,7 +241,7 @@ DAMAGED_AGENTS = rows(
         (f"no {key}", drop(key), f"it lacks '{key}'")
         for key in ("problem", "policy", "horizon", "seed", "stream", "step", "state", "steps", "order", "proposal")
     ],
-    ("no late_answer", drop("late_answer"), "it lacks 'late_answer'"),
+    ("no opened_since", drop("opened_since"), "it lacks 'opened_since'"),
     *[(f"no {part}", drop("state", part), f"it lacks {part}") for part in PARTS],
     *[
         (f"a step without {key}", drop("steps", 0, key), f"it lacks '{key}'")
@@ -331,7 +331,8 @@ DAMAGED_AGENTS = rows(
     ("an order as text", put("order", value=["2"]), "order is '2'"),
     ("withdrawn as text", put("withdrawn", value="no"), "withdrawn is 'no'"),
     ("withdrawn with steps to come", put("withdrawn", value=True), "budget.foregone is 0; expected 5"),
-    ("late_answer as 0", put("late_answer", value=0), "late_answer is 0"),
+    ("opened_since as 0", put("opened_since", value=0), "opened_since is 0"),
+    ("told of what nobody reports", put("opened_since", value={"x": 1}), "'x'"),
     # the open proposal
     ("no proposal", put("proposal", value=None), "do not fit together"),
     ("a proposal as a list", put("proposal", value=[1]), "cannot be resumed"),
@@ -412,7 +413,7 @@ DAMAGED_COHORTS = rows(
     ("a participant without a name", lambda s: s["agents"].update({"": s["agents"].pop("ann")}), "name is ''"),
     ("a participant's own problem damaged", put("agents", "bob", "problem", value=3), "no problem"),
     ("an agent's kind", put("kind", value="agent"), "kind is 'agent'; expected 'cohort'"),
-    ("format 3", put("format", value=3), "has format 3"),
+    ("format 4", put("format", value=4), "has format 4"),
 )
 
 
@@ -462,9 +463,9 @@ def test_each_kind_reads_its_own_states_only() -> None:
 
 def test_a_state_of_another_format_says_who_wrote_it() -> None:
     """With both formats and the version, and what can be done."""
-    saved = saved_agent() | {"format": 3, "version": "0.0.7"}
+    saved = saved_agent() | {"format": 4, "version": "0.0.7"}
     message = (
-        rf"^the state has format 3, written by version '0\.0\.7'; this version \({op.__version__}\) reads format 4: "
+        rf"^the state has format 4, written by version '0\.0\.7'; this version \({op.__version__}\) reads format 5: "
         "go on with the version that wrote it, or begin anew$"
     )
     with pytest.raises(StateError, match=message):

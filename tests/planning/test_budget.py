@@ -15,12 +15,12 @@ from opportune.planning.settings import Settings
 from opportune.planning.worlds import participants_of
 
 
-def brute_force(settings: Settings, policy: op.Policy) -> float:
-    """The mean outcome per day, from single calls of simulate, participant by participant."""
+def brute_force(settings: Settings, policy: op.Policy, name: str = "outcome") -> float:
+    """The mean outcome, or another variable, per day, from single calls of simulate, participant by participant."""
     outcomes = []
     for world in participants_of(settings):
         data = op.simulate([world], [policy], horizon=settings.horizon, replicates=60, seed=99, progress=False)
-        outcomes.append(float(data["outcome"].mean()) * settings.per_day)
+        outcomes.append(float(data[name].mean()) * settings.per_day)
     return float(np.mean(outcomes))
 
 
@@ -29,7 +29,7 @@ def test_values_are_those_of_simulations_one_by_one(tmp_path: Path) -> None:
     settings = small(replicates=60)
     values = find_values(settings, simulations(tmp_path))
     expected = {
-        0.0: op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Never()),
+        0.0: op.Policy(recommender=op.LinUCB(**op.Pace.suits), revealer=op.Never()),
         4.0: op.pace_ucb(4),
         8.0: op.pace_ucb(8),
         24.0: op.pace_ucb(24),
@@ -37,9 +37,11 @@ def test_values_are_those_of_simulations_one_by_one(tmp_path: Path) -> None:
     assert sorted(values.outcome["PACE"]) == sorted(expected)
     for budget, policy in expected.items():
         assert values.outcome["PACE"][budget].mean() == pytest.approx(brute_force(settings, policy), abs=0.05)
-    always = op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Always())
+    always = op.Policy(recommender=op.LinUCB(**op.Pace.suits), revealer=op.Always())
     assert values.always.mean() == pytest.approx(brute_force(settings, always), abs=0.05)
-    assert values.nudges["PACE"][4.0].mean() == pytest.approx(4.0, abs=0.1)
+    nudged = brute_force(settings, expected[4.0], "nudged")
+    assert values.nudges["PACE"][4.0].mean() == pytest.approx(nudged * settings.horizon / settings.per_day, abs=0.1)
+    assert 3.0 < values.nudges["PACE"][4.0].mean() < 4.0 + 1e-9, "none where nothing is gained"
 
 
 def test_on_a_gpu_all_policies_are_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,14 +94,35 @@ def test_targets_that_no_budget_reaches_are_said_to_be_so(tmp_path: Path) -> Non
 
 
 def test_nudges_that_bring_nothing(tmp_path: Path) -> None:
-    """Where a nudge at every decision is no better than none, that is said, and no budget is made up."""
+    """Where neither end of the scale is better than no nudges, that is said, and no budget is made up."""
     settings = small()
     values = find_values(settings, simulations(tmp_path))
     assert find_least(settings, values, simulations(tmp_path)).useful  # the control
-    for always in (values.never.copy(), values.never - 0.5):
-        least = find_least(settings, values._replace(always=always), simulations(tmp_path))
+    outcome = {"PACE": {0.0: values.never, 24.0: values.never - 0.1}}
+    around = np.where(np.arange(len(values.never)) % 2, values.never + 1.0, values.never - 0.9)
+    for always in (values.never.copy(), values.never - 0.5, around):
+        nothing = values._replace(always=always, outcome=outcome)
+        least = find_least(settings, nothing, simulations(tmp_path))
         assert not least.useful
         assert math.isnan(least.low)
+        assert np.isnan(nothing.most).all()
+
+
+def test_shares_are_of_the_better_end(tmp_path: Path) -> None:
+    """Where a nudge at every decision is worse than the rule, the rule without a limit on its budget is the 100%."""
+    settings = small()
+    values = find_values(settings, simulations(tmp_path))
+    assert np.array_equal(values.most, values.always)  # the control: nothing makes every decision the worse
+    worse = values._replace(always=values.never + 0.01)
+    table = value_table(settings, worse).set_index(["policy", "budget"])["share"]
+    assert table["PACE", 24.0] == 1.0
+    assert 0.0 < table["PACE", 8.0] <= 1.1
+    assert 0.0 < table["always"].iloc[0] < 0.1
+    least = find_least(settings, worse, simulations(tmp_path))
+    assert least.reached
+    assert least.most < 1.1
+    old = shares(worse.outcome["PACE"][8.0].mean(), worse.never.mean(), worse.always.mean())
+    assert old > 5.0, "against the worse end the share would be many times 100%"
 
 
 def test_crossing_by_hand() -> None:

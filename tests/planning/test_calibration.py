@@ -222,6 +222,44 @@ def test_numbers_and_reported_variables(tmp_path: Path) -> None:
     assert after.effects["mood=low"].mean == pytest.approx(-0.8, abs=0.1)
 
 
+def test_a_pilot_teaches_the_agents_where_the_study_wants_it(tmp_path: Path) -> None:
+    """[prior] is written on request, or anew where the file has one: the spread of people and the mean's doubt."""
+    pilot = write_pilot(tmp_path / "pilot.csv")
+    found = calibrate(edited(), pilot)
+    assert not parse_study(found.text).settings.prior, "the control: nobody asked for it"
+    asked = calibrate(edited(), pilot, prior=True)
+    again = calibrate(parse_study(asked.text), pilot)
+    for one in (asked, again):
+        prior = parse_study(one.text).settings.prior
+        for i, term in enumerate(one.terms):
+            assert prior[term].mean == pytest.approx(one.fitted.theta[i], rel=1e-3)
+            assert prior[term].sd == pytest.approx(np.hypot(one.fitted.tau[i], one.fitted.se[i]), rel=1e-2)
+
+
+def test_baseline_and_the_persons_own_past_are_columns(tmp_path: Path) -> None:
+    """What is known at enrolment, and what is computed from the past, is read from the pilot as it was then."""
+    text = SMALL.replace(
+        "[variables.weekend]",
+        "[variables.dose]\nhistory = { of = 'nudges', summary = 'sum', days = 7 }\n\n[variables.weekend]",
+    ).replace('"1 + action*stress"', '"1 + action*stress + site + dose"')
+    text = text.replace("[participants]\n", "[participants]\nbaseline = { site = ['A', 'B'] }\n")
+    rng = np.random.default_rng(3)
+    with (tmp_path / "p.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["participant", "step", "stress", "dose", "site", "action", "reward"])
+        for i in range(600):
+            site, dose, stress = "AB"[i % 2], int(rng.integers(4)), int(rng.integers(3))
+            reward = 1.0 + 0.7 * (site == "B") - 0.2 * dose + 0.2 * rng.normal()
+            out.writerow([i % 10, i // 10 + 1, stress, dose, site, ["rest", "walk"][rng.integers(2)], reward])
+    after = parse_study(calibrate(parse_study(text), tmp_path / "p.csv").text)
+    assert after.effects["site=B"].mean == pytest.approx(0.7, abs=0.1)
+    assert after.effects["dose"].mean == pytest.approx(-0.2, abs=0.05)
+    assert after.settings.variables["dose"].distribution is None
+    (tmp_path / "p.csv").write_text("participant,step,stress,dose,action,reward\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"column of .*p\.csv is 'site'"):
+        read_pilot(parse_study(text), tmp_path / "p.csv")
+
+
 def test_rewriting_keeps_everything_else() -> None:
     """Keys are replaced where they stand, over several lines too, put in where they are missing, tables made."""
     text = "# top\n[a]\nx = [\n  1,\n  2,\n]  # old\ny = 2  # why\n\n# about b\n[b]\nz = 3\n"

@@ -14,6 +14,10 @@ from opportune.planning.worlds import participants_of
 RATES = ("response_rate = 0.9", "response_rate = 0.7\nopen_rate = 0.1\navailable_rate = 0.8\nreward_rate = 0.9")
 LATE = ("response_rate = 0.9", "response_rate = 0.7\nopen_rate = 0.1\nreward_delay = 5")
 REPORTED = ("probabilities = [0.5, 0.3, 0.2]", "probabilities = [0.5, 0.3, 0.2]\nvisibility = 'reported'")
+HABITS = {
+    "response_rate": 0.7, "response_spread": 0.5, "habituation": 0.7, "spells": {"rate": 0.05, "days": 3},
+    "family": "count", "bounds": (0.0, 5.0),
+}  # fmt: skip
 UNKNOWN = ("[reward]", "[contexts]\nknown = false\n\n[reward]")
 
 
@@ -37,8 +41,9 @@ def days(settings: Settings, policy: op.Policy, replicate: int = 0, **given: Any
         op.pace_ucb(op.Budget(72, shared=True)),
         op.Policy(recommender=op.LinUCB(rotate=True), revealer=op.Pace(randomise=0.3), budget=op.Budget(6, hard=True)),
         op.Policy(recommender=op.LinUCB(), revealer=op.Pace(), budget=op.Budget(6), pooled=True),
+        op.Policy(recommender=op.LinUCB(floor=0.1), revealer=op.Pace(), budget=op.Budget(6), update=4),
     ],
-    ids=["own", "shared", "hard and with a coin", "pooled"],
+    ids=["own", "shared", "hard and with a coin", "pooled", "updates that wait, with a floor"],
 )
 def test_every_decision_is_that_of_simulate(settings: Settings, policy: op.Policy) -> None:
     """All beginning together, nobody leaving, no cap: the same nudges and outcomes, step by step."""
@@ -51,6 +56,48 @@ def test_every_decision_is_that_of_simulate(settings: Settings, policy: op.Polic
     assert np.array_equal(found.made, found.nudged)
     assert found.nudged.any()
     assert found.outcome == pytest.approx(data["outcome"].values, abs=1e-12)
+
+
+@pytest.mark.parametrize("made", [small, numeric])
+def test_people_wear_out_and_go_away_as_in_simulate(made: Any) -> None:
+    """Answers that wear off, spells away, counts: the same nudges and outcomes as `simulate`; without, others."""
+    settings = made()
+    plain = settings.worlds
+    data: Any = None
+    for worlds in (plain, [world.replace(**HABITS) for world in plain]):
+        data = op.simulate(worlds, op.pace_ucb(20), horizon=settings.horizon, replicates=1, seed=settings.seed,
+                           progress=False).isel(policy=0, replicate=0)  # fmt: skip
+        n = len(worlds)
+        found = go_through(settings, worlds, draws_of(settings, worlds, 0), op.pace_ucb(20),
+                           begins=np.zeros(n, dtype=int), lasts=np.full(n, settings.horizon))  # fmt: skip
+        assert np.array_equal(found.nudged, data["nudged"].values)
+        assert found.outcome == pytest.approx(data["outcome"].values, abs=1e-12)
+    assert not data["available"].all()
+    assert (data["nudged"] & ~data["revealed"]).any()
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+@pytest.mark.parametrize("seen", ["sensed", "reported"])
+def test_ones_own_history_is_that_of_simulate(seen: Any, delay: int) -> None:
+    """Where variables are the participant's own history: the same nudges and outcomes as `simulate`."""
+    settings = small()
+    problem: Any = op.Problem.from_formula(
+        "action * (recent + dose) + stress",
+        {"stress": op.Number(0, 1), "dose": op.History(of="nudges", summary="sum", days=4),
+         "recent": op.History(of="reward", summary="mean", decisions=3, low=-2, high=2)},
+        2, visibility={"stress": seen}, theta_bound=3.0, noise_sd=0.3, decisions_per_day=settings.per_day,
+    )  # fmt: skip
+    drawn = {"stress": op.distributions.Uniform(0, 1)}
+    theta = np.linspace(-0.5, 0.8, problem.d)
+    worlds = [op.ContinuousWorld(problem, theta=s * theta, distributions=drawn, response_rate=0.7, available_rate=0.9,
+                                 reward_rate=0.8, reward_delay=delay) for s in (1.0, -0.5)]  # fmt: skip
+    policy = op.pace_ucb(8)
+    data = op.simulate(worlds, policy, horizon=settings.horizon, replicates=1, seed=settings.seed, progress=False)
+    found = go_through(settings, worlds, draws_of(settings, worlds, 0), policy, begins=np.zeros(2, dtype=int),
+                       lasts=np.full(2, settings.horizon))  # fmt: skip
+    assert np.array_equal(found.nudged, data["nudged"].squeeze().values)
+    assert found.outcome == pytest.approx(data["outcome"].squeeze().values, abs=1e-12)
+    assert found.nudged.any()
 
 
 def test_budgets_of_ones_own_do_not_care_who_begins_when() -> None:

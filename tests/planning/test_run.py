@@ -10,8 +10,10 @@ import pytest
 from plan_studies import SMALL, edited
 
 from opportune.errors import InputError
-from opportune.planning import Plan, plan, simulated
-from opportune.planning.words import assumptions_table, methods, number, ordinal, recommendation, sentence
+from opportune.planning import Plan, plan, simulated, uncertainty
+from opportune.planning.budget import most
+from opportune.planning.phrases import number, offered, ordinal, who
+from opportune.planning.words import assumptions_table, methods, recommendation, sentence
 from opportune.report.plan_figures import pictures
 from opportune.report.plan_tables import report_tables
 from opportune.simulation import simulate
@@ -28,26 +30,79 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 def test_the_sentence_at_the_end(made: Plan) -> None:
-    """It has the number of calls, in all, the share, what one more adds, usual and busy days, in the study's words."""
+    """First what the file's budget brings, then usual and busy days, then how many calls would be worth it."""
     budget = made.least.budget
     said = sentence(made)
     assert made.least.reached
-    assert said.startswith(
-        f"{budget} calls per participant ({budget * 12} in all) bring 60% of what unlimited calls would; "
+    assert said.startswith(offered(made))
+    assert "on the busiest in twenty." in said
+    assert (
+        f" {budget} calls per participant ({budget * 12} in all) bring 60% of the most that calls bring here; " in said
     )
-    assert f"the {ordinal(budget + 1)} call adds {number(made.one_more.mean)} minutes per day. Expect " in said
-    assert said.endswith("on the busiest in twenty.")
+    assert said.endswith(f"the {ordinal(budget + 1)} call adds {number(made.one_more.mean)} minutes per day.")
+
+
+def test_the_files_budget_is_answered_for_first(made: Plan) -> None:
+    """In the study's unit, beside no limit and the best simple alternative, with hours of staff; by hand."""
+    outcome = made.values.outcome["PACE"]
+    gain = outcome[8.0] - made.values.never
+    offer, said = made.offer, offered(made)
+    assert offer.budget == 8.0
+    assert offer.gain.mean == pytest.approx(gain.mean())
+    assert offer.unlimited.mean == pytest.approx((outcome[24.0] - made.values.never).mean())
+    hours = made.values.nudges["PACE"][8.0].mean() * 12 * 6 / 60
+    assert offer.hours == pytest.approx(hours)
+    assert said.startswith(f"8 calls per participant bring {number(gain.mean())} minutes a day more than none, ")
+    assert f"for {round(hours)} hours of staff; unlimited calls would bring " in said
+    assert f"An hour of staff gains {number(gain.mean() * 12 * 12 / hours)} minutes." in said
+    assert "The best simple alternative, calls " in said
+    assert offer.lead.mean == pytest.approx(offer.gain.mean - offer.simple_gain.mean)
+    assert offer.lead.low > 0.0, "the rule is worth having here"
+
+
+def test_the_served_budget_is_the_one_that_is_planned(tmp_path: Path) -> None:
+    """What [serve] says counts, also where it is not among the budgets to try; workload and power are for it."""
+    found = small_plan(tmp_path, ("[[policies]]", "[serve]\npolicy = 'PACE'\nbudget = 3\n\n[[policies]]"), replicates=4)
+    assert (found.offer.budget, found.budget) == (3.0, 3)
+    assert 3.0 in found.settings.budgets
+    assert set(found.power.table["budget"]) >= {3.0}
+    assert found.workload.work.total <= 3 * 12 + 1e-9
+
+
+def test_who_gets_nudges_and_why_is_said(made: Plan) -> None:
+    """A sentence for each variable the rule sees, with each level's share and what fresh advice brings there."""
+    first, *sentences = who(made)
+    assert "where it expects fresh advice to help most" in first
+    stress = next(text for text in sentences if text.startswith("stress"))
+    levels = made.fairness.levels[made.fairness.levels["variable"] == "stress"].set_index("level")
+    assert stress.startswith("stress: most calls with 2, where fresh advice helps most: 0 (")
+    for level in ("0", "1", "2"):
+        assert f"{level} ({levels.loc[level, 'rate']:.1%}" in stress
+    worth = made.worth[made.worth["variable"] == "stress"].set_index("level")["worth"]
+    assert worth["2"] > worth["0"]
 
 
 def test_sentences_for_other_ends(made: Plan) -> None:
     """Where the target is out of reach, or nudges bring nothing, the sentence says so."""
     fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
     short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
-    assert sentence(short).startswith(
-        "No number of calls brings 60% of what a call at every decision would: PACE comes to 50%"
+    assert (
+        "No number of calls brings 60% of the most that calls bring here, with a call at every allowed decision: PACE "
+        "comes to 50%" in sentence(short)
     )
     useless = Plan(**{**fields, "least": made.least._replace(useful=False)})
-    assert sentence(useless).startswith("Calls bring nothing that can be told from 0 in this study")
+    assert "the most that calls bring here cannot be told from 0" in sentence(useless).lower()
+
+
+def test_the_end_of_the_scale_is_named(made: Plan) -> None:
+    """The report says which of the two ends brings most: the other one where a call at every decision is worse."""
+    caption = report_tables(made)["value"].caption
+    assert "share of the most that calls bring here (a call at every allowed decision)" in caption  # the control
+    assert made.robustness["share"].notna().all()
+    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    worse = made.values._replace(always=made.values.never + 0.01)
+    caption = report_tables(Plan(**{**fields, "values": worse}))["value"].caption
+    assert "share of the most that calls bring here (PACE without a limit on its budget)" in caption
 
 
 def test_the_recommendation_says_what_half_would_bring(made: Plan) -> None:
@@ -56,8 +111,8 @@ def test_the_recommendation_says_what_half_would_bring(made: Plan) -> None:
     budget = made.least.budget
     value = made.value[made.value["policy"] == "PACE"].set_index("budget")["share"]
     expected = np.interp(max(1, round(budget / 2)), value.index, value)
-    assert f"would bring {expected:.0%} of what" in half
-    assert f"the plan’s {budget} bring {value[float(budget)]:.0%}." in half
+    assert f"would bring {expected:.0%} of the most that calls bring here" in half
+    assert f"{budget} bring {value[float(budget)]:.0%}." in half
 
 
 def test_the_recommendation_says_where_the_curve_is_flat(made: Plan) -> None:
@@ -93,17 +148,20 @@ def test_the_recommendation_says_when_more_would_not_help(made: Plan) -> None:
     fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
     short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
     said = next(text for text in recommendation(short) if text.startswith("More than about"))
-    most = number(made.values.nudges["PACE"][24.0].mean())
+    made_at_most = number(made.values.nudges["PACE"][24.0].mean())
     assert (
-        f"More than about {most} calls each would not help: where nothing limits it, PACE makes no more in 24" in said
+        f"More than about {made_at_most} calls each would not help: where nothing limits it, PACE makes no more in 24"
+        in said
     )
 
 
 def test_the_recommendation_warns_where_nothing_can_be_estimated(made: Plan) -> None:
     """PACE as it is has probabilities of 0 and 1: the recommendation says what that means and what a coin would buy."""
     warning = recommendation(made)[-1]
-    assert "100% of the probabilities of a call are 0 or 1" in warning
-    assert "“PACE, randomise" in warning
+    assert "t cannot show the effect of a nudge on the reward" in warning
+    assert "since a nudge was never left to chance" in warning
+    assert "“PACE, candidates" in warning
+    assert "With fewer than 20 participants" in warning
 
 
 def test_every_table_has_its_uncertainty(made: Plan) -> None:
@@ -118,7 +176,6 @@ def test_every_table_has_its_uncertainty(made: Plan) -> None:
         "levels",
         "times",
         "robustness",
-        "power",
     ):
         assert len(tables[name]), name
         assert any("low" in column for column in tables[name].columns), name
@@ -192,14 +249,14 @@ def test_numbers_of_any_size() -> None:
 
 
 def test_continuous_studies_are_planned(tmp_path: Path) -> None:
-    """A variable that may be any number is no hindrance: it has classes, and the effect of actions is looked for."""
+    """A variable that may be any number is no hindrance: it has classes, and the effect of a nudge is looked for."""
     text = SMALL.replace(
         "range = [0, 2]\nprobabilities = [0.5, 0.3, 0.2]", "range = [0, 2]\ndistribution = { kind = 'uniform' }"
     )
     found = plan(parse_study(text), out=tmp_path, replicates=6, progress=False, participants=6)
     assert found.fairness.levels["variable"].value_counts().to_dict() == {"stress": 4, "weekend": 2}
     assert "contexts misstated" in set(found.robustness["assumption"])
-    assert set(found.power.table["effect"]) == {"nudge", "best action"}
+    assert found.power.primary in set(found.power.table["effect"])
 
 
 def test_shared_budgets_are_planned(tmp_path: Path) -> None:
@@ -231,7 +288,11 @@ def test_a_study_in_which_nudges_bring_nothing(tmp_path: Path) -> None:
     """Participants who open the app at every decision need no nudge: that is the answer, and everything is drawn."""
     found = small_plan(tmp_path, ("response_rate = 0.9", "response_rate = 0.9\nopen_rate = 1.0"), replicates=6)
     assert not found.least.useful
-    assert sentence(found).startswith("Calls bring nothing that can be told from 0 in this study")
+    assert "The most that calls bring here cannot be told from 0: " in sentence(found)
+    shares = {row[4] for row in report_tables(found)["value"].rows if row[1] != 0}
+    assert shares == {"no sure gain"}
+    assert found.robustness["share"].isna().all()
+    assert "That cannot be told from nothing." in offered(found)
     assert found.workload.work.total == 0.0
     assert len(recommendation(found)) == 2
     assert len(pictures(found)) == 7
@@ -253,9 +314,36 @@ def test_what_a_pilot_left_unsure_is_told(tmp_path: Path) -> None:
     assert "calls would be needed for the same share in nine of ten draws" in said[0]
     assert [row[0] for row in report_tables(found)["unsure"].rows][-1] == "calls needed for the plan’s share"
     assert len(found.tables()["unsure"]) == 5
+    ends = found.unsure.set_index("measure").loc["share"]
+    assert f"bring {ends['low']:.0%} to {ends['high']:.0%}." in said[0]  # the control
+    some = found.unsure.assign(low=found.unsure["low"].where(found.unsure["measure"] != "share", -math.inf))
+    poor = Plan(**{**{name: getattr(found, name) for name in found.__dataclass_fields__}, "unsure": some})
+    assert any(f"bring nothing that can be told from 0 to {ends['high']:.0%}." in text for text in recommendation(poor))
 
 
 def test_nothing_is_said_of_what_is_sure(made: Plan) -> None:
     """The control: effects without se."""
     assert not any("not sure themselves" in text for text in recommendation(made))
     assert "unsure" not in report_tables(made)
+
+
+def test_means_that_may_be_of_no_use_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws of the means in which calls bring nothing have no share: they are the lowest, and said in words."""
+    effect = '"action=walk:stress" = { mean = 1.2, sd = 0.2'
+    draw = uncertainty._draw
+
+    def useless_in_a_quarter(settings: Any, simulations: Any, least: Any, number: int, shift: Any) -> dict[str, Any]:
+        with monkeypatch.context() as patch:
+            patch.setattr(uncertainty, "most", lambda never, *ends: most(never, *(ends if number % 4 else [never] * 2)))
+            return draw(settings, simulations, least, number, shift)
+
+    monkeypatch.setattr(uncertainty, "_draw", useless_in_a_quarter)
+    found = small_plan(tmp_path, (f"{effect} }}", f"{effect}, se = 0.3 }}"), replicates=6, budgets=[4])
+    table = found.unsure.set_index("measure")
+    assert table.loc["share", "low"] == -math.inf
+    assert 0.0 < table.loc["share", "high"] < 1.5  # the control: the others have one
+    assert (table["low"] <= table["middle"]).all()
+    assert (table["middle"] <= table["high"]).all()
+    rows = {str(row[0]): row for row in report_tables(found)["unsure"].rows}
+    share = rows[f"share of the most that calls bring here that {found.least.budget:,} bring"]
+    assert str(share[2]).startswith("no sure gain to ")

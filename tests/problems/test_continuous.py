@@ -387,12 +387,12 @@ def test_too_many_combinations() -> None:
         (
             {"kind": "numbr", "low": 0},
             "kind of variable 'x' is 'numbr'; expected one of 'levels', 'number', 'time_of_day', 'weekday', "
-            "'weekend', 'day_of_study'; did you mean 'number'?",
+            "'weekend', 'day_of_study', 'history'; did you mean 'number'?",
         ),
         (
             3,
             "kind of variable 'x' is None; expected one of 'levels', 'number', 'time_of_day', 'weekday', 'weekend', "
-            "'day_of_study'",
+            "'day_of_study', 'history'",
         ),
         (
             {"kind": "number", "low": 0},

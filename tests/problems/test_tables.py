@@ -79,6 +79,6 @@ def test_problems_that_differ_in_bounds_share_their_tables() -> None:
     first, other = (Problem(FEATURES, PROBS, theta_bound=bound) for bound in (1.0, 3.0))
     at = first.layout(horizon=10)
     apart = first.constants(at, 10), other.constants(at, 10)
-    assert (~np.isclose(*apart, rtol=1e-12)).sum() == 2  # lam, for either kind of radius
+    assert (~np.isclose(*apart, rtol=1e-12)).sum() == 2 * first.d  # lam of each feature, for either kind of radius
     tilted = Problem(FEATURES, PROBS[::-1])
     assert (tilted.constants(at, 10) != apart[0]).sum() > 1

@@ -169,7 +169,7 @@ def test_it_learns(kind: str) -> None:
         assert isinstance(problem, op.ContinuousProblem)
         theta = np.array([1.0, -1.0, 0.5, -2.0, 2.0])
         world = op.ContinuousWorld(problem, theta=theta[: problem.d], distributions={"x": Uniform(-1, 1)})
-    chance = op.Policy(recommender=op.RandomAction(), revealer=op.Always(), name="chance")
+    chance = op.Policy(recommender=op.EqualCoins(), revealer=op.Always(), name="chance")
     data = run(world, [thompson(op.Always(), None), chance], horizon=200)
     late = (data["best"] - data["outcome"]).isel(step=slice(100, None)).mean(("world", "replicate", "step"))
     assert late.values[0] < 0.05 * late.values[1]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import opportune as op
-from opportune.revealers.pace import SPENT, WAITING, Notes
+from opportune.revealers.pace import Notes
+from opportune.revealers.ranking import SPENT, WAITING
 
 Floats = NDArray[np.float64]
 EXACT = 1e-9

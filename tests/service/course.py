@@ -19,9 +19,9 @@ Write = Callable[[Sequence[Command]], "list[Reply | Exception]"]
 BEGIN = clock.from_iso("2026-03-02T08:00:00Z")
 
 
-def launch(writer: Writer, text: str, received: int = BEGIN) -> None:
-    """Launch a study."""
-    writer.do(Launch(who="test", received=received, file=text, source="study.toml"))
+def launch(writer: Writer, text: str, received: int = BEGIN, *, rehearsal: bool = True) -> None:
+    """Launch a study; as a rehearsal, whose coins are the same every time, unless it is said to be with people."""
+    writer.do(Launch(who="test", received=received, file=text, source="study.toml", rehearsal=rehearsal))
 
 
 def answer_of(reply: "Reply | Exception") -> dict[str, Any]:
@@ -42,11 +42,11 @@ def sensed(rnd: random.Random) -> dict[str, Any]:
 
 
 def run_course(  # noqa: PLR0912  (so much can happen)
-    write: Write, *, people: int = 4, steps: int = 30, seed: int = 1
+    write: Write, *, people: int = 4, steps: int = 30, seed: int = 1, apart: int = clock.MINUTE
 ) -> list[Reply | Exception]:
     """All that can happen: openings, unavailability, nudges answered, unanswered and late, rewards late and wrong.
 
-    Hands back every answer, in order. Each round is a minute; `write` is handed lists of commands.
+    Hands back every answer, in order. Rounds are a minute `apart`; `write` is handed lists of commands.
     """
     replies: list[Reply | Exception] = []
     rnd, now = random.Random(seed), BEGIN
@@ -63,7 +63,7 @@ def run_course(  # noqa: PLR0912  (so much can happen)
     unrewarded: list[str] = []
     unanswered: list[str] = []
     for _ in range(steps):
-        now += clock.MINUTE
+        now += apart
         asked: list[Command] = []
         for name in names:
             given: dict[str, Any] = {"sensed": sensed(rnd), "opened": rnd.random() < 0.05}

@@ -1,7 +1,8 @@
 """A program that loads everything, then forks a server for each line "PORT URL" on standard input.
 
 With `early` its servers answer before they commit: the control that tests of durability must catch. With `failing` the
-learned policy decides nothing, so that the fallback does. With `rehearsal` they take the time from requests.
+learned policy decides nothing, so that the fallback does. With `rehearsal` they take the time from requests. With `app`
+they serve the participants' app, too.
 """
 
 import gc
@@ -15,6 +16,7 @@ import uvicorn
 from study_text import study_text
 
 from opportune.live.agent import Agent
+from opportune.rehearsal.participant_app import PARTICIPANT_APP
 from opportune.service.api.app import create_app
 from opportune.service.monitoring.logs import log_as_json
 from opportune.service.record.database import Database
@@ -22,6 +24,7 @@ from opportune.service.record.transaction import Transaction
 from opportune.service.record.writer import Writer
 from opportune.service.service import Service
 from opportune.service.state.fold import Fold
+from opportune.service.state.streams import Streams
 from opportune.service.state.study import StudyInForce
 
 
@@ -58,8 +61,8 @@ def fail(*_arguments: Any, **_named: Any) -> Any:
 
 def warm() -> None:
     """Compile what a decision needs."""
-    fold = Fold(StudyInForce.from_text(study_text()))
-    agent = fold.agent(0, 0)
+    fold = Fold(StudyInForce.from_text(study_text()), Streams(1))
+    agent = fold.agent(0)
     made = agent.propose(
         {"time_of_day": "morning", "stress": 1, "sleep": "good"}, opened=True, reported={"mood": "low"}
     )
@@ -81,6 +84,7 @@ def main() -> None:
     warm()
     if "failing" in sys.argv:
         Agent.propose_at = fail  # type: ignore[method-assign]
+    others = [PARTICIPANT_APP] if "app" in sys.argv else []
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever dies is gone
     print("loaded", flush=True)
     for line in sys.stdin:
@@ -90,8 +94,8 @@ def main() -> None:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(0)
             log_as_json()
-            service = Service(Database(url), rehearsal="rehearsal" in sys.argv)
-            uvicorn.run(create_app(service), port=int(port), log_level="error", access_log=False)
+            service = Service(Database(url))
+            uvicorn.run(create_app(service, *others), port=int(port), log_level="error", access_log=False)
             os._exit(0)
         print(pid, flush=True)
 

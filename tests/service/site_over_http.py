@@ -4,19 +4,25 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import httpx
+from accounts_by_hand import key_by_hand
 from litestar import Litestar
 from litestar.testing import TestClient
 from study_text import study_text
 
-from opportune.service.accounts.keys import ROLES, add_key
+from opportune.service.accounts.keys import ROLES
 from opportune.service.api.app import create_app
+from opportune.service.record import secret
 from opportune.service.record.database import Database
+from opportune.service.record.queries import study_row
 from opportune.service.server import launch
 from opportune.service.service import Service
 from opportune.service.state.study import StudyInForce
 
+ALWAYS = {count: bytes(range(count)) for count in (16, 32)}
+"""What is random at launch, so that tests meet the same coins every time."""
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
 
 
@@ -87,10 +93,14 @@ def pages_of(app: Litestar) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def site_on(database: Database, *, rehearsal: bool = False, **settings: Any) -> Iterator[Site]:
-    """A service on a database, with the example study."""
-    launch(database, StudyInForce.from_text(study_text(**settings)))
-    keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
-    service = Service(database, rehearsal=rehearsal)
+def site_on(database: Database, *, rehearsal: bool = False, text: str = "", **settings: Any) -> Iterator[Site]:
+    """A service on a database, with the example study, or another."""
+    database.migrate()
+    known = study_row(database)  # a test may have launched it
+    rehearsal = rehearsal or (known is not None and known["rehearsal"])
+    with mock.patch.object(secret, "random_bytes", ALWAYS.__getitem__):
+        launch(database, StudyInForce.from_text(text or study_text(**settings)), rehearsal=rehearsal)
+    keys = {role: key_by_hand(database, f"{role} one", role) for role in ROLES}
+    service = Service(database)
     with TestClient(create_app(service)) as client:
         yield Site(client, keys, service)

@@ -3,11 +3,12 @@
 import re
 from importlib.resources import files
 
-EXAMPLE = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+EXAMPLE = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
+EXAMPLE = re.sub(r"(?m)^pooled = .*\n", "", EXAMPLE)  # models of their own, unless a test says otherwise
 
 
 def study_text(
-    *, times: bool = False, shared: bool = False, pooled: bool = False, hard: bool = False, budget: float = 20,
+    *, times: bool = False, shared: bool = False, pooled: bool | str = False, hard: bool = False, budget: float = 20,
     planned: int = 8, horizon: int = 200, extra: str = "", policy: str = "PACE",
 ) -> str:  # fmt: skip
     """The example study, with or without decision times, with what participants share."""
@@ -21,7 +22,8 @@ def study_text(
     if hard:
         text = re.sub(r"(?m)^budget_kind = .*$", 'budget_kind = "hard"', text)
     if pooled:
-        text = text.replace('kind = "PACE"\n', 'kind = "PACE"\npooled = true\n', 1)
+        value = "true" if pooled is True else f'"{pooled}"'
+        text = text.replace('kind = "PACE"\n', f'kind = "PACE"\npooled = {value}\n', 1)
     return text + extra
 
 

@@ -93,7 +93,7 @@ def test_whatever_time_it_is(hour: int) -> None:
 
 def test_languages_decide_alike() -> None:
     """The German study file is the English one in other words."""
-    texts = {"label", "description", "question", "answers", "unit", "name", "plural"}
+    texts = {"label", "description", "question", "answers", "unit", "name", "plural", "language"}
 
     def numbers(table: Any) -> Any:
         if isinstance(table, dict):
@@ -132,7 +132,9 @@ def test_the_command(tmp_path: Path) -> None:
         assert sum("with the password" in line for line in process.said()) == 2
         process.interrupt()
         assert process.ended(within=30) == 0
-        assert process.said()[-1] == f"the demonstration is over; opportune serve {kept / 'study.toml'} goes on"
+        further = f"opportune serve {kept / 'study.toml'} --rehearsal goes on"
+        assert process.said()[-2] == f"the demonstration is over; {further}"
+        assert process.said()[-1].startswith("to analyse it: opportune analyse --db sqlite:///")
     database = Database(f"sqlite:///{kept / 'study.db'}")
     assert verify(database).findings == []
     database.close()
@@ -181,14 +183,15 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
 
 
-def test_the_browser_opens_once_the_page_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before, as it would show an error."""
+def test_the_browser_opens_once_the_pages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nurse's and the phone's; not before, as they would show an error."""
     opened: list[str] = []
     answers = iter([503, 200])
     monkeypatch.setattr("webbrowser.open", opened.append)
     monkeypatch.setattr(httpx, "get", lambda _address: httpx.Response(next(answers)))
-    command._open("http://127.0.0.1:1", "http://127.0.0.1:1/signin?link=x")
-    assert opened == ["http://127.0.0.1:1/signin?link=x"]
+    links = ["http://127.0.0.1:1/signin?link=x", "http://127.0.0.1:1/app/index.html#opr_x"]
+    command._open("http://127.0.0.1:1", links)
+    assert opened == links
     assert next(answers, None) is None
 
 

@@ -30,7 +30,7 @@ def test_the_image_copies_what_exists_and_is_let_through() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert extras == ["serve"]
     assert re.search(r"(?m)^serve = \[", project)
-    readme = re.search(r'(?m)^readme = "(.+)"', project)
+    readme = re.search(r'fragments = \[\{ path = "(.+)" \}\]', project)
     assert readme is not None
     assert readme.group(1) in sources, "what the build needs"
 
@@ -45,4 +45,4 @@ def test_the_containers_run_commands_that_exist(capsys: pytest.CaptureFixture[st
         assert "does not exist" in capsys.readouterr().err
     assert f"{URL}: postgresql://" in compose
     parsed_options = re.findall(r"exec service opportune (.+)", compose)
-    assert parsed_options == ["keys add phone --role app"]
+    assert parsed_options == ["people add NAME --role admin"]

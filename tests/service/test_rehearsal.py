@@ -74,7 +74,7 @@ def test_the_service_makes_the_decisions_of_simulate(url: str, servers: Parent, 
     text = rehearsed(study_text(**settings_of(sharing)))
     worlds, trace, seed = simulated(text)
     database = Database(url)
-    launch(database, StudyInForce.from_text(text))
+    launch(database, StudyInForce.from_text(text), rehearsal=True)
     keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
     port = free_port()
     pid = servers.start(url, port)

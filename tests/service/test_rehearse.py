@@ -64,7 +64,7 @@ def serve(servers: Parent, tmp_path: Path) -> Iterator[Callable[..., Place]]:
     def begin(database: Database, text: str) -> Place:
         file = tmp_path / "study.toml"
         file.write_text(text, encoding="utf-8")
-        launch(database, StudyInForce.from_file(file))
+        launch(database, StudyInForce.from_file(file), rehearsal=True)
         keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
         port = free_port()
         started.append(servers.start(database.url.replace("+psycopg", ""), port))
@@ -76,12 +76,13 @@ def serve(servers: Parent, tmp_path: Path) -> Iterator[Callable[..., Place]]:
 
 
 @pytest.fixture
-def rehearse(capsys: pytest.CaptureFixture[str]) -> Run:
+def rehearse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command at a place: its code, standard output and standard error."""
 
     def call(place: Place, *options: str, key: str = "admin") -> tuple[int, str, str]:
         options = ("--participants", "3", *options)
-        code = cli.run(["rehearse", str(place.file), "--url", place.address, "--key", place.keys[key], *options])
+        monkeypatch.setenv("OPPORTUNE_KEY", place.keys[key])
+        code = cli.run(["rehearse", str(place.file), "--url", place.address, *options])
         return code, *capsys.readouterr()
 
     return call
@@ -102,6 +103,40 @@ def test_it_makes_the_decisions_of_simulate(
         assert int(re.findall(rf" {row} +(\d+)", out)[0]) > 0, row
     assert "p50" in out
     assert "p99" in out
+    assert verify(sqlite).findings == []
+
+
+REMEMBERING = {
+    "known = true ": "known = false ",
+    "[contexts]\n": "[variables.dose]\nhistory = { of = 'nudges', summary = 'sum', days = 3 }\nrange = [0, 6]\n\n"
+    "[variables.recent]\nhistory = { of = 'reward', summary = 'mean', decisions = 4 }\nrange = [-3, 3]\n\n[contexts]\n",
+    'action*stress"': 'action*stress + action*dose + action*recent"',
+    '"*" = 0.0': '"action=breathe:dose" = -0.3\n"action=rest:recent" = 0.5\n"*" = 0.0',
+    "[world]\n": "[world]\nhabituation = 0.6\nresponse_spread = 0.5\nspells = { rate = 0.05, days = 2 }\n",
+    "[reward]\n": "[reward]\nbounds = [-3, 3]\n",
+    "range = [0, 3] ": "persistence = 0.5\nrange = [0, 3] ",
+}
+"""What makes the participants of the example study remember, differ, wear out and go away."""
+
+
+def test_people_who_remember_and_wear_out_are_rehearsed(
+    sqlite: Database, serve: Callable[..., Place], rehearse: Run
+) -> None:
+    """Variables of one's own history, answers that wear off, spells away: the decisions are those of `simulate`."""
+    text = text_of(budget=12)
+    for old, new in REMEMBERING.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    place = serve(sqlite, text)
+    code, out, err = rehearse(place, "--staff", "--days", "10")
+    assert code == 0, err
+    made = int(re.findall(r"decisions +(\d+)", out)[0])
+    assert f"All {made} decisions are those of simulate" in out
+    assert int(re.findall(r" nudges +(\d+)", out)[0]) > 2
+    with place.client() as client, HttpAccess(client, in_order=False) as access:
+        shown = [decision for name in ("P001", "P002", "P003") for decision in access.decisions(name)]
+    assert len({decision["sensed"]["recent"] for decision in shown}) > 5
+    assert max(decision["sensed"]["dose"] for decision in shown) > 0.0
     assert verify(sqlite).findings == []
 
 
@@ -159,7 +194,7 @@ def test_wherever_it_is_interrupted(sqlite: Database, serve: Callable[..., Place
     place = serve(sqlite, text_of(**sharing))
     running, numbers, stopped = place.running, itertools.count(), 0
     people = People(running, count=3, steps=16)
-    with place.client() as client, HttpAccess(client, in_order=running.policy.together) as access:
+    with place.client() as client, HttpAccess(client, in_order=running.together) as access:
         while True:
             shaky: Any = Shaky(access, numbers)
             try:
@@ -170,10 +205,11 @@ def test_wherever_it_is_interrupted(sqlite: Database, serve: Callable[..., Place
                 stopped += 1
         made = {member.number: list(access.decisions(member.name)) for member in rehearsal.members.values()}
     assert stopped > 10
-    compared = compare(people, made)
+    arms = dict.fromkeys(made, "")
+    compared = compare(people, made, arms)
     assert compared == (36 if sharing else 30, [])
     made[0][3]["action"] = "another"  # the control
-    assert len(compare(people, made).differing) == 1
+    assert len(compare(people, made, arms).differing) == 1
     assert verify(sqlite).findings == []
 
 
@@ -271,7 +307,7 @@ def test_at_a_speed_nothing_is_compared(sqlite: Database, serve: Callable[..., P
     people = People(place.running, count=3, steps=4)
     with place.client() as client, HttpAccess(client, in_order=True) as access:
         made = {number: list(access.decisions(f"P00{number + 1}")) for number in range(2)}
-    assert compare(people, made) == (6, [])
+    assert compare(people, made, dict.fromkeys(made, "")) == (6, [])
 
 
 def test_in_a_rehearsal_only_admins_may_do_everything(place: Place) -> None:
@@ -306,16 +342,24 @@ def test_when_decisions_cannot_be_compared(tmp_path: Path) -> None:
         (["--seed", "-1"], "'--seed'"),
         (["--url", "localhost"], "--url is 'localhost'; expected the address of a service"),
         (["--url", "http://127.0.0.1:1"], "no service answers at http://127.0.0.1:1; expected one that was started"),
-        (["--key", ""], "--key is empty"),
-        (["--key", "clé"], "the key has signs that no key has; expected --key, or OPPORTUNE_KEY"),
-        (["--key", "opp_wrong"], "the service does not know this key; expected one of role admin"),
-        (["--key", "STAFF"], "the key's role is 'staff'; expected admin"),
+        (["--key", "opp_1"], "No such option: --key"),
+        (["OPPORTUNE_KEY", ""], "no key is given; expected OPPORTUNE_KEY in the environment"),
+        (["OPPORTUNE_KEY", "clé"], "the key has signs that no key has; expected OPPORTUNE_KEY"),
+        (["OPPORTUNE_KEY", "opp_wrong"], "the service does not know this key; expected one of role admin"),
+        (["OPPORTUNE_KEY", "STAFF"], "the key's role is 'staff'; expected admin"),
     ],
 )
-def test_wrong_use(place: Place, capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
+def test_wrong_use(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
     """One line says what was given and what was expected, and the code is 2; nobody is enrolled."""
-    given = {"--participants": "3", "--days": "1", "--url": place.address, "--key": place.keys["admin"]}
-    given |= {options[0]: options[1].replace("STAFF", place.keys["staff"])}
+    given = {"--participants": "3", "--days": "1", "--url": place.address}
+    monkeypatch.setenv("OPPORTUNE_KEY", place.keys["admin"])
+    name, value = options
+    if name == "OPPORTUNE_KEY":
+        monkeypatch.setenv(name, value.replace("STAFF", place.keys["staff"]))
+    else:
+        given |= {name: value}
     code = cli.run(["rehearse", str(place.file), *itertools.chain(*given.items())])
     err = capsys.readouterr().err
     assert code == 2, err
@@ -332,7 +376,7 @@ def place(servers: Parent, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     database = Database(f"sqlite:///{folder / 'study.db'}")
     file = folder / "study.toml"
     file.write_text(text_of(), encoding="utf-8")
-    launch(database, StudyInForce.from_file(file))
+    launch(database, StudyInForce.from_file(file), rehearsal=True)
     keys = {role: add_key(database, f"{role} one", role) for role in ROLES}
     port = free_port()
     pid = servers.start(database.url, port)
@@ -356,9 +400,12 @@ def test_a_key_is_needed(place: Place, rehearse: Run, monkeypatch: pytest.Monkey
     ]
 
 
-def test_another_study_file_is_refused(place: Place, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_another_study_file_is_refused(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A file that differs from the one that is served, one without a world, and one that is not there."""
-    options = ["--url", place.address, "--key", place.keys["admin"], "--participants", "3"]
+    monkeypatch.setenv("OPPORTUNE_KEY", place.keys["admin"])
+    options = ["--url", place.address, "--participants", "3"]
     other = tmp_path / "other.toml"
     other.write_text(text_of(budget=7), encoding="utf-8")
     blind = tmp_path / "blind.toml"
@@ -377,7 +424,7 @@ def test_another_study_file_is_refused(place: Place, capsys: pytest.CaptureFixtu
 
 
 def test_a_service_with_patients_is_left_alone(
-    sqlite: Database, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    sqlite: Database, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A service that was not started with --rehearsal is refused; there an admin's key decides nothing."""
     file = tmp_path / "study.toml"
@@ -387,7 +434,8 @@ def test_a_service_with_patients_is_left_alone(
     with parent() as servers:
         servers.start(sqlite.url, port)
         address = f"http://127.0.0.1:{port}"
-        code = cli.run(["rehearse", str(file), "--url", address, "--key", key, "--participants", "3"])
+        monkeypatch.setenv("OPPORTUNE_KEY", key)
+        code = cli.run(["rehearse", str(file), "--url", address, "--participants", "3"])
         err = capsys.readouterr().err
         assert code == 2
         assert "is not in rehearsal; expected one started with --rehearsal" in err

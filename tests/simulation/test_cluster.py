@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_the_replicates_that_are_complete(monkeypatch: pytest.Monke
 
 def small_study() -> None:
     """Write a small study, my.toml, into the present folder."""
-    example = (ROOT / "src/opportune/study/example_study.toml").read_text(encoding="utf-8")
+    example = (ROOT / "src/opportune/study/examples/stress-messages.toml").read_text(encoding="utf-8")
     small = re.sub(r"replicates = \d+", "replicates = 4", re.sub(r"horizon = \d+", "horizon = 30", example))
     Path("my.toml").write_text(small, encoding="utf-8")
 

@@ -15,7 +15,16 @@ from cuda_cases import CASES
 
 SIMULATOR = """
 import sys
+from numba import cuda as card
 from opportune.simulation import cuda
+
+fresh = card.device_array
+def used(*shape, **options):  # memory of a card holds whatever was there before
+    array = fresh(*shape, **options)
+    array[...] = 77
+    return array
+card.device_array = used
+
 cuda.THREADS = 4  # the simulator starts a Python thread for each
 cuda._replicates_at_once = lambda *sizes: 2  # a card with room for two replicates at a time
 for name in CASES:

@@ -49,7 +49,7 @@ kind = "naive"
 kind = "PD2"
 scale = "adaptive"
 """
-EXAMPLE = files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8")
+EXAMPLE = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
 
 
 def edit(*changes: tuple[str, str]) -> str:

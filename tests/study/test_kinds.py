@@ -7,7 +7,7 @@ from study_files import BASE, edit, errors_of
 
 from opportune.cli.main import run
 from opportune.policy import pace_ucb
-from opportune.recommenders import RECOMMENDERS, FixedAction, LinUCB, RandomAction, Thompson
+from opportune.recommenders import RECOMMENDERS, EqualCoins, FixedAction, LinUCB, Thompson
 from opportune.revealers import REVEALERS
 from opportune.study import parse_study
 from opportune.study.kinds import kinds, markdown
@@ -28,7 +28,8 @@ def test_tables_say_what_there_is() -> None:
     assert rows["periodic"].settings == "`every` (required)"
     assert rows["PD2"].settings == '`scale` ("adaptive"), `tolerance`'
     assert (
-        kinds(RECOMMENDERS)[0].settings == '`unknown` ("plugin"), `rotate` (false), `kappa` (1), `radius` ("uniform")'
+        kinds(RECOMMENDERS)[0].settings
+        == '`unknown` ("plugin"), `rotate` (false), `kappa` (1), `radius` ("uniform"), `floor`'
     )
     assert rows["always"].does == "Reveal at every step while the budget lasts"
     assert {row.name: row.type for row in kinds(RECOMMENDERS)}["thompson"] == "Thompson"
@@ -68,7 +69,7 @@ def test_a_policy_has_its_recommender() -> None:
     policies = parse_study(BASE + MORE).policies()
     assert [p.recommender for p in policies] == [
         LinUCB(), LinUCB(), LinUCB(), LinUCB(), Thompson(inflation=0.5), Thompson(inflation=0.5),
-        FixedAction(action=2), RandomAction(),
+        FixedAction(action=2), EqualCoins(),
     ]  # fmt: skip
 
 
@@ -82,12 +83,14 @@ def test_recommenders_run() -> None:
     assert bool((data["action"].sel(policy="call") == 2).all())
 
 
-def test_pace_rotates() -> None:
-    """PACE comes with a rotating recommender, as `pace_ucb` has it, unless the file says otherwise."""
+def test_pace_is_that_of_pace_ucb() -> None:
+    """PACE comes with a rotating recommender and a pointwise radius, unless the file says otherwise."""
     pace = '[[policies]]\nkind = "PACE"\nbudgets = [4]\n'
-    (*_, policy) = parse_study(f"{BASE}\n{pace}value = 'realised'\nkappa = 0.5\nradius = 'pointwise'\n").policies()
-    assert policy == pace_ucb(4, value="realised", kappa=0.5, radius="pointwise")
-    (*_, plain) = parse_study(f"{BASE}\n{pace}rotate = false\n").policies()
+    (*_, silent) = parse_study(f"{BASE}\n{pace}").policies()
+    assert silent == pace_ucb(4)
+    (*_, first) = parse_study(f"{BASE}\n{pace}value = 'paper'\nkappa = 0.5\nradius = 'uniform'\n").policies()
+    assert first == pace_ucb(4, value="paper", kappa=0.5, radius="uniform")
+    (*_, plain) = parse_study(f"{BASE}\n{pace}rotate = false\nradius = 'uniform'\n").policies()
     assert plain.recommender == LinUCB()
 
 

@@ -10,17 +10,12 @@ from study_files import BASE
 
 from opportune.errors import InputError
 from opportune.study import Study, live, load_study, parse_study
-from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
-from opportune.study.schema import (
-    ContextsTable,
-    Effect,
-    PolicyTable,
-    RewardTable,
-    StudyFile,
-    StudyTable,
-    WorldTable,
-)
-from opportune.study.variables import DistributionTable, VariableTable
+from opportune.study.analysis import AnalysisTable, PrimaryTable
+from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, RedcapTable, ScheduleTable, ServeTable
+from opportune.study.schema import ContextsTable, PolicyTable, RewardTable, StudyFile, StudyTable
+from opportune.study.trial import ArmsTable, ArmTable, LearningTable, PriorEffect, ProbabilitiesTable, StaffTable
+from opportune.study.truth import Effect, WorldTable
+from opportune.study.variables import DistributionTable, HistoryTable, VariableTable
 
 DOCS = Path(__file__).parents[2] / "docs" / "study-file.md"
 
@@ -49,12 +44,19 @@ def blocks(kind: str) -> list[str]:
 
 def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole file in the documentation runs, every other part fits into it, and the Python code runs."""
-    whole, *others, unseen, numeric = blocks("toml")
+    whole, *others, numeric = blocks("toml")
+    unseen = next(part for part in others if "walks-live" in part)
+    others.remove(unseen)
     data = parse_study(whole).replace(replicates=2).run(progress=False)
     assert data.sizes["policy"] == 4
-    assert len(others) == 3
+    past = next(part for part in others if "history" in part)
+    others.remove(past)
+    assert len(others) == 6
     (tmp_path / "pilot.csv").write_text("sleep,mood\n7.5,good\n5,low\n6,good\n", encoding="utf-8")
     assert parse_study(numeric, source=str(tmp_path / "walks.toml")).continuous
+    remembered = tomllib.loads(numeric)
+    remembered["variables"] |= tomllib.loads(past)["variables"]
+    Study(source=str(tmp_path / "walks.toml"), text=numeric, settings=StudyFile.model_validate(remembered)).check()
     assert live(parse_study(unseen)).policy.name == "PACE"
     for part in others:
         content = {**tomllib.loads(whole), **tomllib.loads(part)}
@@ -73,11 +75,20 @@ def test_every_key_is_documented() -> None:
         "[study]": StudyTable, "[variables.NAME]": VariableTable, "[contexts]": ContextsTable,
         "[reward]": RewardTable, "[effects]": Effect, "[world]": WorldTable, "[[policies]]": PolicyTable,
         "[actions.NAME]": ActionTable, "[nudge]": NudgeTable, "[participants]": ParticipantsTable,
-        "[schedule]": ScheduleTable, "[serve]": ServeTable,
+        "[schedule]": ScheduleTable, "[serve]": ServeTable, "[staff]": StaffTable, "[arms]": ArmsTable,
+        "[probabilities]": ProbabilitiesTable, "[learning]": LearningTable, "[prior]": PriorEffect,
+        "[analysis]": AnalysisTable, "[redcap]": RedcapTable,
     }  # fmt: skip
-    assert len(tables) == len(StudyFile.model_fields)
+    assert len(tables) == len(StudyFile.model_fields) - 1
+    assert "`schema = 1`" in DOCS.read_text(encoding="utf-8")
     for section, table in tables.items():
         for key in set(table.model_fields) - {"value", "settings"}:
             assert f"`{key}`" in text[section], f"{key} of {section}"
+    for key in PrimaryTable.model_fields:
+        assert f"`{key}`" in text["[analysis]"], f"{key} of primary"
+    for key in ArmTable.model_fields:
+        assert f"`{key}`" in text["[arms]"], f"{key} of an arm"
+    for key in HistoryTable.model_fields:
+        assert f"`{key}`" in text["Variables from the person's own past"], f"{key} of a history"
     for key in DistributionTable.model_fields:
         assert f"`{key}`" in text["[variables.NAME]"], f"{key} of a distribution"

@@ -37,10 +37,10 @@ def test_a_file_without_the_truth_can_be_served() -> None:
     lacks = {one.command: one.lacks for one in needs(parse_study(text))}
     assert lacks["serve"] == []
     assert all("[effects]" in lacks[command][0] for command in ("simulate", "plan"))
-    problem, policy, participants, fallback = live(parse_study(text))
-    cohort = Cohort(problem, policy, horizon=40, seed=1, participants=participants)
+    ready = live(parse_study(text))
+    cohort = Cohort(ready.problem, ready.policy, horizon=40, seed=1, participants=ready.participants)
     cohort.enrol("P01").propose({"time": "am", "stress": 2})
-    assert fallback == "none"
+    assert ready.fallback == "none"
     with pytest.raises(InputError, match=r"study\.toml: \[effects\] is missing"):
         parse_study(text).run()
 

@@ -14,6 +14,8 @@ from opportune.study import parse_study
 from opportune.worlds import ContinuousWorld, LinearWorld
 from opportune.worlds.distributions import Choice, LogNormal, Normal, Uniform
 
+USUAL = {"response_spread": 0.0, "habituation": 1.0, "spells": None, "family": "gaussian", "bounds": None}
+
 
 def test_numbers_make_a_continuous_study(tmp_path: Path) -> None:
     """Variables, distributions, rows, effects and happenings of the file are those of the worlds."""
@@ -32,7 +34,7 @@ def test_numbers_make_a_continuous_study(tmp_path: Path) -> None:
     assert first.table is not None
     assert first.table.columns == {"sleep": (7.5, 5, 6.5, 8), "mood": ("good", "low", "good", "low")}
     assert first.happenings.settings() == {
-        "open_rate": 0.05, "response_rate": 0.9, "available_rate": 0.8, "reward_rate": 0.7, "reward_delay": 3,
+        "open_rate": 0.05, "response_rate": 0.9, "available_rate": 0.8, "reward_rate": 0.7, "reward_delay": 3, **USUAL,
     }  # fmt: skip
     effects = dict(zip(study.terms, first.theta, strict=True))
     assert effects["action=walk:I(steps / 1000)"] == -0.2
@@ -115,7 +117,8 @@ def test_schedules_of_levels_stay_finite() -> None:
     np.testing.assert_allclose(world.context_probs.reshape(2, 3).sum(axis=1), [5 / 7, 2 / 7])
     np.testing.assert_allclose(world.context_probs.reshape(2, 3).sum(axis=0), [0.5, 0.25, 0.25])
     data = parse_study(text).run(progress=False)
-    days = world.problem._level_of("time")[data["context"].values]
+    weekend = np.array([world.problem.levels(k)["time"] == "weekend" for k in range(world.problem.contexts)])
+    days = weekend[data["context"].values]
     assert (days[..., :9] == [1, 0, 0, 0, 0, 0, 1, 1, 0]).all()
     assert world.problem.value_range is not None
 
@@ -144,7 +147,7 @@ def test_happenings_reach_finite_worlds() -> None:
     rates = "open_rate = 0.1\navailable_rate = 0.5\nreward_rate = 0.25\nreward_delay = 2"
     (world,) = parse_study(edit_base(("open_rate = 0.1", rates))).worlds()
     assert world.happenings.settings() == {
-        "open_rate": 0.1, "response_rate": 1.0, "available_rate": 0.5, "reward_rate": 0.25, "reward_delay": 2,
+        "open_rate": 0.1, "response_rate": 1.0, "available_rate": 0.5, "reward_rate": 0.25, "reward_delay": 2, **USUAL,
     }  # fmt: skip
 
 
@@ -314,7 +317,8 @@ WRONG = {
     ),
     "word for pooled": (
         ("pooled = true", 'pooled = "yes"'),
-        "line 55: pooled in [[policies]] is 'yes'; expected true (all instances learn one model) or false (one each)",
+        "line 55: pooled in [[policies]] is 'yes'; expected true (all instances learn one model), false (one each)"
+        " or 'partial'",
     ),
 }  # fmt: skip
 

@@ -6,8 +6,8 @@ import pytest
 from study_files import edit
 
 from opportune.problems.formula import design
+from opportune.problems.terms import term_names
 from opportune.study import parse_study
-from opportune.study.terms import term_names
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,8 @@ def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
 def test_settings_are_kept() -> None:
     """`replace` changes what is named and keeps the other happenings."""
     given: dict[str, Any] = {"open_rate": 0.1, "response_rate": 0.9, "available_rate": 0.8, "reward_rate": 0.7,
-                             "reward_delay": 3}  # fmt: skip
+                             "reward_delay": 3, "response_spread": 0.2, "habituation": 0.9, "family": "count",
+                             "spells": {"rate": 0.1, "days": 7, "silent": False}, "bounds": (0.0, 4.0)}  # fmt: skip
     world = world_with(**given)
     assert world.happenings.settings() == given
     assert world.replace(reward_delay=5).happenings.settings() == {**given, "reward_delay": 5}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import opportune as op
-from opportune.worlds.linear import within
+from opportune.worlds.finite import within
 
 Floats = NDArray[np.float64]
 STRESS = ("low", "fair", "high")

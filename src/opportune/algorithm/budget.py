@@ -40,12 +40,3 @@ def raise_price(p, probability):  # type: ignore[no-untyped-def]
     if probability > 0.0:
         price = p.budget.price
         price[0] = next_price(price[0], probability, p.rule.amount[0], p.rule.growth[0])
-
-
-@inner_function
-def toss(p, probability, coin):  # type: ignore[no-untyped-def]
-    """Whether the coin says to nudge; a nudge counts whether it will be answered or not."""
-    if coin < probability:
-        p.budget.nudges[0] += 1.0
-        return True
-    return False

@@ -1,16 +1,17 @@
 """Learning the reward: ridge regression one observation at a time (docs/paper.md, Learning).
 
-    V = lam I + sum x x',   theta = V^-1 sum x X,
-    radius = R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W,
+    V = Lambda + sum x x',   theta = V^-1 (Lambda mu + sum x X),
+    radius = R sqrt(2 ln(1/delta) + ln det V - ln det Lambda) + sqrt(lam) W,
     ucb(x) = <x, theta> + radius sqrt(x' V^-1 x).
 
-A pointwise radius (docs/pace.md) allows for the noise of one prediction, and goes by the size that theta now seems to
-have in place of W:
+The paper has Lambda = lam I and mu = 0; a prior mean and sds take their place, and then what participants have in
+common (algorithm.random_effects). A pointwise radius (docs/pace.md) allows for the noise of one prediction, and goes
+by how far theta now seems to be from mu in place of W:
 
-    radius = R sqrt(2 ln(1/delta)) + sqrt(lam) sqrt(||theta||^2 + R^2 tr V^-1).
+    radius = R sqrt(2 ln(1/delta)) + sqrt(sum_j Lambda_j [(theta_j - mu_j)^2 + R^2 (V^-1)_jj]).
 
-`cov` is V^-1 and `log_det` is ln det V - d ln lam. For a fixed set of feature vectors (the problem's rows) means and
-squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
+`cov` is V^-1 and `log_det` is ln det V - ln det Lambda. For a fixed set of feature vectors (the problem's rows) means
+and squared widths are kept up to date with the same rank-one step, O(d) per row instead of O(d^2).
 
 Feature vectors are given as numbers and the place in them where the vector begins. Indices are unsigned: a signed one
 may be negative, and an array would check that at every step. Long rows are walked through in SIMD width.
@@ -30,27 +31,38 @@ _u = np.uint64
 
 @step_function
 def reset(p):  # type: ignore[no-untyped-def]
-    """Knowledge before any data: theta = 0, V = lam I."""
-    n, constants, model, lam = p.sizes, p.constants, p.model, p.constants.regularisation[int(p.rule.radius[0])]
+    """Knowledge before any data: theta = mu, V = Lambda."""
+    n, constants, model, first = p.sizes, p.constants, p.model, int(p.rule.radius[0]) * p.sizes.d
     for j in range(n.stride):
         model.theta[j] = 0.0
     for i in range(n.d):
         for j in range(n.stride):
             model.cov[i * n.stride + j] = 0.0
-        model.cov[i * n.stride + i] = 1.0 / lam
+        model.cov[i * n.stride + i] = 1.0 / constants.regularisation[first + i]
+        model.theta[i] = constants.prior_mean[i]
     for j in range(n.table):
-        total = 0.0
+        fit = 0.0
+        width2 = 0.0
         for i in range(n.d):
-            total += constants.columns[i * n.table + j] ** 2
-        model.mean[j] = 0.0
-        model.width2[j] = total / lam
+            x = constants.columns[i * n.table + j]
+            fit += x * constants.prior_mean[i]
+            width2 += x * x / constants.regularisation[first + i]
+        model.mean[j] = fit
+        model.width2[j] = width2
     model.log_det[0] = 0.0
+    if n.random > 0:
+        for i in range(n.stride):
+            model.centre[i] = constants.prior_mean[i] if i < n.d else 0.0
+            model.precision[i] = constants.regularisation[first + i] if i < n.d else 0.0
+            model.moment[i] = 0.0
+        for i in range(n.d * n.stride):
+            model.gram[i] = 0.0
     set_radius(p)
 
 
 @inner_dual_function
 def confidence_radius(noise, confidence, log_det, prior):  # type: ignore[no-untyped-def]
-    """The radius; `confidence` is 2 ln(1/delta), `log_det` is ln det V - d ln lam, `prior` is sqrt(lam) W."""
+    """The radius; `confidence` is 2 ln(1/delta), `log_det` ln det V - ln det Lambda, `prior` sqrt(lam) W."""
     return noise * math.sqrt(confidence + log_det) + prior
 
 
@@ -59,21 +71,25 @@ def set_radius(p):  # type: ignore[no-untyped-def]
     """The confidence radius by present knowledge; before any data, both kinds are the same."""
     constants, model, kind = p.constants, p.model, int(p.rule.radius[0])
     noise, confidence = constants.noise[0], constants.confidence[0]
-    if kind == POINTWISE and model.log_det[0] > 0.0:
-        shrinkage = math.sqrt(constants.regularisation[kind] * expected_size2(p.sizes, model, noise))
-        model.radius[0] = noise * math.sqrt(confidence) + shrinkage
+    if p.sizes.random > 0:
+        away2 = expected_distance2(p.sizes, model, noise, model.centre, model.precision, 0)
+        model.radius[0] = noise * math.sqrt(confidence) + math.sqrt(away2)
+    elif kind == POINTWISE and model.log_det[0] > 0.0:
+        first = kind * p.sizes.d
+        away2 = expected_distance2(p.sizes, model, noise, constants.prior_mean, constants.regularisation, first)
+        model.radius[0] = noise * math.sqrt(confidence) + math.sqrt(away2)
     else:
         model.radius[0] = confidence_radius(noise, confidence, model.log_det[0], constants.prior[kind])
 
 
 @step_function
-def expected_size2(n, model, noise):  # type: ignore[no-untyped-def]
-    """||theta||^2 + R^2 tr V^-1: what the squared norm of the true parameter is expected to be."""
-    size2, trace = 0.0, 0.0
+def expected_distance2(n, model, noise, centre, precision, first):  # type: ignore[no-untyped-def]
+    """How far the true parameter is expected to be from mu, squared, by the norm of Lambda, which begins at `first`."""
+    total = 0.0
     for i in range(n.d):
-        size2 += model.theta[i] * model.theta[i]
-        trace += model.cov[i * n.stride + i]
-    return size2 + noise * noise * trace
+        away = model.theta[i] - centre[i]
+        total += precision[first + i] * (away * away + noise * noise * model.cov[i * n.stride + i])
+    return total
 
 
 @inner_function
@@ -142,6 +158,20 @@ def observe(n, constants, model, w, support, source, lists, place, count, total)
     deflate(n, model.cov, w, shrink)
     update_table(n, constants, model, w, move, shrink)
     model.log_det[0] += math.log1p(count * q)
+    if n.random > 0:
+        remember(n, model, support, source, lists, place, count, total)
+
+
+@step_function
+def remember(n, model, support, source, lists, place, count, total):  # type: ignore[no-untyped-def]
+    """Add to sum x x' and sum x X, from which random effects are worked out anew when what they share moves."""
+    x = _u(place)
+    for p in range(nonzeros(n, support)):
+        i, xi = nonzero(support, source, lists, x, p)
+        model.moment[i] += xi * total
+        for r in range(nonzeros(n, support)):
+            j, xj = nonzero(support, source, lists, x, r)
+            model.gram[i * _u(n.stride) + j] += count * xi * xj
 
 
 @inner_function
@@ -174,6 +204,8 @@ def adjust(n, constants, model, w, support, source, lists, place, difference):  
     for i in range(_u(0), stride, step):
         store(model.theta, i, fma(load(w, i), spread(difference), load(model.theta, i)))
     update_table(n, constants, model, w, difference, 0.0)
+    if n.random > 0:
+        remember(n, model, support, source, lists, place, 0.0, difference)
 
 
 @step_function

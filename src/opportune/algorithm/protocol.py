@@ -9,12 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opportune.algorithm.allowance import count_point, excuse, foresee, refusal
+from opportune.algorithm.chances import advise, stand
+from opportune.algorithm.history import record_decision
+from opportune.algorithm.masks import note_masks
 from opportune.algorithm.model import TIE, adjust, best, observe, reset, set_radius
+from opportune.algorithm.reasons import ELIGIBLE, OPENED, UNAVAILABLE
 from opportune.algorithm.scores import blind_distance, largest_sensed, score_blind, score_sensed, write_moment
 from opportune.algorithm.snapshot import take_over
 from opportune.engine.compiled import hot_function, inner_function, step_function
 from opportune.engine.declared import ADAPTIVE
-from opportune.engine.hooks import act_blind, act_informed, after_blind, conclude, consult
+from opportune.engine.hooks import after_blind, conclude, consult
 from opportune.engine.simd import fma, load, spread, store, width
 
 LEAST_SCALE = 1e-12  # gaps are divided by no less
@@ -43,7 +48,8 @@ class Judged(NamedTuple):
     gap: float  # scaled
     disagreement: float  # n
     fresh_action: int
-    stale_action: int
+    stale_action: int  # the one intended without a reveal
+    standing_action: int  # the one drawn in its place; the same where nothing is drawn
 
 
 class Proposed(NamedTuple):
@@ -56,6 +62,8 @@ class Proposed(NamedTuple):
     disagreement: float
     fresh_action: int
     stale_action: int
+    standing_action: int
+    reason: int  # why there can be no nudge (algorithm.reasons); ELIGIBLE where there can
 
 
 @step_function
@@ -79,6 +87,12 @@ def begin_budget(p):  # type: ignore[no-untyped-def]
 
 
 @inner_function
+def begin_staff(p):  # type: ignore[no-untyped-def]
+    """Start the staff's count of nudges: none made."""
+    clear(p.staff_array, p.lengths.staff)
+
+
+@inner_function
 def clear(array, length):  # type: ignore[no-untyped-def]
     """Zero everywhere: how every state begins that nobody declares otherwise."""
     for i in range(length):
@@ -86,34 +100,46 @@ def clear(array, length):  # type: ignore[no-untyped-def]
 
 
 @hot_function
-def propose(p, moment, draws, opened):  # type: ignore[no-untyped-def]
+def propose(p, moment, slot, draws, opened):  # type: ignore[no-untyped-def]
     """What the revealer sees and how probable it makes a reveal; charges the budget.
 
-    If the patient has opened the app unasked, that is a reveal free of charge: the rule is not consulted and the
-    price stands.
+    Where no nudge is allowed the rule is not consulted, nothing is charged and the price stands; nor where the patient
+    has opened the app unasked, which is a reveal free of charge.
     """
-    stale = act_blind(int(p.rule.recommender[0]), p, moment, draws)
-    judged = judge(p, moment, stale)
+    note_masks(p)
+    stale, standing = stand(p, moment, draws)
+    judged = judge(p, moment, stale, standing)
     price = p.budget.price[0]
     probability = 0.0
     tolerance = 0.0
-    if not opened:
+    foresee(p, moment, slot)
+    refused = refusal(p, moment, slot)
+    reason = refused
+    if opened:
+        reason = OPENED
+    elif refused == ELIGIBLE:
+        p.scratch.declined[0] = 0.0
         probability, tolerance = consult(int(p.rule.revealer[0]), p, moment, judged)
         p.budget.spent[0] += probability
-    p.budget.points[0] += 1.0
+        if probability <= 0.0:
+            reason = excuse(p)
+    count_point(p, moment, slot, refused)
     return Proposed(
-        judged.gap, price, probability, tolerance, judged.disagreement, judged.fresh_action, judged.stale_action
-    )
+        judged.gap, price, probability, tolerance, judged.disagreement, judged.fresh_action, judged.stale_action,
+        judged.standing_action, reason,
+    )  # fmt: skip
 
 
 @hot_function
-def judge(p, moment, stale):  # type: ignore[no-untyped-def]
+def judge(p, moment, stale, standing):  # type: ignore[no-untyped-def]
     """The gap (docs/paper.md, Revealing), and how far fresh advice is from stale advice."""
     n, ucb, radius = p.sizes, p.scratch.ucb, p.model.radius[0]
     adaptive = p.rule.scaling[0] == ADAPTIVE
     score_sensed(p, moment, radius)
     u = best(n, ucb)[0]
     top = largest_sensed(p, moment) if adaptive else 0.0
+    if n.masked > 0:
+        top = max(top, u)  # what an extreme value forbids may be allowed here
     score_blind(p, moment.stratum, radius)
     v, fresh = best(n, ucb)
     if p.rule.kappa[0] != 1.0:
@@ -122,14 +148,21 @@ def judge(p, moment, stale):  # type: ignore[no-untyped-def]
     scale = max(top - v, LEAST_SCALE) if adaptive else p.rule.scale[0]
     gap = (u - v) / scale if abs(u - v) > TIE else 0.0
     disagreement = blind_distance(p, moment.stratum, fresh, stale) if fresh != stale else 0.0
-    return Judged(gap, disagreement, fresh, stale)
+    return Judged(gap, disagreement, fresh, stale, standing)
 
 
 @inner_function
-def stand_by(p, moment, draws):  # type: ignore[no-untyped-def]
-    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
-    p.budget.points[0] += 1.0
-    return act_blind(int(p.rule.recommender[0]), p, moment, draws)
+def stand_by(p, moment, slot, draws):  # type: ignore[no-untyped-def]
+    """A decision point that is missing: the stale action stands, no charge, nothing is learned from it.
+
+    Gives the action intended and the one that is drawn in its place.
+    """
+    note_masks(p)
+    foresee(p, moment, slot)
+    count_point(p, moment, slot, UNAVAILABLE)
+    if p.sizes.histories > 0:
+        record_decision(p.sizes, p.past, moment.step, False, False)
+    return stand(p, moment, draws)
 
 
 @hot_function
@@ -138,13 +171,15 @@ def settle(p, moment, draws, judged, nudged, revealed):  # type: ignore[no-untyp
 
     The revealer then counts the context, as far as it has seen it: it takes over nothing of its own moment.
     """
-    action = judged.stale_action
+    action = judged.standing_action
     if revealed:
         action = reveal(p, moment, draws)
-    else:
-        after_blind(int(p.rule.recommender[0]), p, moment, action)
+    else:  # what was intended counts as tried, whatever the draw has made of it
+        after_blind(int(p.rule.recommender[0]), p, moment, judged.stale_action)
     conclude(int(p.rule.revealer[0]), p, moment, judged, nudged, revealed)
     keep_track(p, moment, nudged, revealed)
+    if p.sizes.histories > 0:
+        record_decision(p.sizes, p.past, moment.step, nudged, revealed)
     see(p, moment, action, revealed)
     return action
 
@@ -168,8 +203,9 @@ def reveal(p, moment, draws):  # type: ignore[no-untyped-def]
     """Bring the recommender up to date, pending steps included, and act by the full context."""
     if p.sizes.reported > 0:
         uncover(p)
+    note_masks(p)  # of what is known by now
     take_over(p)
-    return act_informed(int(p.rule.recommender[0]), p, moment, draws)
+    return advise(p, moment, draws)
 
 
 @hot_function

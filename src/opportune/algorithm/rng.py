@@ -25,8 +25,11 @@ PROBABILITY = 9  # context probabilities of generated worlds
 AVAILABLE = 10
 LOST = 11  # whether a reward never comes
 DELAY = 12  # how late it comes
+SPELL = 16  # whether the participant goes away for some days
+PERSON = 17  # at step 0: how a participant differs from others in answering
 VARIABLE = 32  # and on: the variables of a context, contexts not finite
 SAMPLE = 1024  # and on: a drawn parameter, one number per coordinate
+STAY = 2**20  # and on: whether a variable of a context stays as it was
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)

@@ -12,10 +12,11 @@ import numpy as np
 from numba.extending import overload
 
 from opportune.algorithm.features import write_features
+from opportune.algorithm.masks import blind_mask, forbid, informed_mask, sense_mask, sensed_mask, write_masks
 from opportune.algorithm.model import best, largest_in_table, score
 from opportune.algorithm.optimistic import bernstein_box, optimistic, work_rows
 from opportune.engine.compiled import NUMBERS, PART, inner_function, step_function
-from opportune.engine.declared import KNOWN, OPTIMISTIC
+from opportune.engine.declared import KNOWN, OPTIMISTIC, SENSED_PART, VIEWS
 from opportune.engine.simd import divide, load, spread, store, width
 from opportune.engine.versions import SIMULATED
 
@@ -41,6 +42,8 @@ def score_block(p, block, radius):  # type: ignore[no-untyped-def]
             ucb[a] = model.mean[first + a] + radius * math.sqrt(max(model.width2[first + a], 0.0))
     else:
         score_rows(n, p.constants, model, p.scratch, first, radius)
+    if n.masked > 0:  # masks lie in the order of blocks
+        forbid(n, ucb, p.constants.forbidden, first)
 
 
 @step_function
@@ -104,6 +107,9 @@ def score_blind(p, stratum, radius):  # type: ignore[no-untyped-def]
     else:
         write_means(n, p.constants, p.counts, p.scratch, stratum)
         score_vectors(n, p.model, p.scratch, p.scratch.blind, radius)
+        if n.masked > 0:
+            masks, place = blind_mask(p, stratum)
+            forbid(n, p.scratch.ucb, masks, place)
 
 
 def score_optimistic(p: Any, radius: Any) -> None:
@@ -134,6 +140,8 @@ def search_blind(n, constants, model, counts, scratch, radius):  # type: ignore[
         write_gram(n, constants, model, scratch, a, mean, gram)
         p = scratch.mixture[a * k : (a + 1) * k]
         scratch.ucb[a] = optimistic(mean, gram, radius, lower, upper, p, work)
+    if n.masked > 0:
+        forbid(n, scratch.ucb, constants.forbidden, n.contexts * n.actions)  # whose one stratum follows the contexts
     best_action = best(n, scratch.ucb)[1]
     for j in range(n.block):
         total = 0.0
@@ -175,6 +183,9 @@ def score_sense(p, sense, radius):  # type: ignore[no-untyped-def]
     else:
         write_means(n, p.constants, p.counts, p.scratch, n.strata + sense)
         score_vectors(n, p.model, p.scratch, p.scratch.blind, radius)
+        if n.masked > 0:
+            masks, place = sense_mask(p, sense)
+            forbid(n, p.scratch.ucb, masks, place)
 
 
 @step_function
@@ -195,13 +206,17 @@ def score_sensed(p, moment, radius):  # type: ignore[no-untyped-def]
     n, scratch = p.sizes, p.scratch
     if n.contexts > 0:
         score_sense(p, moment.sense, radius)
-    elif n.reported > 0:
+        return
+    if n.reported > 0:
         for j in range(n.block):
             scratch.y[j] = scratch.x[j]
         cover(n, p.constants, p.counts, scratch.y, moment.stratum)
         score_vectors(n, p.model, scratch, scratch.y, radius)
     else:
         score_vectors(n, p.model, scratch, scratch.x, radius)
+    if n.masked > 0:
+        masks, place = sensed_mask(p, moment)
+        forbid(n, scratch.ucb, masks, place)
 
 
 @inner_function
@@ -213,6 +228,9 @@ def score_full(p, moment, radius):  # type: ignore[no-untyped-def]
         score_block(p, moment.context, radius)
     else:
         score_vectors(p.sizes, p.model, p.scratch, p.scratch.x, radius)
+        if p.sizes.masked > 0:
+            masks, place = informed_mask(p, moment)
+            forbid(p.sizes, p.scratch.ucb, masks, place)
 
 
 @inner_function
@@ -221,7 +239,7 @@ def largest_sensed(p, moment):  # type: ignore[no-untyped-def]
     n = p.sizes
     if n.contexts == 0:
         return largest_at_corners(n, p.constants, p.model, p.counts, p.scratch, moment.stratum)
-    if n.senses == 0 and n.table > 0:
+    if n.senses == 0 and n.table > 0 and n.masked == 0:
         return largest_in_table(p.model, n.contexts * n.actions)
     top = -math.inf
     for q in range(n.senses if n.senses > 0 else n.contexts):
@@ -242,6 +260,9 @@ def largest_at_corners(n, constants, model, counts, scratch, stratum):  # type: 
         if n.reported > 0:
             cover(n, constants, counts, scratch.y, stratum)
         score_vectors(n, model, scratch, scratch.y, model.radius[0])
+        if n.masked > 0:
+            write_masks(n, constants, scratch, scratch.other, VIEWS)
+            forbid(n, scratch.ucb, scratch.forbidden, (VIEWS + SENSED_PART) * n.actions)
         top = max(top, best(n, scratch.ucb)[0])
     return top
 

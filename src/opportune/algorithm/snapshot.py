@@ -6,6 +6,7 @@ lie, as (numbers, place): action a's vector is numbers[place + a * d] and on.
 
 import math
 
+from opportune.algorithm.masks import blind_mask, forbid
 from opportune.algorithm.model import shrink
 from opportune.algorithm.scores import cover, score_rows, score_vectors, write_means
 from opportune.engine.compiled import inner_function, step_function
@@ -56,6 +57,9 @@ def score_frozen(p, stratum, radius):  # type: ignore[no-untyped-def]
     else:
         write_means(n, p.constants, frozen, p.scratch, stratum)
         score_vectors(n, frozen, p.scratch, p.scratch.blind, radius)
+    if n.masked > 0:
+        masks, place = blind_mask(p, stratum)
+        forbid(n, ucb, masks, place)
 
 
 @step_function

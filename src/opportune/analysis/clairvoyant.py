@@ -16,8 +16,8 @@ from opportune.engine.compiled import driver_function
 from opportune.errors import InputError
 from opportune.revealers.gains import rank_among
 from opportune.revealers.learning_primal_dual import learning_primal_dual
-from opportune.revealers.pace import affordable, served, standing
 from opportune.revealers.primal_dual import primal_dual
+from opportune.revealers.ranking import affordable, served, standing
 
 Floats = NDArray[np.float64]
 

@@ -75,8 +75,8 @@ def pick_reference(data: xr.Dataset, wanted: str | None = None) -> str:
     labels = [str(label) for label in data["policy"].values]
     if wanted is not None:
         return checks.choice("reference", wanted, labels)
-    kinds = [REVEALERS.named()[policy["revealer"]["kind"]] for policy in described_policies(data)]
-    return next((label for label, kind in zip(labels, kinds, strict=True) if not kind.spends), labels[0])
+    kinds = [REVEALERS.named().get(policy["revealer"]["kind"]) for policy in described_policies(data)]
+    return next((label for label, kind in zip(labels, kinds, strict=True) if kind and not kind.spends), labels[0])
 
 
 def paired_difference(values: xr.DataArray, policy: str, reference: str) -> Interval:

@@ -13,6 +13,7 @@ from opportune.algorithm.protocol import LEAST_SCALE
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant, pace_ranks, paced_auxiliary
 from opportune.analysis.inputs import RUN_AXES, check_results
 from opportune.analysis.results import config
+from opportune.engine.hooks import REVEALERS
 from opportune.errors import InputError
 from opportune.policy import Policy
 
@@ -90,6 +91,17 @@ def mean_outcome(data: xr.Dataset) -> xr.DataArray:
     return so_far.rename("mean_outcome").assign_attrs(long_name="mean outcome so far")
 
 
+def clipped_share(data: xr.Dataset) -> xr.DataArray:
+    """The share of the rewards that lie at a bound of the world's, where clipping puts them: per policy and world."""
+    data = check_results(data, "the share of clipped rewards")
+    if "reward_bounds" not in data or "step" not in data.dims:
+        raise InputError("the share of clipped rewards needs worlds with bounds=(low, high) and trace=True")
+    low, high = (data["reward_bounds"].isel(bound=i) for i in range(2))
+    reward = data["reward"]
+    clipped = ((reward <= low) | (reward >= high)).sum(["replicate", "step"]) / reward.count(["replicate", "step"])
+    return clipped.rename("clipped_share")
+
+
 def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
     """CLV's value at every step, o u* + (1 - o) v*, for each policy's budget."""
     data = check_results(data, "the clairvoyant's value", truth=True)
@@ -138,6 +150,8 @@ def _auxiliary_values(data: xr.Dataset) -> NDArray[np.float64]:
     gaps = _by_context(data, "true_gap")
     chosen = np.zeros(gaps.shape)
     for i, policy in enumerate(described_policies(data)):
+        if policy["revealer"]["kind"] not in REVEALERS.named():
+            raise InputError(f"the auxiliary problem is defined for compiled rules; got {policy['name']!r}")
         revealer, budget = Policy.from_dict(policy).revealer, float(data["budget"].values[i])
         if revealer.auxiliary == "rate":
             participants = data.sizes["world"] if _shared(policy) else 1
@@ -237,7 +251,8 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
 
 def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
     """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
-    found = _by_label(json.dumps(config(data)["policies"]))
+    settings = config(data)
+    found = _by_label(json.dumps(settings["policies"]), tuple(settings.get("labels", ())))
     labels = list(found)
     for label in data["policy"].values.tolist():
         if label not in found:
@@ -246,12 +261,13 @@ def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
 
 
 @lru_cache(maxsize=8)
-def _by_label(described: str) -> dict[str, dict[str, Any]]:
+def _by_label(described: str, labels: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Policies by their labels, as described in JSON; not to be changed, for several metrics ask for the same."""
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
 
-    policies = json.loads(described)
-    return dict(zip(policy_labels([Policy.from_dict(policy) for policy in policies]), policies, strict=True))
+    policies = json.loads(described)  # files of earlier versions have no labels
+    found = labels or tuple(policy_labels([Policy.from_dict(policy) for policy in policies]))
+    return dict(zip(found, policies, strict=True))
 
 
 def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:

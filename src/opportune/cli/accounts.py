@@ -1,21 +1,23 @@
-"""`opportune keys` and `opportune people`: who may use the service."""
+"""`opportune keys` and `opportune people`: who may use the service. All of it is on record."""
 
-import getpass
-import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opportune.cli.record import opened
 from opportune.cli.serve import Db
 from opportune.cli.shared import DONE, say
+from opportune.cli.signing import may_be_first, signed_in
 
-keys = typer.Typer(help="Keys for programs: add, list, revoke.", no_args_is_help=True, rich_markup_mode=None)
+if TYPE_CHECKING:
+    from opportune.service.accounts.changes import Actor
+    from opportune.service.record.database import Database
+
+keys = typer.Typer(help="Keys for programs: add, list, revoke, resume.", no_args_is_help=True, rich_markup_mode=None)
 people = typer.Typer(
-    help="People who sign in: add, list, revoke, password.", no_args_is_help=True, rich_markup_mode=None
+    help="People who sign in: add, list, revoke, password, unlock, resume.", no_args_is_help=True, rich_markup_mode=None
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The record shows it for what is done.")]
-FROM_INPUT = "Read the password from standard input."
 
 
 @keys.command("add")
@@ -26,7 +28,7 @@ def add_key(
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
-        typer.echo(keys.add_key(database, name, role))
+        typer.echo(keys.add_key(database, name, role, _first_or_admin(database, role)))
         say("this key is shown once; only its hash is stored", DONE)
 
 
@@ -36,6 +38,7 @@ def list_keys(db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
+        signed_in(database)
         _print(keys.list_keys(database))
 
 
@@ -45,26 +48,29 @@ def revoke_key(name: Name, db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
-        keys.revoke_key(database, name)
+        keys.revoke_key(database, name, signed_in(database))
         say(f"{name} is revoked", DONE)
 
 
+@keys.command("resume")
+def resume_key(name: Name, db: Db = None) -> None:
+    """A key that `opportune restore` has suspended is good again."""
+    with opened(db) as database:
+        from opportune.service.accounts import keys  # noqa: PLC0415
+
+        keys.resume_key(database, name, signed_in(database))
+        say(f"{name} is good again", DONE)
+
+
 @people.command("add")
-def add_person(
-    name: Name,
-    role: Annotated[str, typer.Option(help="staff, analyst or admin.")],
-    db: Db = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help=FROM_INPUT)] = False,
-) -> None:
-    """Someone who signs in: the password is printed alone on standard output, once."""
+def add_person(name: Name, role: Annotated[str, typer.Option(help="staff, analyst or admin.")], db: Db = None) -> None:
+    """Someone who signs in: prints what they open, once, to choose a password. The first admin needs no sign-in."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
-        given = _read_password() if stdin else None
-        password = accounts.add_person(database, name, role, given)
-        if given is None:
-            typer.echo(password)
-            say("this password is shown once; only its hash is stored", DONE)
+        actor = _first_or_admin(database, role)
+        accounts.add_person(database, name, role, by=actor)
+        _invite(database, name, actor)
 
 
 @people.command("list")
@@ -73,6 +79,7 @@ def list_people(db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
+        signed_in(database)
         _print(accounts.list_people(database))
 
 
@@ -82,25 +89,51 @@ def revoke_person(name: Name, db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
-        accounts.revoke_person(database, name)
+        accounts.revoke_person(database, name, signed_in(database))
         say(f"{name} is revoked", DONE)
 
 
 @people.command("password")
-def set_password(name: Name, db: Db = None) -> None:
-    """Another password, read from standard input; takes back a lock."""
+def reset_password(name: Name, db: Db = None) -> None:
+    """Prints what someone opens, once, to choose another password; the present one is void at once."""
+    with opened(db) as database:
+        _invite(database, name, signed_in(database))
+
+
+@people.command("unlock")
+def unlock_person(name: Name, db: Db = None) -> None:
+    """Take back the locks that failed attempts to sign in have led to."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
-        accounts.change_password(database, name, _read_password())
-        say(f"{name} has a new password", DONE)
+        accounts.release_person(database, name, signed_in(database))
+        say(f"{name} is not locked", DONE)
 
 
-def _read_password() -> str:
-    """A line of standard input; in a terminal it is asked for, and not shown."""
-    if sys.stdin.isatty():
-        return getpass.getpass("password: ")
-    return sys.stdin.readline().rstrip("\r\n")
+@people.command("resume")
+def resume_person(name: Name, db: Db = None) -> None:
+    """Someone whom `opportune restore` has suspended can sign in again."""
+    with opened(db) as database:
+        from opportune.service.accounts import people as accounts  # noqa: PLC0415
+
+        accounts.resume_person(database, name, signed_in(database))
+        say(f"{name} can sign in again", DONE)
+
+
+def _first_or_admin(database: "Database", role: str) -> "Actor":
+    """Who adds an account: an admin; only the first admin is added by whoever has the database."""
+    if role == "admin" and may_be_first(database):
+        from opportune.service.accounts.changes import launching  # noqa: PLC0415
+
+        return launching()
+    return signed_in(database)
+
+
+def _invite(database: "Database", name: str, actor: "Actor") -> None:
+    from opportune.service.accounts import people as accounts  # noqa: PLC0415
+
+    typer.echo(f"/invitation?token={accounts.invite(database, name, actor)}")
+    say(f"{name} opens this at the service's address, once and within three days, to choose a password", DONE)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -108,5 +141,5 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         used = "never used" if row["used"] is None else f"used {iso(row['used'])}"
-        state = "" if row["revoked"] is None else f", revoked {iso(row['revoked'])}"
-        typer.echo(f"{row['name']}\t{row['role']}\t{used}{state}")
+        states = [f", {state} {iso(row[state])}" for state in ("suspended", "revoked") if row[state] is not None]
+        typer.echo(f"{row['name']}\t{row['role']}\t{used}{''.join(states)}")

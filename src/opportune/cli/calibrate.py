@@ -27,6 +27,9 @@ def calibrate(
         Path | None, typer.Option(help="The file to write; STUDY-calibrated.toml unless given.", metavar="FILE",
                                   show_default=False)
     ] = None,
+    prior: Annotated[
+        bool, typer.Option("--prior", help="Write [prior] too, from which agents start; one that is there always is.")
+    ] = False,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:  # fmt: skip
@@ -39,7 +42,7 @@ def calibrate(
         raise InputError(f"{target} exists; expected another name with --out, or --force")
     if not target.absolute().parent.is_dir():
         raise InputError(f"--out is {str(target)!r}; expected a path in a folder that exists")
-    found = fit(load_study(study), pilot, skip_bad=skip_bad_rows)
+    found = fit(load_study(study), pilot, skip_bad=skip_bad_rows, prior=prior)
     for line, text in found.left_out:
         say(f"{pilot}, line {line}: left out: {text}", DONE)
     for note in found.notes:

@@ -1,17 +1,18 @@
 """`opportune demo`: a study in the middle of its course, to look at."""
 
 import os
+import secrets
 import signal
 import sys
 import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,10 +22,13 @@ from opportune.cli.serve import free_port, require_extra
 from opportune.cli.shared import DONE, say
 from opportune.errors import InputError
 
-HELP = """Look at a study: simulated participants, calls that wait to be made, signed in as a nurse.
+if TYPE_CHECKING:
+    from opportune.service.record.database import Database
 
-An example study is played up to now in a folder that is removed afterwards, and its pages are opened in the browser.
-Nothing in it is real. Ctrl-C ends it.
+HELP = """Look at a study: a nurse's page with calls that wait to be made, and a participant's phone beside it.
+
+An example study is played up to now in a folder that is removed afterwards, and both pages are opened in the browser:
+answer the participant's call, and see the advice change on the phone. Nothing in it is real. Ctrl-C ends it.
 
 \b
 Examples:
@@ -49,6 +53,7 @@ def demo(
     require_extra()
     from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
     from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
+    from opportune.rehearsal.participant_app import PARTICIPANT_APP  # noqa: PLC0415
     from opportune.service.accounts.people import add_person  # noqa: PLC0415
     from opportune.service.accounts.sessions import make_link  # noqa: PLC0415
     from opportune.service.export import exports  # noqa: PLC0415
@@ -70,16 +75,42 @@ def demo(
             forecast.keep(database, running, planned)
         address = f"http://{HOST}:{free}"
         for name, role in zip(STAFF, ("staff", "admin"), strict=True):
-            say(f"sign in as {name} ({role}) with the password {add_person(database, name, role)}", DONE)
+            password = secrets.token_urlsafe(12)
+            add_person(database, name, role, password)
+            say(f"sign in as {name} ({role}) with the password {password}", DONE)
         link = f"{address}/signin?link={make_link(database, STAFF[0], language=language, timezone=timezone)}"
+        phone = _phone(database, address)
         url = database.url
         database.close()
-        say(f"or by this address, once, within ten minutes: {link}", DONE)
+        say(f"or as {STAFF[0]} by this address, once, within ten minutes: {link}", DONE)
+        if phone:
+            say(f"the phone of {phone[0]}, who waits to be called: {phone[1]}", DONE)
         say(f"{address} (Ctrl-C ends it)", DONE)
+        say(f"to analyse it, in another terminal: opportune analyse --db {url} --out demo-report", DONE)
         if browser and _has_display():
-            threading.Thread(target=_open, args=(address, link), daemon=True).start()
-        serve(url, host=HOST, port=free)
-    say("the demonstration is over" + (f"; opportune serve {keep / 'study.toml'} goes on" if keep else ""), DONE)
+            links = [link, *(phone[1:] if phone else ())]
+            threading.Thread(target=_open, args=(address, links), daemon=True).start()
+        serve(url, PARTICIPANT_APP, host=HOST, port=free)
+    further = f"; opportune serve {keep / 'study.toml'} --rehearsal goes on" if keep else ""
+    say(f"the demonstration is over{further}", DONE)
+    if keep:
+        say(f"to analyse it: opportune analyse --db {url} --out {keep / 'report'}", DONE)
+    else:
+        say("to analyse one: opportune demo --keep demo, and then opportune analyse --db sqlite:///demo/study.db", DONE)
+
+
+def _phone(database: "Database", address: str) -> tuple[str, str] | None:
+    """The participant whose phone stands beside the nurse's page, and its address, with a token made for it."""
+    from opportune.rehearsal.demo import STAFF, participant_to_watch  # noqa: PLC0415
+    from opportune.rehearsal.participant_app import APP  # noqa: PLC0415
+    from opportune.service.accounts import tokens  # noqa: PLC0415
+    from opportune.service.accounts.changes import Actor  # noqa: PLC0415
+
+    name = participant_to_watch(database)
+    if name is None:
+        return None
+    refresh = tokens.issue(database, name, Actor(STAFF[1], {"from": "opportune demo"})).refresh
+    return name, f"{address}{APP}/index.html#{refresh}"
 
 
 @contextmanager
@@ -123,14 +154,15 @@ def _has_display() -> bool:
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def _open(address: str, link: str) -> None:
-    """Open the page once the service is there."""
+def _open(address: str, links: Sequence[str]) -> None:
+    """Open the pages once the service is there."""
     import httpx  # noqa: PLC0415
 
     end = time.monotonic() + 60.0
     while time.monotonic() < end:
         with suppress(httpx.TransportError):
             if httpx.get(f"{address}/readyz").status_code == 200:
-                webbrowser.open(link)
+                for link in links:
+                    webbrowser.open(link)
                 return
         time.sleep(0.1)

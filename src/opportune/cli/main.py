@@ -11,13 +11,17 @@ import typer
 from opportune._version import __version__
 from opportune.cli import (
     accounts,
+    analyse,
     brushing,
     calibrate,
     check,
     demo,
+    example,
     interrupts,
+    monitor,
     new,
     plan,
+    protocol,
     record,
     rehearse,
     reproduce,
@@ -42,7 +46,7 @@ Words:
 \b
 Examples:
   opportune reproduce all --quick         the paper's experiments, small
-  opportune simulate --example > my.toml  a study file to start from
+  opportune example                       study files to start from
   opportune simulate my.toml              its table, figures and data
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.
@@ -166,9 +170,14 @@ app.command(help=simulate.HELP)(simulate.simulate)
 app.command(help=plan.HELP)(plan.plan)
 app.command(help=new.HELP)(new.new)
 app.command(help=check.HELP)(check.check)
+app.command(help=protocol.HELP)(protocol.protocol)
+app.command(help=example.EXAMPLE_HELP)(example.example)
+app.command(help=example.SCHEMA_HELP)(example.schema)
 app.command(help=calibrate.HELP)(calibrate.calibrate)
 app.command(help=demo.HELP)(demo.demo)
 app.command(help=serve.HELP)(serve.serve)
+app.command(help=analyse.HELP)(analyse.analyse)
+app.command(help=monitor.HELP)(monitor.monitor)
 app.command(help=rehearse.HELP)(rehearse.rehearse)
 app.add_typer(accounts.keys, name="keys")
 app.add_typer(accounts.people, name="people")

@@ -34,7 +34,7 @@ def plan(
         ),
     ] = None,
     target: Annotated[
-        float, typer.Option(help="The share of what unlimited nudges would bring that is to be reached.", metavar="X")
+        float, typer.Option(help="The share to be reached of the most that nudges bring.", metavar="X")
     ] = 0.9,
     participants: Annotated[
         int | None, typer.Option(help="Participants; the file's, or 100.", metavar="N", show_default=False)

@@ -1,8 +1,6 @@
-"""The commands about a study that runs: verify, export, backup, restore, status, amend, close."""
+"""The commands about a study that runs: verify, export, backup, restore, status, amend, confirm-clock, close."""
 
-import getpass
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opportune.cli.interrupts import kept
-from opportune.cli.serve import Db, readable, require_extra
+from opportune.cli.serve import Db, readable, require_extra, warn_of_password
 from opportune.cli.shared import DONE, FAILED, say
+from opportune.cli.signing import accountless, signed_in
 from opportune.errors import InputError
 from opportune.files import held, write_whole
 
 if TYPE_CHECKING:
+    from opportune.service.accounts.changes import Actor
     from opportune.service.commands.base import Command
     from opportune.service.record.database import Database
 
@@ -30,6 +30,7 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
     from opportune.service.record.database import Database, file_url  # noqa: PLC0415
 
     log_as_json()
+    warn_of_password(db)
     if db is None:
         found = sorted(Path.cwd().glob("*.db"))
         if len(found) != 1:
@@ -41,7 +42,9 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
         with readable(database):
             if current:
                 database.require_current()
+                database.require_here()
             yield database
+            say(f"database: {database.name}", DONE)
     finally:
         database.close()
 
@@ -58,68 +61,160 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 def verify(db: Db = None) -> None:
     """Fold the record again, and compare every decision, budget and row; exit code 1 if anything differs."""
     with opened(db) as database:
-        from opportune.service.monitoring.alerts import Alerts  # noqa: PLC0415
-        from opportune.service.verify.check import verify as check  # noqa: PLC0415
-
-        with _bar("verify") as progress:
-            verdict = check(database, progress)
-        if not verdict.holds:
-            for finding in verdict.findings:
-                say(f"opportune: {finding}", FAILED)
-            Alerts(database).raise_alert("red", "verify", None, verdict.findings[0])
-            say("opportune: error: the record does not verify", FAILED)
-            raise typer.Exit(FAILED)
-        Alerts(database).clear("verify")
-        typer.echo(f"verified: {verdict.count:,} events, {verdict.decisions:,} decisions; head {verdict.head}")
+        _verify(database, None if accountless(database) else signed_in(database, "analyst", "admin"))
 
 
-def export(folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files go.")], db: Db = None) -> None:
-    """Write decisions, participants, nudges, rewards, events as CSV, and a dictionary of their columns."""
+def _verify(database: "Database", actor: "Actor | None") -> None:
+    """Verify, say what was found, and put on record who did; an auditor's copy, without accounts, stays as it is."""
+    from opportune.service.accounts.changes import note_access  # noqa: PLC0415
+    from opportune.service.monitoring.alerts import Alerts  # noqa: PLC0415
+    from opportune.service.verify.check import verify as check  # noqa: PLC0415
+
+    with _bar("verify") as progress:
+        verdict = check(database, progress)
+    if actor is not None:
+        note_access(database, actor, "verified", holds=verdict.holds, events=verdict.count, head=verdict.head)
+    if not verdict.holds:
+        for finding in verdict.findings:
+            say(f"opportune: {finding}", FAILED)
+        Alerts(database).raise_alert("red", "verify", None, verdict.findings[0])
+        say("opportune: error: the record does not verify", FAILED)
+        raise typer.Exit(FAILED)
+    Alerts(database).clear("verify")
+    typer.echo(f"verified: {verdict.count:,} events, {verdict.decisions:,} decisions; head {verdict.head}")
+    if verdict.chain_only:
+        typer.echo("only the chain was checked: actions are drawn with the secret seed, which closing discloses")
+    elif verdict.concealed:
+        typer.echo("coins were not recomputed: the secret seed is not here, and closing the study discloses it")
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files go.")],
+    db: Db = None,
+    redcap: Annotated[
+        bool, typer.Option("--redcap", help="Also a data dictionary and import files for REDCap, in DIR/redcap.")
+    ] = False,
+) -> None:
+    """Write the record as CSV files, a dictionary of their columns, the study file, and scripts for R and Stata."""
     with opened(db) as database:
-        import json  # noqa: PLC0415
-
+        from opportune.service.accounts.changes import note_access  # noqa: PLC0415
         from opportune.service.export import exports  # noqa: PLC0415
 
-        finished = kept(f"files that were finished are in {folder}")
-        with finished, held(folder), _bar("export") as progress, database.still() as as_of_now:
-            progress(0, len(exports.NAMES))
-            for number, name in enumerate(exports.NAMES):
-                part = folder / f"{name}.csv.part"
-                try:
-                    with part.open("w", encoding="utf-8", newline="") as file:
-                        for text in exports.export(as_of_now, name):
-                            file.write(text)
-                    part.replace(folder / f"{name}.csv")
-                finally:
-                    part.unlink(missing_ok=True)
-                progress(number + 1, len(exports.NAMES))
-        text = json.dumps(exports.dictionary(database), indent=2, ensure_ascii=False)
-        write_whole(folder / "dictionary.json", f"{text}\n".encode())
+        note_access(database, signed_in(database, "analyst", "admin"), "exported", files=[*exports.NAMES])
+        write_export(database, folder, redcap=redcap)
         typer.echo(str(folder))
 
 
-def backup(file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")], db: Db = None) -> None:
+def write_export(database: "Database", folder: Path, *, redcap: bool = False) -> None:
+    """Write every file of an export into a folder."""
+    from opportune.service.export import exports  # noqa: PLC0415
+    from opportune.service.export.beside import beside  # noqa: PLC0415
+    from opportune.service.export.redcap import files  # noqa: PLC0415
+
+    finished = kept(f"files that were finished are in {folder}")
+    with finished, held(folder), _bar("export") as progress, database.still() as as_of_now:
+        progress(0, len(exports.NAMES))
+        for number, name in enumerate(exports.NAMES):
+            _write_parts(folder / f"{name}.csv", exports.export(as_of_now, name))
+            progress(number + 1, len(exports.NAMES))
+        for name, text in beside(as_of_now).items():
+            write_whole(folder / name, text.encode())
+        if redcap:
+            (folder / "redcap").mkdir(exist_ok=True)
+            for name, texts in files(as_of_now):
+                _write_parts(folder / "redcap" / name, texts)
+
+
+def _write_parts(file: Path, texts: Iterable[str]) -> None:
+    """Write a file a piece at a time; it appears only once it is complete."""
+    part = file.with_name(f"{file.name}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as opened_part:
+            for text in texts:
+                opened_part.write(text)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    for_auditor: Annotated[
+        bool, typer.Option("--for-auditor", help="Only the record and what follows from it: no secret seed, no keys.")
+    ] = False,
+    db: Db = None,
+) -> None:
     """Copy everything into one file, while the service goes on."""
     with opened(db) as database:
+        from opportune.service.accounts.changes import note_access  # noqa: PLC0415
         from opportune.service.record.backup import backup as copy  # noqa: PLC0415
 
+        actor = signed_in(database)
         with _bar("backup") as progress:
-            rows = copy(database, file, progress)
+            rows = copy(database, file, progress, for_auditor=for_auditor)
+        note_access(database, actor, "backed up", file=file.name)
         typer.echo(f"{file}: {rows:,} rows")
 
 
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What opportune backup wrote.")],
     db: Annotated[str, typer.Option("--db", metavar="URL", help="An empty database.")],
-) -> None:
+    moved_from: Annotated[
+        str | None, typer.Option(help="The database that the study leaves for good: nothing more is done there.",
+                                 metavar="URL", show_default=False)
+    ] = None,
+) -> None:  # fmt: skip
     """Copy a backup into an empty database, of either kind, and verify it."""
-    with opened(db, current=False) as database:
+    require_extra()
+    from opportune.service.record.moving import leaving  # noqa: PLC0415
+
+    with opened(db, current=False) as database, database.held(), leaving(moved_from, file, database):
         from opportune.service.record.backup import restore as copy  # noqa: PLC0415
 
         with _bar("restore") as progress:
-            rows = copy(file, database, progress)
-        typer.echo(f"{database.name}: {rows:,} rows")
-    with kept("everything is restored, but not verified: see opportune verify"):
+            done = copy(file, database, signed_in, progress)
+        typer.echo(f"{database.name}: {done.rows:,} rows")
+        if moved_from is None:
+            say("this is a copy: where the study was, it goes on, unless --moved-from names that database", DONE)
+        if done.suspended:
+            say(
+                f"suspended until an admin lets them in (keys resume, people resume): {', '.join(done.suspended)}", DONE
+            )
+        with kept("everything is restored, but not verified: see opportune verify"):
+            _verify(database, done.by)
+
+
+def upgrade(
+    backup_to: Annotated[
+        Path | None,
+        typer.Option("--backup", help="Where the backup goes; beside here by its date unless given.", metavar="FILE"),
+    ] = None,
+    db: Db = None,
+) -> None:
+    """Bring a database to this version of Opportune: back it up, migrate it in one transaction, verify it."""
+    with opened(db, current=False) as database:
+        import datetime as dt  # noqa: PLC0415
+
+        from opportune.service.record.backup import backup as copy  # noqa: PLC0415
+        from opportune.service.record.database import newest  # noqa: PLC0415
+
+        with database.held():
+            with database.reading.connect() as connection:
+                found = database.revision(connection)
+                if found is None:
+                    raise InputError(f"{database.name} has no tables of a study; expected one to upgrade")
+                database.require_algorithm(connection)
+            if found == newest():
+                typer.echo(f"{database.name}: the tables are of version {found}; there is nothing to do")
+                return
+            made = dt.datetime.now(dt.UTC)
+            file = backup_to or Path(f"before-upgrade-{made:%Y%m%dT%H%M%S}.backup")
+            with _bar("backup") as progress:
+                rows = copy(database, file, progress)
+            typer.echo(f"{file}: {rows:,} rows")
+            database.migrate()
+            typer.echo(f"{database.name}: tables of version {found} are now of version {newest()}")
+    with kept("everything is upgraded, but not verified: see opportune verify"):
         verify(db)
 
 
@@ -156,8 +251,11 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
         text = StudyInForce.from_file(study).text
         row = study_row(database)
         typer.echo(difference("" if row is None else row["file"], text), nl=False)
-        who, why = _user(), _said(reason)
-        _do(database, Amend(who=who, received=clock.now(), file=text, source=str(study), reason=why))
+        actor, why = signed_in(database), _said(reason)
+        command = Amend(
+            who=actor.name, received=clock.now(), file=text, source=str(study), reason=why, origin={**actor.origin}
+        )
+        _do(database, command)
         say("amended; a service that runs goes on by the new file", DONE)
 
 
@@ -167,8 +265,20 @@ def close(reason: Reason, db: Db = None) -> None:
         from opportune.service.commands.administration import Close  # noqa: PLC0415
         from opportune.service.state import clock  # noqa: PLC0415
 
-        _do(database, Close(who=_user(), received=clock.now(), reason=_said(reason)))
+        actor, why = signed_in(database), _said(reason)
+        _do(database, Close(who=actor.name, received=clock.now(), reason=why, origin={**actor.origin}))
         say("closed", DONE)
+
+
+def confirm_clock(reason: Reason, db: Db = None) -> None:
+    """Confirm that the clock is right, after a service has stopped recording as it was in doubt."""
+    with opened(db) as database:
+        from opportune.service.commands.administration import ConfirmClock  # noqa: PLC0415
+        from opportune.service.state import clock  # noqa: PLC0415
+
+        actor, why, now = signed_in(database), _said(reason), clock.now()
+        _do(database, ConfirmClock(who=actor.name, received=now, reason=why, origin={**actor.origin}))
+        say(f"confirmed: it is {clock.iso(now)[:19]} in UTC; a service that waited goes on within seconds", DONE)
 
 
 def _do(database: "Database", command: "Command") -> None:
@@ -181,14 +291,6 @@ def _do(database: "Database", command: "Command") -> None:
         raise InputError(str(refused)) from None
 
 
-def _user() -> str:
-    """Whoever runs the command, by the name that the system knows; else by number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
-
-
 def _said(reason: str) -> str:
     if not reason.strip():
         raise InputError("--reason is empty; expected why")
@@ -197,4 +299,4 @@ def _said(reason: str) -> str:
     return checks.text("--reason", reason.strip(), lines=True)
 
 
-COMMANDS = (verify, export, backup, restore, status, amend, close)
+COMMANDS = (verify, export, backup, restore, upgrade, status, amend, confirm_clock, close)

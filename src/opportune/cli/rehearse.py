@@ -1,8 +1,12 @@
 """`opportune rehearse`: simulated participants drive a running service."""
 
 import datetime as dt
+import getpass
 import os
+import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,32 +18,40 @@ from opportune.cli.shared import DONE, FAILED, say
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
-    from opportune.rehearsal.access import HttpAccess
+    from opportune.rehearsal.access import Access
     from opportune.rehearsal.drive import Rehearsal
+    from opportune.service.state.study import StudyInForce
 
-HELP = """Rehearse a study: simulated participants from the study file's world drive a running service over HTTP.
+HELP = """Rehearse a study: simulated participants from the study file's world go through it, from launch to export.
 
-Staff can practise, and load can be tried, before there are patients. The service is one that was started with
---rehearsal, on a database of its own. Nudges are left for people to settle; with --staff they are answered too.
-The same command again goes on where the last one stopped.
+Without --url the whole study runs here, on a database of its own, with simulated staff, as fast as can be; --keep
+keeps the database, --export writes what analysts would get. With --url the participants drive a running service over
+HTTP, one that was started with --rehearsal, so that staff can practise and load can be tried: nudges are left for
+people to settle; with --staff they are answered too. The same command again goes on where the last one stopped.
 
 \b
 Examples:
+  opportune rehearse my.toml --export out/rehearsal
   opportune serve my.toml --rehearsal --db sqlite:///rehearsal.db
   opportune keys add rehearsal --role admin --db sqlite:///rehearsal.db
-  OPPORTUNE_KEY=... opportune rehearse my.toml --staff
-  OPPORTUNE_KEY=... opportune rehearse my.toml --participants 10 --days 5 --speed 60x
+  OPPORTUNE_KEY=... opportune rehearse my.toml --url http://127.0.0.1:8000 --staff
+  OPPORTUNE_KEY=... opportune rehearse my.toml --url http://127.0.0.1:8000 --speed 60x
 """
 
 
 def rehearse(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
-    url: Annotated[str, typer.Option(help="Where the service is.", metavar="URL")] = "http://127.0.0.1:8000",
-    key: Annotated[
-        str | None, typer.Option(help="A key of role admin; $OPPORTUNE_KEY unless given.", show_default=False)
+    url: Annotated[
+        str | None,
+        typer.Option(help="Where a service is; without it all runs here.", metavar="URL", show_default=False),
     ] = None,
-    participants: Annotated[int, typer.Option(help="How many take part.", metavar="N")] = 50,
-    days: Annotated[int, typer.Option(help="Days of the study.", metavar="N")] = 30,
+    participants: Annotated[
+        int | None,
+        typer.Option(help="How many take part; those planned, with --url at most 50.", metavar="N", show_default=False),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(help="Days of the study; all, with --url 30.", metavar="N", show_default=False)
+    ] = None,
     speed: Annotated[
         str, typer.Option(help="As fast as can be, or so fast: at 60x a minute takes a second.", metavar="max|60x")
     ] = "max",
@@ -50,7 +62,13 @@ def rehearse(
             max=2**64 - 1,
         ),
     ] = None,
-    staff: Annotated[bool, typer.Option("--staff", help="Answer calls too.")] = False,
+    staff: Annotated[bool, typer.Option("--staff", help="Answer calls too; always without --url.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option(help="Where to keep the database; without --url.", metavar="DIR", show_default=False)
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Where to write exports; without --url.", metavar="DIR", show_default=False)
+    ] = None,
 ) -> None:  # fmt: skip
     """Drive a service, then say how it went."""
     require_extra()
@@ -64,9 +82,16 @@ def rehearse(
 
     running = StudyInForce.from_file(study)
     running.study.require_truth()
+    if url is None:
+        _alone(running, participants, days, seed=seed, keep=keep, export=export)
+        return
+    if keep is not None or export is not None:
+        raise InputError("--keep and --export are for rehearsals without --url; the service at --url has the record")
+    participants = min(50, running.participants) if participants is None else participants
+    days = 30 if days is None else days
     factor, address = start.speed_of(speed), start.address_of(url)
     start.check_size(running, people=participants, days=days)
-    with Client(address, _key(key)) as client, HttpAccess(client, in_order=running.policy.together) as access:
+    with Client(address, _key()) as client, HttpAccess(client, in_order=running.together) as access:
         now = dt.datetime.fromisoformat(start.enter(client, address, running)["now"])
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)
@@ -78,14 +103,57 @@ def rehearse(
             begin = time.perf_counter()
             rehearsal.run()
             took = time.perf_counter() - begin
-        _sum_up(rehearsal, access, took, fast=factor is None)
+        _sum_up(rehearsal, access, access.seconds, took, fast=factor is None)
 
 
-def _key(given: str | None) -> str:
-    key = given if given is not None else os.environ.get("OPPORTUNE_KEY", "")
+def _alone(
+    running: "StudyInForce", participants: int | None, days: int | None, *, seed: int | None, keep: Path | None,
+    export: Path | None,
+) -> None:  # fmt: skip
+    """Go through the whole study on a database of its own; then exports, the table, and what verify says."""
+    from opportune.cli.record import write_export  # noqa: PLC0415
+    from opportune.rehearsal import start  # noqa: PLC0415
+    from opportune.rehearsal.alone import days_of, rehearse_alone  # noqa: PLC0415
+    from opportune.service.verify.check import verify  # noqa: PLC0415
+
+    people = running.participants if participants is None else participants
+    days = days_of(running, max(1, people)) if days is None else days
+    start.check_size(running, people=people, days=days)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) if keep is None else keep
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "study.db").exists():
+            raise InputError(f"{folder / 'study.db'} is there already; expected a folder without a database")
+        with Bar("rehearsal") as bar:
+            begin = time.perf_counter()
+            database, rehearsal = rehearse_alone(running, folder, people=people, days=days, seed=seed, told=bar.show)
+            took = time.perf_counter() - begin
+        try:
+            if export is not None:
+                export.mkdir(parents=True, exist_ok=True)
+                write_export(database, export)
+            verdict = verify(database)
+            for line in verdict.findings[:5]:
+                say(f"opportune: {line}", DONE)
+            if verdict.findings:
+                raise typer.Exit(FAILED)
+            typer.echo(f"{verdict.count:,} events are on record, and the record verifies.")
+            _sum_up(rehearsal, rehearsal.access, (), took, fast=True)
+        finally:
+            database.close()
+    for what, place in (("The database is in", keep), ("Exports are in", export)):
+        if place is not None:
+            typer.echo(f"{what} {place}.")
+
+
+def _key() -> str:
+    """The key from the environment, or asked for: an argument could be read by everyone on the machine."""
+    key = os.environ.get("OPPORTUNE_KEY", "")
+    if not key and sys.stdin.isatty():
+        key = getpass.getpass("Key of role admin: ")
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         what = "no key is given" if not key else "the key has signs that no key has"
-        raise InputError(f"{what}; expected --key, or OPPORTUNE_KEY in the environment, of role admin")
+        raise InputError(f"{what}; expected OPPORTUNE_KEY in the environment, of role admin")
     return key
 
 
@@ -110,7 +178,7 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total)
 
 
-def _sum_up(rehearsal: "Rehearsal", access: "HttpAccess", took: float, *, fast: bool) -> None:
+def _sum_up(rehearsal: "Rehearsal", access: "Access", seconds: Sequence[float], took: float, *, fast: bool) -> None:
     """The table at the end, and whether decisions are those of `simulate`."""
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -127,14 +195,14 @@ def _sum_up(rehearsal: "Rehearsal", access: "HttpAccess", took: float, *, fast: 
     rows = {"participants": len(made), **count(decision for each in made.values() for decision in each)}
     for name, value in rows.items():
         drawn.add_row(name, f"{value:,}")
-    for name, text in speed(rehearsal.made, took, access.seconds).items():
+    for name, text in speed(rehearsal.made, took, seconds).items():
         drawn.add_row(name, text)
     Console().print(drawn)
     reason = why_not(rehearsal.people, staff=rehearsal.staff, fast=fast, count=len(made))
     if reason is not None:
         typer.echo(f"Not compared with simulate: {reason}.")
         return
-    compared = compare(rehearsal.people, made)
+    compared = compare(rehearsal.people, made, {member.number: member.arm for member in members})
     if compared.differing:
         for line in compared.differing[:5]:
             say(f"opportune: {line}", DONE)

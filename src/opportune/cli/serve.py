@@ -3,6 +3,7 @@
 import os
 import shlex
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opportune.cli.shared import DONE, say
+from opportune.cli.signing import may_be_first
 from opportune.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +46,21 @@ def require_extra() -> None:
         import sqlalchemy  # noqa: F401, PLC0415
     except ImportError as error:
         raise InputError(f"{NEEDED} ({error.name} is missing)") from None
+
+
+def warn_of_password(db: str | None) -> None:
+    """Say that a password in the command itself can be read by everyone on this machine."""
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        password = None if db is None else make_url(db).password
+    except (ArgumentError, ValueError):  # reported elsewhere
+        return
+    if password and any(str(password) in word for word in sys.argv):
+        say(
+            "opportune: warning: --db holds a password, which ps shows to everyone here; set OPPORTUNE_DB instead", DONE
+        )
 
 
 def free_port(host: str, port: int) -> int:
@@ -92,31 +109,33 @@ def serve(
 ) -> None:  # fmt: skip
     """Launch the study if it is new, and answer until stopped."""
     require_extra()
-    from opportune.service.accounts.people import add_person, list_people  # noqa: PLC0415
     from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
     from opportune.service.record.database import Database  # noqa: PLC0415
-    from opportune.service.server import default_url, launch  # noqa: PLC0415
+    from opportune.service.server import PROXIES, check_proxies, default_url, launch  # noqa: PLC0415
     from opportune.service.server import serve as answer  # noqa: PLC0415
     from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
     running = StudyInForce.from_file(study)
+    check_proxies(os.environ.get(PROXIES, ""))
     free = free_port(host, port)
+    warn_of_password(db)
     url = db or default_url(study)
     database = Database(url)
     if workers > 1 and database.sqlite:
         raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
     log_as_json()
     with readable(database), database.beginning():
-        launched = launch(database, running)
-        password = None if list_people(database) else add_person(database, "admin", "admin")
+        launched = launch(database, running, rehearsal=rehearsal)
+        alone, standby = may_be_first(database), database.standby()
     say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
+    if standby is not None:
+        say(f"opportune: warning: {standby}", DONE)
     if rehearsal:
         say("this is a rehearsal: requests say what time it is; never with patients", DONE)
-    if password is not None:
+    if alone:
         there = database.url if database.sqlite else database.name  # without the password
-        say("sign in as admin with this password, shown once: " + password, DONE)
-        say(f"keys for apps: opportune keys add NAME --role app --db {shlex.quote(there)}", DONE)
+        say(f"nobody can sign in yet: opportune people add NAME --role admin --db {shlex.quote(there)}", DONE)
     database.close()
     there = f"[{host}]" if ":" in host else host
     say(f"http://{there}:{free} (Ctrl-C stops it; nothing that was answered is lost)", DONE)
-    answer(url, host=host, port=free, workers=workers, rehearsal=rehearsal)
+    answer(url, host=host, port=free, workers=workers)

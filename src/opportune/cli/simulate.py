@@ -4,7 +4,6 @@ import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,7 +59,9 @@ def simulate(
     if (example or policies) and (study is not None or (example and policies)):
         raise InputError("--example and --policies stand alone; expected one of them, or a study file")
     if example:
-        typer.echo(files("opportune.study").joinpath("example_study.toml").read_text(encoding="utf-8"), nl=False)
+        from opportune.study.examples import example as text_of  # noqa: PLC0415
+
+        typer.echo(text_of("stress-messages"), nl=False)
         return
     if policies:
         _print_policies()

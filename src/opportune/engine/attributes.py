@@ -7,8 +7,9 @@ found in memory; which ones there are, and of which types, is the same for both 
 
 from typing import Any, NamedTuple
 
-from opportune.engine.declared import ARRAYS, GROUPS, Declares, Sizes, parts_of
+from opportune.engine.declared import ARRAYS, GROUPS, Declares, parts_of
 from opportune.engine.hooks import RECOMMENDERS, REVEALERS, WORLDS
+from opportune.engine.sizes import Sizes
 
 OWNERS = {"revealer": REVEALERS, "recommender": RECOMMENDERS, "world": WORLDS}
 CORE = {name: declared for name, declared in GROUPS.items() if declared is not None}

@@ -4,7 +4,8 @@ A run's numbers lie in a few flat arrays. Each array holds *groups*, each group 
 of the part `theta` of the group `model`. Groups are NamedTuples; the dimensions of a part stand in its annotation, with
 the range of its numbers where that is worth checking in a saved state. The groups below belong to everyone.
 Revealers, recommenders and worlds declare their own (`Declares`), which compiled code sees as `own.settings`,
-`own.state` and so on. `engine.layout` gives every part its place.
+`own.state` and so on. `engine.sizes` has the sizes that dimensions are called after; `engine.layout` gives every part
+its place.
 
 Participants who share a budget or a model are handed the same array.
 
@@ -25,9 +26,31 @@ OPTIMISTIC = 2
 UNIFORM = 0
 POINTWISE = 1
 
+# How a recommender's actions come about: one for certain, a mixture that it writes down, equal coins; or by draws of
+# its own, so that nobody can tell how probable an action was.
+CERTAIN = 0
+MIXED = 1
+EQUAL = 2
+UNTOLD = 3
+
 # How gaps are scaled: by a constant (`range`, `gap`) or by the revealer's present largest gap (`adaptive`).
 CONSTANT = 0
 ADAPTIVE = 1
+
+# How much of a moment is seen: the rows of its masks (algorithm.masks).
+PUBLIC_PART = 0
+SENSED_PART = 1
+WHOLE = 2
+VIEWS = 3
+
+# How rewards are drawn around their linear mean (worlds.common).
+GAUSSIAN = 0
+BINARY = 1
+COUNTED = 2
+
+EVENTS = 5  # kinds of events that history variables are of (algorithm.history)
+STAFF_DAYS = 4  # staff days whose nudges are counted: at one time zones have no more than three dates
+BESIDE_CHANCES = 2  # numbers beside the probabilities of actions: the draw, and the action intended
 
 SEARCH_ROWS = 12  # rows of scratch space of the optimistic search, besides two for each context
 MOST_PARTS = 15  # that a rule or a world may declare in one group of its own
@@ -51,37 +74,13 @@ ACTION = Range(0.0, "last_action", whole=True)
 STRATUM = Range(0.0, "last_stratum", whole=True)
 
 
-class Sizes(NamedTuple):
-    """How large a problem is, and which parts of the algorithm it needs."""
-
-    d: int
-    actions: int
-    block: int  # numbers in a block of feature vectors: actions * d
-    contexts: int  # K; 0: contexts are not a finite set
-    strata: int  # public parts of a context
-    senses: int  # sensed parts, with reported variables and finitely many contexts; else 0
-    corners: int  # combinations of extreme values that bound what could be sensed, contexts not finite
-    probabilities: int  # KNOWN, PLUGIN, OPTIMISTIC
-    table: int  # rows whose scores are kept up to date, padded; 0: scores are computed on the spot
-    stride: int  # from one row of cov to the next: d, padded
-    support: int  # the most nonzero numbers in any row, where rows are listed by them; else 0
-    counted: int  # parts with running means
-    variables: int  # that a context consists of, contexts not finite
-    reported: int  # 1: some variables are reported
-    atoms: int  # of the feature program
-    fixed_atoms: int  # those that do not depend on the action, which come first
-    factors: int  # the most atoms whose product is a feature
-    held: int  # decision points that are kept until a reveal uncovers them, contexts not finite
-    delay: int  # the most steps that a reward may be late
-    interrupted: int  # 1: participants may be unavailable
-
-
 class Constants(NamedTuple):
     """What both agents know beforehand about a problem."""
 
     noise: Annotated[Numbers, 1]  # R
-    regularisation: Annotated[Numbers, 2]  # lam, by the kind of radius
-    prior: Annotated[Numbers, 2]  # sqrt(lam) W, by the kind of radius
+    regularisation: Annotated[Numbers, 2, "d"]  # Lambda's diagonal (lam for all, unless given), by the kind of radius
+    prior: Annotated[Numbers, 2]  # how far theta may be from its prior mean, by the norm of Lambda: sqrt(lam) W
+    prior_mean: Annotated[Numbers, "d"]  # mu
     confidence: Annotated[Numbers, 1]  # 2 ln(1/delta)
     delta: Annotated[Numbers, 1]
     horizon: Annotated[Numbers, 1]  # T
@@ -101,6 +100,12 @@ class Constants(NamedTuple):
     code: Annotated[Numbers, "code"]  # the feature program: see algorithm.features
     atom_end: Annotated[Numbers, "atoms"]
     factor: Annotated[Numbers, "moment", "d", "factors"]
+    forbidden: Annotated[Numbers, "masks", "actions"]  # contexts finite, some actions forbidden: see algorithm.masks
+    condition: Annotated[Numbers, "condition"]  # otherwise: when they are
+    condition_end: Annotated[Numbers, "conditions"]
+    doubt: Annotated[Numbers, "conditions"]  # how true a condition must be for the action to be forbidden
+    sight: Annotated[Numbers, "sighted"]  # who sees each variable
+    history: Annotated[Numbers, "histories", 9]  # of history variables: see algorithm.history
 
 
 class Rule(NamedTuple):
@@ -110,25 +115,42 @@ class Rule(NamedTuple):
     recommender: Annotated[Numbers, 1]  # its number in the registry
     amount: Annotated[Numbers, 1]  # B
     hard: Annotated[Numbers, 1]
+    counted: Annotated[Numbers, 1]  # 1: nudges are charged once they are made, not their probabilities
     growth: Annotated[Numbers, 1]  # c = (1 + 1/B)^B
     decisions: Annotated[Numbers, 1]  # that the budget is for
     sharers: Annotated[Numbers, 1]  # participants that it is for
     member: Annotated[Numbers, 1]  # this participant's number among them
     radius: Annotated[Numbers, 1]  # UNIFORM, POINTWISE
+    prior_every: Annotated[Numbers, 1]  # decision times between two updates of mu and tau; 0: there are none
     kappa: Annotated[Numbers, 1]  # multiplies the radius where actions are chosen
+    chances: Annotated[Numbers, 1]  # CERTAIN, MIXED, EQUAL, UNTOLD
+    floor: Annotated[Numbers, 1]  # eps, the least probability of every allowed action; 0: none
     scaling: Annotated[Numbers, 1]  # CONSTANT, ADAPTIVE
     scale: Annotated[Numbers, 1]
+    run_in: Annotated[Numbers, 1]  # decision points without nudges at the beginning
+    run_in_equal: Annotated[Numbers, 1]  # 1: actions in the run-in are drawn, each equally likely
+    run_in_action: Annotated[Numbers, 1]  # otherwise this one is taken
+    per_week: Annotated[Numbers, 1]  # the most nudges for one participant in any seven days; 0: any number
+    least_hours_between: Annotated[Numbers, 1]  # two nudges for one participant
+    per_day: Annotated[Numbers, 1]  # the most nudges that staff can make in a day; 0: any number
 
 
 class Model(NamedTuple):
-    """What was learned of the reward: one per participant, or one for all of them (`pooled`)."""
+    """What was learned of the reward: one per participant, or one for all of them (`pooled`).
+
+    Random effects also have what participants have in common, and what was observed.
+    """
 
     theta: Annotated[Numbers, "stride"]
     cov: Annotated[Numbers, "d", "stride"]  # V^-1
     mean: Annotated[Numbers, "table"]  # <x, theta> of every row
     width2: Annotated[Numbers, "table"]  # x' V^-1 x of every row
-    log_det: Annotated[Numbers, 1, Range(-1e-9)]  # ln det V - d ln lam
+    log_det: Annotated[Numbers, 1, Range(-1e-9)]  # ln det V - ln det Lambda
     radius: Annotated[Numbers, 1, NOT_NEGATIVE]
+    centre: Annotated[Numbers, "random", "stride"]  # mu
+    precision: Annotated[Numbers, "random", "stride", NOT_NEGATIVE]  # Lambda's diagonal
+    gram: Annotated[Numbers, "random", "d", "stride"]  # sum x x'
+    moment: Annotated[Numbers, "random", "stride"]  # sum x X
 
 
 class Counts(NamedTuple):
@@ -165,6 +187,22 @@ class Contacts(NamedTuple):
     last_reveal: Annotated[Numbers, 1, COUNT]  # its step; 0: none yet
     since: Annotated[Numbers, 1, COUNT]  # steps settled without a reveal since
     opened: Annotated[Numbers, 1, COUNT]  # steps at which the app was opened unasked
+    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # decision points to come whose calendar is known
+    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that it leaves open
+    made: Annotated[Numbers, 1, COUNT]  # nudges, where the policy has limits
+    made_at: Annotated[Numbers, "remembered"]  # hours of the latest ones, one place after the other
+
+
+class Past(NamedTuple):
+    """What is on record of a participant's latest decision points, for history variables; step t has place t % past."""
+
+    step: Annotated[Numbers, "past", COUNT]
+    rewarded: Annotated[Numbers, "past", SHARE]  # 1: the reward has arrived
+    reward: Annotated[Numbers, "past"]
+    nudged: Annotated[Numbers, "past", SHARE]
+    answered: Annotated[Numbers, "past", SHARE]
+    opened: Annotated[Numbers, "past", SHARE]
+    latest: Annotated[Numbers, "followed", COUNT]  # the latest step with each kind of event; 0: none yet
 
 
 class Budget(NamedTuple):
@@ -176,6 +214,17 @@ class Budget(NamedTuple):
     points: Annotated[Numbers, 1]  # decision points there have been
     opened: Annotated[Numbers, 1, COUNT]  # those at which the app was opened unasked
     foregone: Annotated[Numbers, 1]  # decision points that will not come, as their participants have left
+    open: Annotated[Numbers, 1, COUNT]  # decision points there have been that the calendar left open
+    capped: Annotated[Numbers, 1, COUNT]  # those of them at which a cap was reached
+    foreseen: Annotated[Numbers, 1, NOT_NEGATIVE]  # decision points to come whose calendar is known
+    open_left: Annotated[Numbers, 1, NOT_NEGATIVE]  # those of them that it leaves open
+
+
+class Staff(NamedTuple):
+    """The nudges of the latest days: those of one participant, or of all where staff can make only so many."""
+
+    day: Annotated[Numbers, STAFF_DAYS, Range(whole=True)]
+    nudges_made: Annotated[Numbers, STAFF_DAYS, COUNT]
 
 
 class Scratch(NamedTuple):
@@ -189,6 +238,12 @@ class Scratch(NamedTuple):
     blind: Annotated[Numbers, "averaged", "actions", "d"]
     w: Annotated[Numbers, "stride"]
     ucb: Annotated[Numbers, "actions"]
+    forbidden: Annotated[Numbers, "moment_masks", "actions"]  # masks of the moment and of another, contexts not finite
+    truth: Annotated[Numbers, "truths"]
+    centre: Annotated[Numbers, "random", "stride"]  # sums over participants, for mu
+    spread: Annotated[Numbers, "random", "stride"]  # and for tau
+    declined: Annotated[Numbers, 1]  # why the revealer, asked, says that there can be no nudge
+    chance: Annotated[Numbers, "chances"]  # probabilities of actions, the draw and the intended one: algorithm.chances
     # the optimistic search
     lower: Annotated[Numbers, "searched"]
     upper: Annotated[Numbers, "searched"]
@@ -207,26 +262,57 @@ class Proposed(NamedTuple):
     tolerance: Annotated[Numbers, 1]
     disagreement: Annotated[Numbers, 1]
     fresh_action: Annotated[Numbers, 1]
-    stale_action: Annotated[Numbers, 1]
+    stale_action: Annotated[Numbers, 1]  # the one intended without a reveal
+    standing_action: Annotated[Numbers, 1]  # the one drawn in its place
     nudged: Annotated[Numbers, 1]
+    reason: Annotated[Numbers, 1]
 
 
 class Happenings(NamedTuple):
-    """What a world does to decision points besides rewards: see worlds.common."""
+    """What a world does to decision points and rewards: see worlds.common."""
 
     kind: Annotated[Numbers, 1]  # the world's number in the registry
-    open_rate: Annotated[Numbers, 1]
+    open_rate: Annotated[Numbers, "strata"]
     opens_hold: Annotated[Numbers, 1]  # an opening holds for this many steps in a row (a day's)
-    response_rate: Annotated[Numbers, 1]
+    response_rate: Annotated[Numbers, "strata"]
+    response_spread: Annotated[Numbers, 1]
+    habituation: Annotated[Numbers, 1]
     available_rate: Annotated[Numbers, 1]
+    spell_rate: Annotated[Numbers, 1]
+    spell_days: Annotated[Numbers, 1]
+    spell_silent: Annotated[Numbers, 1]  # 1: nobody knows that the participant is away; no nudge is answered
+    decisions_per_day: Annotated[Numbers, 1]
     reward_rate: Annotated[Numbers, 1]
     reward_delay: Annotated[Numbers, 1]
+    family: Annotated[Numbers, 1]  # GAUSSIAN, BINARY, COUNTED
+    bends: Annotated[Numbers, 1]  # 1: the expected reward is not the linear mean itself
+    least_reward: Annotated[Numbers, 1]
+    most_reward: Annotated[Numbers, 1]
+
+
+class Lately(NamedTuple):
+    """What a simulated participant went through lately."""
+
+    nudged: Annotated[Numbers, "habituated"]  # 1 at a decision point with a nudge; step t has place t % habituated
+    nudges: Annotated[Numbers, 1]  # the sum of these
+    context: Annotated[Numbers, 1]  # 1 + the last step's context, where contexts may stay; 0 before the first
+
+
+class Calendar(NamedTuple):
+    """When a simulated participant's decision points are, and what staff and participant allow there."""
+
+    start: Annotated[Numbers, 1]  # the slot of its first decision point, by which participants take turns
+    closed: Annotated[Numbers, "timed"]
+    hours: Annotated[Numbers, "timed"]
+    day: Annotated[Numbers, "timed"]
+    open_left: Annotated[Numbers, "timed"]  # open points from here on
 
 
 class Mail(NamedTuple):
     """Rewards that are under way in a simulation: one row per decision point."""
 
-    due: Annotated[Numbers, "letters"]  # the step at whose end the reward arrives; 0: none
+    came: Annotated[Numbers, "letters"]  # the step at whose end the reward arrives; 0: none
+    due: Annotated[Numbers, "letters"]  # and the one at whose end it is learned from
     step: Annotated[Numbers, "letters"]
     stratum: Annotated[Numbers, "letters"]
     sense: Annotated[Numbers, "letters"]
@@ -277,19 +363,20 @@ ARRAYS: dict[str, dict[str, type | None]] = {
     "model": {"model": Model},
     "counts": {"counts": Counts},
     "snapshot": {"snapshot": Snapshot},
-    "memory": {"contacts": Contacts, "revealer.state": None, "recommender.state": None},
+    "memory": {"contacts": Contacts, "past": Past, "revealer.state": None, "recommender.state": None},
     "budget": {"budget": Budget, "revealer.shared": None},
+    "staff": {"staff": Staff},
     "scratch": {
         "scratch": Scratch, "proposed": Proposed, "revealer.scratch": None, "revealer.notes": None,
         "recommender.scratch": None,
     },
-    "world": {"happenings": Happenings, "world.settings": None},
-    "history": {"mail": Mail, "world.state": None},
+    "world": {"happenings": Happenings, "calendar": Calendar, "world.settings": None},
+    "history": {"lately": Lately, "mail": Mail, "world.state": None},
 }  # fmt: skip
 """The groups of each array; those without a declaration are their owner's."""
 GROUPS: dict[str, type | None] = {name: declared for groups in ARRAYS.values() for name, declared in groups.items()}
 ARRAY_OF: dict[str, str] = {name: array for array, groups in ARRAYS.items() for name in groups}
-STATE = ("model", "counts", "snapshot", "memory", "budget")
+STATE = ("model", "counts", "snapshot", "memory", "budget", "staff")
 """The arrays that a participant's state consists of."""
 
 

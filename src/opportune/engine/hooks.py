@@ -15,7 +15,10 @@ from numba.extending import overload
 from opportune.engine.compiled import NUMBERS, PART, extensions, loaded, registered
 
 # Where compiled code contains a hook's chain.
-HOOKED = ("opportune.algorithm.protocol", "opportune.algorithm.snapshot", "opportune.simulation.", "opportune.live.")
+HOOKED = tuple(
+    f"opportune.{name}"
+    for name in ("algorithm.protocol", "algorithm.chances", "algorithm.snapshot", "simulation.", "live.")
+)
 
 
 class Registry:

@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 
 from opportune.engine.declared import (
     ARRAYS,
+    BESIDE_CHANCES,
+    EVENTS,
     GROUPS,
     KNOWN,
     MOST_PARTS,
     OPTIMISTIC,
     SEARCH_ROWS,
+    VIEWS,
     Owner,
     Owners,
-    Sizes,
     parts_of,
 )
 from opportune.engine.pointers import WIDTH
+from opportune.engine.sizes import Sizes
 from opportune.engine.versions import SIMULATED
 
 
@@ -38,6 +41,7 @@ def _room(group: str) -> int:
 FIRST_PLACE = dict(
     zip(GROUPS, itertools.accumulate((_room(name) + 1 for name in GROUPS), initial=len(Sizes._fields)), strict=False)
 )
+_NUMBER = {group: i for i, group in enumerate(GROUPS)}
 FIRST_LENGTH = len(Sizes._fields) + sum(_room(name) + 1 for name in GROUPS)
 
 
@@ -83,7 +87,7 @@ class Layout(NamedTuple):
 
     def places_of(self, group: str) -> tuple[int, ...]:
         """Where the parts of a group begin in its array, and where it ends."""
-        return self.places[list(GROUPS).index(group)]
+        return self.places[_NUMBER[group]]
 
     def views(self, group: str, array: NDArray[np.float64]) -> Any:
         """A group's parts of an array, as NumPy views."""
@@ -120,12 +124,16 @@ class Layout(NamedTuple):
         made = np.zeros(self.length(array))
         for name, parts in groups.items():
             group = name if name in GROUPS else name.replace("_", ".", 1)
-            views = self.views(group, made)
+            places = dict(zip(parts_of(self.declared(group)), itertools.pairwise(self.places_of(group)), strict=True))
             for part, numbers in parts.items():
-                view = getattr(views, part)
-                values = np.asarray(numbers, dtype=np.float64).ravel()
-                if view.size:
-                    view[: values.size] = values
+                begin, end = places[part]
+                if begin == end:
+                    continue
+                if isinstance(numbers, int | float):
+                    made[begin] = numbers
+                else:
+                    values = np.asarray(numbers, dtype=np.float64).ravel()
+                    made[begin:end][: values.size] = values
         return made
 
     def _extents(self, group: str) -> dict[str, int]:
@@ -142,7 +150,10 @@ def layout(
     *, d: int, actions: int, contexts: int, strata: int, senses: int = 0, corners: int = 0,
     probabilities: int = KNOWN, table: bool = True, simd: int = WIDTH, support: int = 0, reported: bool = False,
     variables: int = 0, atoms: int = 0, fixed_atoms: int = 0, factors: int = 0, code: int = 0, depth: int = 0,
-    held: int = 0, delay: int = 0, interrupted: bool = False,
+    held: int = 0, delay: int = 0, interrupted: bool = False, masked: bool = False, condition: int = 0,
+    truths: int = 0, limited: bool = False, remembered: int = 0, timed: int = 0,
+    randomised: bool = False, update: int = 1, random: bool = False, habituated: int = 0, histories: int = 0,
+    past: int = 0, rotating: bool = False,
 ) -> Layout:  # fmt: skip
     """The layout for a problem of these sizes.
 
@@ -161,7 +172,10 @@ def layout(
         d=d, actions=actions, block=actions * d, contexts=contexts, strata=strata, senses=senses, corners=corners,
         probabilities=probabilities, table=_padded(scored, 2 * simd), stride=_padded(d, simd), support=listed,
         counted=counted, variables=variables, reported=int(reported), atoms=atoms, fixed_atoms=fixed_atoms,
-        factors=factors, held=held, delay=delay, interrupted=int(interrupted),
+        factors=factors, held=held, delay=delay + update - 1, update=update, interrupted=int(interrupted),
+        masked=int(masked), randomised=int(randomised), random=int(random), limited=int(limited),
+        remembered=remembered, timed=timed, habituated=habituated, histories=histories, past=past,
+        rotating=int(rotating),
     )  # fmt: skip
     extents: dict[str, int] = {
         **sizes._asdict(),
@@ -178,10 +192,18 @@ def layout(
         "standing": strata if finite else 0,
         "kept": strata * actions if known and finite and table else 0,
         "code": code,
+        "followed": EVENTS if histories else 0,
         "atom_room": atoms + depth,
         "searched": searched,
         "search_rows": SEARCH_ROWS + 2 * searched,
-        "letters": delay + 1 if delay else 0,
+        "letters": sizes.delay + 1 if sizes.delay else 0,
+        "masks": contexts + strata + senses if masked and finite else 0,
+        "moment_masks": 2 * VIEWS if masked and not finite else 0,
+        "condition": condition,
+        "conditions": actions if masked and not finite else 0,
+        "sighted": variables if masked and not finite else 0,
+        "truths": truths,
+        "chances": actions + BESIDE_CHANCES if randomised else 0,
     }
     return _arrange(sizes, tuple(extents.items()), simd, Owners())
 

@@ -161,10 +161,10 @@ def _place(context: Any, builder: Any, at: Any, place: int) -> Any:
 
 @intrinsic
 def participant(  # type: ignore[no-untyped-def]
-    typing_context, at, constants, rule, model, counts, snapshot, memory, budget, scratch, world, history
+    typing_context, at, constants, rule, model, counts, snapshot, memory, budget, staff, scratch, world, history
 ):
     """A participant from the layout's numbers and its arrays, all as bare addresses."""
-    given = (at, constants, rule, model, counts, snapshot, memory, budget, scratch, world, history)
+    given = (at, constants, rule, model, counts, snapshot, memory, budget, staff, scratch, world, history)
     if at not in (_places, _places_with_search) or any(kind != _numbers for kind in given[1:]):
         return None
 
@@ -188,7 +188,7 @@ def handle_of(at: Any, arrays: Any) -> Any:
 
 @inner_function
 def participant_at(handle):  # type: ignore[no-untyped-def]
-    """A participant from its handle: one array to hand over instead of eleven."""
+    """A participant from its handle: one array to hand over instead of twelve."""
     return participant(
         flat_at(handle[0], handle[1], handle[0]),
         flat_at(handle[2], handle[3], 0.0),
@@ -201,4 +201,5 @@ def participant_at(handle):  # type: ignore[no-untyped-def]
         flat_at(handle[16], handle[17], 0.0),
         flat_at(handle[18], handle[19], 0.0),
         flat_at(handle[20], handle[21], 0.0),
+        flat_at(handle[22], handle[23], 0.0),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS, Sizes
+from opportune.engine.declared import ARRAY_OF, ARRAYS, GROUPS
 from opportune.engine.layout import FIRST_LENGTH, FIRST_PLACE, Layout
 from opportune.engine.versions import SIMULATED
 
@@ -48,4 +48,4 @@ if SIMULATED:
 else:
     from opportune.engine.named import handle_of, participant, participant_at
 
-__all__ = ["Sizes", "handle_of", "of_arrays", "participant", "participant_at"]
+__all__ = ["handle_of", "of_arrays", "participant", "participant_at"]

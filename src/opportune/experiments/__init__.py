@@ -1,4 +1,4 @@
-"""The paper's experiments, and one of our own: one file or folder each, its grid as data, its claims as checks."""
+"""The paper's experiments, and our own: one file or folder each, its grid as data, its claims as checks."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics",
-    "recommenders", "pace",
+    "recommenders", "pace", "rivals", "answers", "cohorts", "coverage",
 )  # fmt: skip
 """All of them, in the order a reader meets them: on the command line, in the report and in the documentation."""
 

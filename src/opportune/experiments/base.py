@@ -50,6 +50,7 @@ class Experiment:
         tasks: the names of the tasks of a configuration, in order.
         run_task: (config, task, seed) -> the task's results, as small as the findings allow.
         findings: (config, {task: results}) -> what was found.
+        prepare: called before anything of any experiment runs, such as to register rules of its own.
 
     """
 
@@ -60,3 +61,4 @@ class Experiment:
     tasks: Callable[[Config], list[str]]
     run_task: Callable[[Config, str, int], xr.Dataset]
     findings: Callable[[Config, Mapping[str, xr.Dataset]], Findings]
+    prepare: Callable[[], object] = lambda: None

@@ -48,6 +48,8 @@ def reproduce(
     quick, force = checks.yes_no("quick", quick), checks.yes_no("force", force)
     seed = checks.whole("seed", seed, least=0, most=2**64 - 1)
     plan = [(e, {**e.config(quick), "quick": quick, "seed": seed}) for e in chosen]
+    for experiment in chosen:
+        experiment.prepare()
     console = Console(stderr=True)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs))

@@ -155,6 +155,24 @@ def run_study(
     return xr.concat(reduced, dim="policy", coords="different", compat="equals") if len(reduced) > 1 else reduced[0]
 
 
+def run_together(
+    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], *, participants: int, horizon: int, replicates: int,
+    seed: int, trace: bool = False, change: Callable[[Any], Any] = lambda worlds: worlds,
+) -> xr.Dataset:  # fmt: skip
+    """Studies of so many participants each, with draws of their own: one observation per study, totals per participant.
+
+    `change` makes of a study's worlds those that it runs in.
+    """
+    studies = []
+    for first in range(0, len(worlds) - participants + 1, participants):
+        data = simulate(
+            list(change(worlds[first : first + participants])), policies, horizon=horizon, replicates=replicates,
+            seed=(seed + first) % 2**64, trace=trace, progress=False,
+        )  # fmt: skip
+        studies.append(reduce_to_totals(data).mean("world"))
+    return xr.concat(studies, dim="world").transpose("policy", "world", "replicate", ...)
+
+
 def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray:
     """A total's mean over replicates, for each policy and world."""
     return data[name].mean("replicate")

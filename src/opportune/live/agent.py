@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from opportune import checks
+from opportune.algorithm.allowance import ANYTIME, Slot
+from opportune.algorithm.reasons import ELIGIBLE, PAST, UNASKED, UNAVAILABLE, word
 from opportune.algorithm.rng import COIN, draw
 from opportune.engine.declared import Proposed
 from opportune.errors import InputError, StateError
-from opportune.live import point, steps
+from opportune.live import corrections, learning, point, steps
 from opportune.live.decision import Decision, Proposal, settled
 from opportune.live.numbers import Numbers
 from opportune.live.pending import Pending
@@ -19,9 +21,8 @@ from opportune.live.uninterrupted import uninterrupted
 from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.problems.settings import Located
 
-STANDING = Proposed._fields.index("stale_action")
+STALE, STANDING = (Proposed._fields.index(name) for name in ("stale_action", "standing_action"))
 
 
 class Agent:
@@ -65,9 +66,12 @@ class Agent:
         self.steps: dict[int, Step] = {}
         self.pending = Pending()
         self.open_proposal: Proposal | None = None  # of the step that is not settled yet
-        self.late_answer = self.withdrawn = False
+        self.withdrawn = self.explains = False  # `explains`: what was before a proposal is kept, for live.occasion
+        self.opened_since: dict[str, Any] | None = None  # what was told when the app was opened since the latest step
+        self.drawn: tuple[float, ...] | None = None  # of the latest settled step, as `Proposal.drawn` of a proposal
+        self.before: Any = None
         self.reported_names = [name for name, seen in problem.visibility.items() if seen == "reported"]
-        self._continuous = isinstance(problem, ContinuousProblem)
+        self.continuous = isinstance(problem, ContinuousProblem)
 
     @classmethod
     def seated(cls, problem: Any, policy: Policy, **settings: Any) -> "Agent":
@@ -96,30 +100,42 @@ class Agent:
         available: bool = True,
         reason: str | None = None,
         coin: float | None = None,
+        closed: int = ELIGIBLE,
+        hours: float | None = None,
+        day: int | None = None,
+        open_left: int | None = None,
     ) -> Proposal:
         """Weigh the moment and toss the coin: nudge now?
 
         A step that is still open is settled first: its nudge counts as unanswered.
 
         Args:
-            context: public and sensed values, {variable: value}; scheduled ones need not be given. A sensed value that
-                is None or lacks makes this a missing decision point: no nudge, no charge, nothing is learned from it.
-                Where contexts are finite and nothing is reported, also the context's number.
+            context: public and sensed values, {variable: value}; scheduled ones need not be given, and those of the
+                participant's own history must not be: they are filled in here. A sensed value that is None or lacks
+                makes this a missing decision point: no nudge, no charge, nothing is learned from it. Where contexts are
+                finite and nothing is reported, also the context's number.
             opened: the patient has the app open right now, which reveals free of charge.
             reported: values of reported variables, if they are known. Without a reveal they stay sealed until one
                 uncovers this step.
             available: False while the participant must not be bothered; recorded with its `reason`.
             reason: why the participant is not available.
             coin: a uniform in [0, 1) to use instead of the agent's own, for replay.
+            closed: why no nudge may be made here, by the calendar: a number of `algorithm.reasons`; 0 where one may.
+            hours: real hours since the study's epoch; for limits on one participant's nudges.
+            day: staff's day, by number; for a limit on staff's nudges.
+            open_left: the participant's decision points to come, this one included, that the calendar leaves open
+                after the run-in; None where that is not known. Rules that look ahead reckon with it.
 
         """
         opened = checks.yes_no("opened", opened)
+        slot = point.check_slot(self.policy.limits, self.horizon - self.step, closed, hours, day, open_left)
         available = checks.yes_no("available", available)
         reason = None if reason is None else checks.text("reason", reason, empty=True, lines=True)
         self.refuse_more()
+        point.refuse_history(self.problem, context)
         step = point.new_step(self.problem, self.reported_names, self.step + 1, context, reported)
         tossed = None if coin is None else checks.real("coin", coin, least=0.0, below=1.0)
-        return self.propose_at(step, opened=opened, available=available, reason=reason, coin=tossed)
+        return self.propose_at(step, opened=opened, available=available, reason=reason, coin=tossed, slot=slot)
 
     def refuse_more(self) -> None:
         """No decision follows where the participant has left, or all are made."""
@@ -130,40 +146,55 @@ class Agent:
 
     def propose_at(
         self, step: Step, *, opened: bool, available: bool, reason: str | None, coin: float | None = None,
-        past: bool = False,
+        past: bool = False, slot: Slot = ANYTIME,
     ) -> Proposal:  # fmt: skip
         """The next decision point, checked: what `propose` does with it.
 
         At one that was past when it became known nobody can be nudged: the rule is not asked, and nothing is revealed.
-        An answer that came late counts at the next.
+        An answer that came late, or an opening before, counts at the next.
         """
         numbers = self.numbers
         tossed = draw(*self.key, step.step, COIN) if coin is None else coin
         previous = self.settle(answered=False if self.open_proposal.nudged else None) if self.open_proposal else None
+        if (step.step - 1) % self.policy.update == 0:
+            learning.update(self)
         available = available and not step.place.missing
-        if available and self.late_answer and not past:
-            opened, self.late_answer = True, False
+        if available and self.opened_since is not None and not past:
+            opened = True
+            corrections.tell_opened(self, step)
         self.step = step.step
         self.steps[step.step] = step
-        if self._continuous:
+        if self.problem.histories:
+            self._fill_in(step)
+        if self.continuous:
             steps.write_values(self.numbers.handle, step.place.values)
         if available:
-            steps.propose_live(self.numbers.handle, *self.key, *step.where, opened or past, tossed)
+            slot = slot._replace(closed=PAST) if past else slot
+            self.before = (numbers.copies(), slot) if self.explains else None
+            steps.propose_live(self.numbers.handle, *self.key, *step.where, *slot, opened, tossed)
         else:
-            standing = steps.stand_by_live(numbers.handle, *self.key, *step.where)
+            intended, standing = steps.stand_by_live(numbers.handle, *self.key, *step.where, *slot)
             price = float(numbers.budget.price[0])
-            numbers.proposed[:] = Proposed(0.0, price, 0.0, 0.0, 0.0, standing, standing, 0.0)
+            numbers.proposed[:] = Proposed(0.0, price, 0.0, 0.0, 0.0, intended, intended, standing, 0.0, UNAVAILABLE)
         made = Proposed(*numbers.proposed.tolist())
         names, revealer = self.problem.action_names, self.policy.revealer
-        noted = numbers.notes.size > 0 and available and not (opened or past)
+        why = word(int(made.reason))
+        noted = numbers.notes.size > 0 and why not in UNASKED
         self.open_proposal = Proposal(
-            step.step, bool(made.nudged), made.probability, names[int(made.stale_action)], made.gap, made.price, tossed,
-            self.budget_left, opened and available, available,
+            step.step, bool(made.nudged), made.probability, names[int(made.standing_action)], made.gap, made.price,
+            tossed, self.budget_left, opened and available, available,
             None if available else point.absence(reason, step.place.missing), names[int(made.fresh_action)],
             made.disagreement, made.tolerance, revealer.priced, type(revealer).__name__,
-            tuple(numbers.notes.tolist()) if noted else None, previous,
+            tuple(numbers.notes.tolist()) if noted else None, why is None, why, names[int(made.stale_action)],
+            numbers.drawn(), previous,
         )  # fmt: skip
         return self.open_proposal
+
+    def _fill_in(self, step: Step) -> None:
+        """Put the variables of the participant's own history, as they are now, among what is known of a step."""
+        steps.write_history_live(self.numbers.handle, step.place.values, step.step)
+        names = list(self.problem.variables)
+        step.given |= {name: float(step.place.values[names.index(name)]) for name in self.problem.histories}
 
     @uninterrupted
     def settle(
@@ -189,8 +220,8 @@ class Agent:
         return settled(
             made, context=point.plain(entry.given), reported=point.plain(entry.reported) if revealed else None,
             opened=opened, answered=answered, revealed=revealed, offline=shown is not None,
-            action=self.problem.action_names[entry.action], budget_left=self.budget_left, seed=self.seed,
-            stream=self.stream,
+            names=self.problem.action_names, taken=entry.action, drawn=self.drawn,
+            budget_left=self.budget_left, seed=self.seed, stream=self.stream,
         )  # fmt: skip
 
     def conclude(
@@ -204,18 +235,20 @@ class Agent:
         opened = checks.yes_no("opened", opened) or made.opened
         revealed = point.check_outcome(made, answered, opened, told=reported is not None or earlier is not None)
         standing = point.standing_action(self.problem.action_names, made.action, shown, revealed)
+        proposed = self.problem.action_names.index(made.action)
         entry = self.steps[made.step]
-        told = {} if earlier is None else self.told_earlier(earlier)
+        told = {} if earlier is None else corrections.told_earlier(self, earlier)
         if reported is not None:
             told[entry.step] = point.with_reported(self.problem, self.reported_names, entry, reported)
         for number, known in told.items():
             self.steps[number].reported, self.steps[number].place = known
             self.pending.note(self.steps[number])
         if revealed and self.problem.reported:
-            self._uncover()
+            learning.uncover(self)
         if made.available:
-            self.numbers.proposed[STANDING] = standing
-            if self._continuous:
+            if standing != int(self.numbers.proposed[STANDING]):  # the phone showed what it had carried
+                self.numbers.proposed[STALE] = self.numbers.proposed[STANDING] = standing
+            if self.continuous:
                 steps.write_values(self.numbers.handle, entry.place.values)
             where = entry.where if revealed or not self.problem.reported else (*entry.where[:3], UNKNOWN)
             entry.action = int(steps.settle_live(self.numbers.handle, *self.key, *where, revealed))
@@ -223,6 +256,7 @@ class Agent:
         else:
             entry.action = standing
             entry.status = NOTHING
+        self.drawn = self.numbers.drawn() if revealed else made.drawn if standing == proposed else None
         entry.settled = True
         entry.unanswered = made.nudged and not revealed
         self.pending.note(entry)
@@ -231,21 +265,13 @@ class Agent:
 
     @uninterrupted
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
-        """An answer to the nudge of a step that was settled as unanswered.
+        """A nudge settled as unanswered is answered: it counts as `open_between`, what is told as that step's."""
+        corrections.answer_late(self, self.known_step(step), reported)
 
-        It counts as the patient opening the app at the next decision point at which the patient is available; what was
-        reported is sealed until then.
-        """
-        entry = self._known_step(step)
-        if not entry.unanswered:
-            raise StateError(f"step {step} has no unanswered nudge")
-        if reported is not None:
-            known = point.with_reported(self.problem, self.reported_names, entry, reported)
-            if not entry.seen:  # else an earlier reveal has uncovered the step, and what it told stands
-                entry.reported, entry.place = known
-                self.pending.note(entry)
-        entry.unanswered = False
-        self.late_answer = True
+    @uninterrupted
+    def open_between(self, reported: Mapping[str, Any] | None = None) -> None:
+        """The patient opened the app unasked: it counts as opened at the next step at which the patient can be."""
+        corrections.open_between(self, reported)
 
     @uninterrupted
     def decide(
@@ -271,34 +297,26 @@ class Agent:
 
     @uninterrupted
     def learn(self, reward: float, step: int | None = None) -> None:
-        """The reward of a settled step, the latest unless another is named; once, whenever it arrives."""
+        """The reward of a settled step, the latest unless another is named; once, whenever it arrives.
+
+        With `Policy(update=k)` it is learned from at the model's next update.
+        """
         value = checks.real("reward", reward)
-        entry = self._waiting_for_reward(step, "learn")
-        entry.reward, entry.status = value, LEARNED
-        if not entry.seen:
-            self.pending.rewarded(entry.step)
-            return
-        if self._continuous:
-            steps.write_values(self.numbers.handle, entry.place.values)
-        steps.learn_live(self.numbers.handle, *entry.where, entry.action, True, value)
+        learning.take(self, learning.waiting_for_reward(self, step, "learn"), value)
 
     @uninterrupted
     def skip(self, step: int | None = None) -> None:
         """The reward of a settled step will never come: go on without it."""
-        self._waiting_for_reward(step, "skip").status = SKIPPED
+        learning.waiting_for_reward(self, step, "skip").status = SKIPPED
 
     @uninterrupted
     def correct(self, reward: float, step: int) -> None:
         """The reward of a step was not what it was said to be: the new one supersedes it."""
         value = checks.real("reward", reward)
-        entry = self._known_step(step)
+        entry = self.known_step(step)
         if entry.status != LEARNED:
             raise StateError(f"step {step} has no reward to correct (it is {entry.status})")
-        difference, entry.reward = value - entry.reward, value
-        if entry.seen:
-            if self._continuous:
-                steps.write_values(self.numbers.handle, entry.place.values)
-            steps.correct_live(self.numbers.handle, *entry.where, entry.action, difference)
+        learning.correct(self, entry, value)
 
     @uninterrupted
     def withdraw(self) -> None:
@@ -307,8 +325,19 @@ class Agent:
             raise StateError("the participant has withdrawn already")
         if self.open_proposal is not None:
             self.settle(answered=False if self.open_proposal.nudged else None)
-        self.numbers.budget.foregone[0] += self.horizon - self.step
+        learning.update(self)  # for the others, where a model is pooled
+        self.numbers.forgo(self.horizon - self.step)
         self.withdrawn = True
+
+    @uninterrupted
+    def correct_reported(self, reported: Mapping[str, Any], step: int) -> bool:
+        """What was reported of a settled step was wrong; whether something was learned from it, which stays."""
+        return corrections.correct_reported(self, self.known_step(step), reported)
+
+    @uninterrupted
+    def rejoin(self) -> None:
+        """The withdrawal was a mistake: decisions go on where they ended."""
+        corrections.rejoin(self)
 
     def bundle(self, made: datetime.datetime | None = None) -> dict[str, Any]:
         """What a phone can show at the coming decision points while it is offline, until the next reveal.
@@ -320,49 +349,12 @@ class Agent:
 
         return bundle_of(self, made)
 
-    def told_earlier(self, earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
-        """Earlier steps whose reported values are told now, checked."""
-        if not isinstance(earlier, Mapping | None):
-            raise InputError(f"earlier is {checks.shown(earlier)}; expected {{step: {{variable: value}}}}")
-        found = {}
-        for number, reported in (earlier or {}).items():
-            entry = self._known_step(number)
-            if entry.seen:
-                raise StateError(f"step {number} is not pending; expected a step that no reveal has uncovered")
-            found[entry.step] = point.with_reported(self.problem, self.reported_names, entry, reported)
-        return found
-
-    def _uncover(self) -> None:
-        """A reveal uncovers the pending steps whose values are known: those told now, and those that were sealed."""
-        uncovered, with_rewards = self.pending.open(self.steps)
-        for s in uncovered:
-            s.seen = True
-            if self._continuous:
-                steps.uncover_live(self.numbers.handle, s.place.values, s.action, s.status == LEARNED, s.reward)
-            else:
-                steps.hold_live(self.numbers.handle, *s.where, s.action)
-        if not self._continuous:
-            for s in with_rewards:
-                steps.learn_live(self.numbers.handle, *s.where, s.action, False, s.reward)
-
-    def _known_step(self, step: Any) -> Step:
+    def known_step(self, step: Any) -> Step:
+        """A settled step, by its number."""
         number = checks.whole("step", step, least=1, most=max(1, self.step))
         entry = self.steps.get(number)
         if entry is None or not entry.settled:
             raise StateError(f"step {number} is not settled yet; call settle(...) first")
-        return entry
-
-    def _waiting_for_reward(self, step: int | None, call: str) -> Step:
-        """The step that a reward is for."""
-        if step is None and self.step == 0:
-            raise StateError("there is no decision to learn from; call propose(context) or decide(context) first")
-        entry = self._known_step(self.step if step is None else step)
-        if entry.status == LEARNED:
-            raise StateError(f"step {entry.step} has its reward; call correct(reward, step={entry.step}) to change it")
-        if entry.status == NOTHING:
-            raise StateError(f"step {entry.step} was not available: nothing is learned from it")
-        if entry.status == SKIPPED and call == "skip":
-            raise StateError(f"step {entry.step} was skipped already")
         return entry
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """`Cohort`: the participants of a study, live, with what they share: a budget, a model, both or neither."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.engine.pointers import aligned
@@ -27,16 +28,19 @@ class Cohort:
 
     Args:
         problem: what is known beforehand, of all participants.
-        policy: who recommends, who reveals; a shared budget is one for all, a pooled model is learned by all.
+        policy: who recommends, who reveals; a shared budget is one for all, a pooled model is learned by all, and
+            models that are pooled in part are brought closer by `update_prior`.
         horizon: decision points of each participant.
         seed: of the study.
         participants: how many are planned; a shared budget is for all their decisions.
+        staff_of: another cohort, such as another arm's, whose nudges the same staff make.
 
     """
 
     def __init__(
-        self, problem: Problem | ContinuousProblem, policy: Policy, *, horizon: int, seed: int, participants: int
-    ) -> None:
+        self, problem: Problem | ContinuousProblem, policy: Policy, *, horizon: int, seed: int, participants: int,
+        staff_of: "Cohort | None" = None,
+    ) -> None:  # fmt: skip
         if not isinstance(policy, Policy):
             raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
         self.problem = problem
@@ -45,13 +49,17 @@ class Cohort:
         self.seed = checks.seed("seed", seed)
         self.participants = checks.whole("participants", participants, least=1, most=MOST_PARTICIPANTS)
         self._agents: dict[str, Agent] = {}
+        self.moved = False
+        """Whether what all have in common is no longer the problem's prior."""
         alone = self._numbers()  # refuses what does not fit together, before anyone enrols
         self._constants = alone.constants  # the same for all who have this problem, and never changed
-        together = {"model": policy.pooled, "budget": policy.shared}
+        together = {"model": policy.one_model, "budget": policy.shared, "staff": policy.capped}
         self._shared = {name: aligned(alone.at.length(name)) for name, shared in together.items() if shared}
+        if staff_of is not None and "staff" in self._shared and "staff" in staff_of._shared:
+            self._shared["staff"] = staff_of._shared["staff"]
         self.common = self._numbers(shared=self._shared, constants=self._constants)
         """The numbers of nobody, who has what all share."""
-        steps.begin_live(self.common.handle, policy.pooled, policy.shared)
+        steps.begin_live(self.common.handle, bool(policy.pooled), policy.shared, policy.capped)
 
     def _numbers(self, **settings: Any) -> Numbers:
         if not isinstance(self.problem, Problem | ContinuousProblem):
@@ -83,24 +91,57 @@ class Cohort:
         self._agents[name] = agent
         return agent
 
-    def seat(self, number: int, *, stream: int, problem: Any = None) -> Agent:
+    def seat(self, number: int, *, stream: int, problem: Any = None, seed: int | None = None) -> Agent:
         """An agent for participant `number`, at its beginning, with what all share; `enrol` gives it a name.
 
-        For a service that keeps its participants elsewhere, and has some of them at hand.
+        For a service that keeps its participants elsewhere, has some of them at hand, and may give each a seed.
         """
         checks.whole("number", number, least=0, most=self.participants - 1)
         known = self.problem if problem is None else problem
         agent = Agent.seated(
-            known, self.policy, horizon=self.horizon, seed=self.seed, stream=stream, participants=self.participants,
+            known, self.policy, horizon=self.horizon, seed=self.seed if seed is None else seed, stream=stream,
+            participants=self.participants,
             member=number, shared=self._shared, constants=self._constants if known is self.problem else None,
         )  # fmt: skip
         alike = np.array_equal(agent.numbers.constants, self.common.constants, equal_nan=True)
-        if self.policy.pooled and not alike:
+        if self.policy.one_model and not alike:
             raise InputError(
                 "the participant's problem differs from the cohort's; expected the same, as the model is pooled"
             )
+        if self.policy.partial and not _have_one_prior(agent.numbers, self.common):
+            raise InputError(
+                "the participant's problem has other noise or another prior; expected the cohort's, as models are "
+                "pooled in part"
+            )
         agent.numbers.begin()
+        if self.moved:
+            steps.move_prior_live(agent.numbers.handle, self.common.handle, steps.TAKE, 0)
         return agent
+
+    @uninterrupted
+    def update_prior(self) -> None:
+        """Bring what all have in common, mu and tau, up to date by what is known of everybody now (pooled="partial").
+
+        In `simulate` this happens after every `partial_every` decision times; live it is for whoever runs the study to
+        say when, once a day for example. Advice that a participant has stays as it is until the next reveal.
+        """
+        if not self.policy.partial:
+            raise StateError("the policy is not pooled in part; expected Policy(pooled='partial', ...)")
+        self.bring_together(self._agents.values())
+
+    def bring_together(self, agents: Iterable[Agent]) -> None:
+        """What `update_prior` does, for a service that keeps its participants elsewhere: of all of them, in order."""
+        everyone = [agent.numbers.handle for agent in agents]
+        if everyone:
+            steps.move_prior(everyone, [self.common.handle, *everyone], self.common.handle)
+            self.moved = True
+
+    @property
+    def prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What all have in common: mu and tau, the mean and the sd of each effect (pooled="partial")."""
+        known = self.common.at.unpadded("model", self.common.arrays["model"])
+        noise = float(self.problem.noise_sd)
+        return known["centre"].ravel().copy(), noise / np.sqrt(known["precision"].ravel())
 
     def withdraw(self, name: str) -> None:
         """A participant leaves: decisions that will not be made are no longer expected, and none can be made."""
@@ -132,6 +173,7 @@ class Cohort:
                 "seed": self.seed,
                 "participants": self.participants,
                 "shared": saving.describe_state(self.common, self.common.shared),
+                "prior": saving.describe_prior(self.common) if self.moved else None,
                 "agents": {
                     name: {
                         "problem": None if agent.problem is self.problem else agent.problem.to_dict(),
@@ -152,6 +194,9 @@ class Cohort:
                 saving.restore_problem(content["problem"]), Policy.from_dict(content["policy"]),
                 horizon=content["horizon"], seed=content["seed"], participants=content["participants"],
             )  # fmt: skip
+            if content.get("prior") is not None:
+                saving.restore_prior(cohort.common, content["prior"])
+                cohort.moved = True
             for name, saved_agent in checks.mapping("agents", content["agents"], "{name: its state}").items():
                 about = checks.mapping(f"state of {checks.shown(name)}", saved_agent, "what to_dict gave")
                 saving.must_know(f"the state of {checks.shown(name)}", about, ("problem", *saving.ABOUT_PARTICIPANT))
@@ -172,3 +217,9 @@ class Cohort:
 
     def __repr__(self) -> str:
         return f"Cohort({self.policy.name}, {len(self)} of {self.participants} participants)"
+
+
+def _have_one_prior(one: Numbers, other: Numbers) -> bool:
+    """Whether two participants are alike in what random effects have in common: noise and prior."""
+    first, second = (numbers.at.unpadded("constants", numbers.constants) for numbers in (one, other))
+    return all(np.array_equal(first[name], second[name]) for name in ("noise", "regularisation", "prior_mean"))

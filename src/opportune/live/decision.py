@@ -6,6 +6,7 @@ from typing import Any
 
 from opportune._version import __version__
 from opportune.algorithm.budget import LEAST_LEFT
+from opportune.algorithm.reasons import BUDGET, SENTENCES, WORDS
 from opportune.engine.hooks import REVEALERS
 
 
@@ -35,6 +36,10 @@ class Proposal:
     priced: bool
     rule: str
     notes: tuple[float, ...] | None  # what the rule went by, if it says
+    eligible: bool  # a nudge was possible here
+    ineligible_reason: str | None  # else why not, by one of algorithm.reasons.WORDS
+    stale_action: str  # the one intended without a reveal; `action` may be another where actions are drawn
+    drawn: tuple[float, ...] | None  # where they are: each one's probability, the draw, the number of the intended one
     previous: "Decision | None" = None
 
     @property
@@ -50,6 +55,10 @@ class Decision:
     `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's
     treatment; `stale_action` is what the recommender knew without a reveal, `fresh_action` what it would have known
     blindly with all data. The coin can be recomputed from seed, stream and step with the version named.
+
+    Where actions are drawn, `probabilities` has that of each, `draw` is the uniform at which the action is their
+    inverse cumulative, and `intended_action` the most probable one before the floor. Where nothing is drawn, or a
+    recommender draws by itself, `probabilities` and `draw` are None.
     """
 
     step: int
@@ -75,6 +84,11 @@ class Decision:
     priced: bool
     rule: str
     notes: tuple[float, ...] | None
+    eligible: bool
+    ineligible_reason: str | None
+    probabilities: tuple[float, ...] | None
+    draw: float | None
+    intended_action: str
     seed: int
     stream: int
     version: str
@@ -96,21 +110,27 @@ def outcome_in_words(made: "Proposal | Decision", why: str, opened: bool, answer
     return f"{why} It went unanswered, so the old advice stands: {action}."
 
 
-def settled(made: Proposal, **known: Any) -> Decision:
-    """The decision that a proposal has become, with what is known of it now."""
+def settled(
+    made: Proposal, *, names: Sequence[str], taken: int, drawn: tuple[float, ...] | None, **known: Any
+) -> Decision:  # fmt: skip
+    """The decision that a proposal has become, with the number of the action taken and what else is known now."""
     return Decision(
+        action=names[taken], intended_action=names[taken if drawn is None else int(drawn[-1])],
+        probabilities=None if drawn is None else drawn[:-2], draw=None if drawn is None else drawn[-2],
         step=made.step, available=made.available, reason=made.reason, probability=made.probability,
-        nudged=made.nudged, fresh_action=made.fresh_action, stale_action=made.action, gap=made.gap, price=made.price,
-        disagreement=made.disagreement, tolerance=made.tolerance, coin=made.coin, priced=made.priced, rule=made.rule,
-        notes=made.notes, version=__version__, **known,
+        nudged=made.nudged, fresh_action=made.fresh_action, stale_action=made.stale_action, gap=made.gap,
+        price=made.price, disagreement=made.disagreement, tolerance=made.tolerance, coin=made.coin,
+        priced=made.priced, rule=made.rule, notes=made.notes, eligible=made.eligible,
+        ineligible_reason=made.ineligible_reason, version=__version__, **known,
     )  # fmt: skip
 
 
-def _staleness(made: Proposal | Decision, standing: str) -> str:
+def _staleness(made: Proposal | Decision) -> str:
     """That the advice has gone stale, with names, and what that did to the nudge."""
-    if made.fresh_action == standing:
+    if made.fresh_action == made.stale_action:
         return ""
-    stale = f"; what was learned since the last contact would change the advice from {standing} to {made.fresh_action}"
+    change = f"from {made.stale_action} to {made.fresh_action}"
+    stale = f"; what was learned since the last contact would change the advice {change}"
     alone = max(0.0, made.gap)  # what the probability would be if the advice were fresh
     if made.notes is not None or made.probability <= alone + 1e-9:
         return stale
@@ -126,21 +146,30 @@ def _worth_in_words(rule: str, notes: Sequence[float]) -> str:
 
 def explain(made: Proposal | Decision) -> str:
     """Why there was a nudge, or none."""
-    standing = made.action if isinstance(made, Proposal) else made.stale_action
     if not made.available or made.opened:
-        cause = "the patient has opened the app" if made.opened else f"{made.reason}; the old advice stands: {standing}"
+        cause = (
+            "the patient has opened the app" if made.opened else f"{made.reason}; the old advice stands: {made.action}"
+        )
         return f"No nudge: {cause}."
+    refused = made.ineligible_reason
+    if refused is not None and (clause := SENTENCES.get(WORDS.index(refused))) is not None:
+        return f"No nudge: {clause}; the old advice stands: {made.action}."
+    return _in_words(made)
+
+
+def _in_words(made: Proposal | Decision) -> str:
+    """What the rule made of a moment at which it was asked."""
     worth = "this rule nudges whatever the context"
     if made.notes is not None:
-        worth = _worth_in_words(made.rule, made.notes) + _staleness(made, standing)
+        worth = _worth_in_words(made.rule, made.notes) + _staleness(made)
     elif made.priced:
         worth = f"knowing the context is worth {made.gap:.2f}, where a nudge costs {made.price:.2f}"
-        worth += _staleness(made, standing)
+        worth += _staleness(made)
     if made.nudged:
         return f"Nudge: {worth} (probability {made.probability:.2f}, coin {made.coin:.2f})."
     if made.probability > 0.0:
         return f"No nudge: {worth}, but the coin {made.coin:.2f} fell above the probability {made.probability:.2f}."
-    if made.budget_left <= LEAST_LEFT:
+    if made.ineligible_reason == WORDS[BUDGET] or made.budget_left <= LEAST_LEFT:
         return "No nudge: the budget is spent."
     if made.priced or made.notes is not None:
         return f"No nudge: {worth}."

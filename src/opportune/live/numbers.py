@@ -1,6 +1,7 @@
 """A live participant's numbers: where they lie, which of them others share, and how compiled code reaches them."""
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.declared import ARRAYS, STATE, Range, ranges_of
+from opportune.engine.declared import ARRAYS, BESIDE_CHANCES, STATE, Range, ranges_of
 from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
 from opportune.engine.views import handle_of
@@ -17,6 +18,8 @@ from opportune.live import steps
 from opportune.policy import Policy, layout_for, rule_for
 
 Floats = NDArray[np.float64]
+SHAREABLE = ("model", "budget", "staff")
+"""The arrays that participants may share, in the order in which `begin_live` asks for them."""
 
 
 class Numbers:
@@ -54,15 +57,30 @@ class Numbers:
         self.budget: Any = at.views("budget", self.arrays["budget"])
         self.proposed = at.scalars("proposed", self.scratch)
         """What the latest proposal found, in the order of engine.declared.Proposed."""
+        self.chance = at.views("scratch", self.scratch).chance[
+            : at.sizes.randomised * (at.sizes.actions + BESIDE_CHANCES)
+        ]
+        """How probable each action was when one was chosen last, and more: see algorithm.chances."""
         self.notes = at.scalars("revealer.notes", self.scratch)
         """What the revealer went by, in the order in which it declares them."""
         rule = at.views("rule", self.rule)
         self.amount, self.hard = float(rule.amount[0]), bool(rule.hard[0])
-        self.regularisation = float(at.views("constants", self.constants).regularisation[int(rule.radius[0])])
+        each = at.unpadded("constants", self.constants)["regularisation"]
+        self.regularisation: Floats = each[int(rule.radius[0])]
+        """Lambda's diagonal at the start."""
+
+    def drawn(self) -> tuple[float, ...] | None:
+        """What was written of the action chosen last (algorithm.chances); None where nobody can tell."""
+        chance = tuple(self.chance.tolist())
+        return None if not chance or math.isnan(chance[0]) else chance
+
+    def copies(self) -> dict[str, Floats]:
+        """The state as it is now."""
+        return {name: array.copy() for name, array in self.arrays.items()}
 
     def begin(self) -> None:
         """Start the participant; what others share they have begun."""
-        steps.begin_live(self.handle, "model" not in self.shared, "budget" not in self.shared)
+        steps.begin_live(self.handle, *(name not in self.shared for name in SHAREABLE))
 
     def handle_with(self, **others: Floats) -> Any:
         """The handle that compiled code takes, with other arrays in place of some; who uses it must keep these."""
@@ -75,6 +93,14 @@ class Numbers:
         """What is left of the budget: expected, and with a hard one also counted."""
         left = self.amount - float(self.budget.spent[0])
         return min(left, self.amount - float(self.budget.nudges[0])) if self.hard else left
+
+    def forgo(self, decisions: int) -> None:
+        """The participant leaves: so many decisions will not be made, whatever was foreseen of them."""
+        budget, contacts = self.budget, self.at.views("contacts", self.arrays["memory"])
+        budget.foregone[0] += decisions
+        budget.foreseen[0] -= contacts.foreseen[0]
+        budget.open_left[0] -= contacts.open_left[0]
+        contacts.foreseen[0] = contacts.open_left[0] = 0.0
 
     def parts(self, arrays: tuple[str, ...]) -> dict[str, Floats]:
         """The state in these arrays by name ("model.theta"), without padding, as views; they are made once."""

@@ -1,4 +1,4 @@
-"""Steps that no reveal has uncovered: which of them one would uncover, and in which order their rewards came.
+"""Steps and rewards that wait: for a reveal that uncovers them, in which order they came, or for the model's update.
 
 Both are kept as things happen, so that what a reveal costs depends on what it uncovers, not on all there ever was.
 """
@@ -12,11 +12,13 @@ from opportune.live.point import UNKNOWN, Step
 class Pending:
     """What of an agent's steps waits for a reveal."""
 
-    __slots__ = ("_arrivals", "_next", "_numbers", "sealed")
+    __slots__ = ("_arrivals", "_next", "_numbers", "sealed", "waiting")
 
     def __init__(self) -> None:
         self.sealed: set[int] = set()
         """Steps whose reported values are known, but not to the revealer yet."""
+        self.waiting: set[int] = set()
+        """Steps whose rewards wait for the model's next update."""
         self._arrivals: dict[int, int] = {}
         self._next = 0
         self._numbers: array[int] | None = array("q")  # the keys of arrivals, until some of them have gone

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from opportune import checks
+from opportune.algorithm.allowance import UNFORESEEN, Slot
 from opportune.errors import InputError, StateError
+from opportune.limits import Limits
 from opportune.live.decision import Proposal
 from opportune.problems.settings import Located
+from opportune.simulation.timetable import MOST_DAYS, MOST_HOURS, check_closed
 
 UNKNOWN = -1  # a context that nobody has seen yet
 UNDECIDED = -1  # the action of a step that is not settled
@@ -66,6 +69,13 @@ def new_step(problem: Any, reported_names: Sequence[str], number: int, context: 
         return Step(number, given, None, problem.locate(given, number))
     sealed = check_reported(reported, reported_names)
     return Step(number, given, sealed, problem.locate({**given, **sealed}, number))
+
+
+def refuse_history(problem: Any, context: Any) -> None:
+    """Refuse a value that only the participant's own record can give."""
+    for name in problem.histories:
+        if isinstance(context, Mapping) and name in context:
+            raise InputError(f"context has {name!r}; expected it left out, as it is computed from what is on record")
 
 
 def with_reported(problem: Any, reported_names: Sequence[str], step: Step, reported: Any) -> tuple[Any, Located]:
@@ -127,3 +137,19 @@ def standing_action(names: tuple[str, ...], proposed: str, shown: str | None, re
     if revealed:
         raise StateError("an action was shown offline, but something was revealed; expected one of the two")
     return names.index(shown)
+
+
+def check_slot(
+    limits: Limits | None, steps_left: int, closed: int, hours: float | None, day: int | None, open_left: int | None
+) -> Slot:
+    """Where the next decision point lies in the calendar; `Agent.propose` says what is what."""
+    if limits is not None and limits.by_the_clock and hours is None:
+        raise InputError("hours is None; expected hours since the study's epoch, as the policy's limits go by them")
+    if limits is not None and limits.per_day is not None and day is None:
+        raise InputError("day is None; expected the number of staff's day, as the policy limits nudges per day")
+    return Slot(
+        check_closed("closed", checks.whole("closed", closed, least=0)),
+        0.0 if hours is None else checks.real("hours", hours, least=-MOST_HOURS, most=MOST_HOURS),
+        0 if day is None else checks.whole("day", day, least=-MOST_DAYS, most=MOST_DAYS),
+        UNFORESEEN if open_left is None else checks.whole("open_left", open_left, least=0, most=steps_left),
+    )

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune._version import __version__
+from opportune.algorithm.reasons import UNASKED, WORDS
 from opportune.engine.declared import Proposed, Range
 from opportune.errors import OpportuneError, StateError
+from opportune.live import corrections, learning
 from opportune.live.agent import Agent
 from opportune.live.decision import Proposal
 from opportune.live.numbers import Numbers, ranges_in
@@ -27,15 +29,15 @@ from opportune.policy import Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
 
-FORMAT = 4
+FORMAT = 5
 MOST_STATE = 1e200
 """No number of a state can come to more, by what is refused at the door."""
 STATUSES = (WAITING, LEARNED, SKIPPED, NOTHING)
 HEAD = ("format", "version", "kind", "checksum")
 ABOUT_AGENT = ("problem", "policy", "horizon", "seed")
-ABOUT_COHORT = (*ABOUT_AGENT, "participants", "shared", "agents")
+ABOUT_COHORT = (*ABOUT_AGENT, "participants", "shared", "prior", "agents")
 PENDING = ("counts.pending_seen", "counts.pending_count", "counts.pending_total", "counts.held_until")
-ABOUT_PARTICIPANT = ("stream", "step", "state", "steps", "order", "late_answer", "withdrawn", "proposal")
+ABOUT_PARTICIPANT = ("stream", "step", "state", "steps", "order", "opened_since", "withdrawn", "proposal", "waiting")
 ABOUT_STEP = ("context", "reported", "action", "settled", "seen", "unanswered", "status", "reward")
 _A = {"agent": "an agent", "cohort": "a cohort"}
 
@@ -96,7 +98,8 @@ def describe_participant(agent: Agent) -> dict[str, Any]:
         "state": describe_state(agent.numbers, agent.numbers.own),
         "steps": [_describe_step(s) for s in agent.steps.values()],
         "order": agent.pending.order(),
-        "late_answer": agent.late_answer,
+        "waiting": sorted(agent.pending.waiting),
+        "opened_since": agent.opened_since,
         "withdrawn": agent.withdrawn,
         "proposal": None if agent.open_proposal is None else describe_proposal(agent.open_proposal),
     }
@@ -133,12 +136,13 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any]) -> None:
     agent.steps = {s.step: s for s in entries}
     _must(isinstance(saved["order"], list), "order is not a list")
     order = [checks.whole("order", n, least=1, most=agent.step) for n in saved["order"]]
-    pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED]
+    agent.pending.waiting = waiting = learning.restore_waiting(agent, saved["waiting"])
+    pending = [s.step for s in entries if s.settled and not s.seen and s.status == LEARNED and s.step not in waiting]
     _must(sorted(order) == pending, f"order is {order}; the rewards that wait are of steps {pending}")
     agent.pending.set_order(order)
     for s in entries:
         agent.pending.note(s)
-    agent.late_answer = checks.yes_no("late_answer", saved["late_answer"])
+    agent.opened_since = corrections.told_between(agent, saved["opened_since"])
     agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
     agent.open_proposal = restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
@@ -175,13 +179,33 @@ def restore_state(
             _check_range(name, found, ranges[name], limits)
         part[...] = found.reshape(part.shape)
         if name.endswith(".cov"):
-            _check_cov(name, part, numbers.regularisation)
+            _check_cov(name, part, None if numbers.at.sizes.random else numbers.regularisation)
     if "counts" in arrays:
         for name in PENDING:
             left = name in parts and parts[name].any()
             _must(not left, f"{name} is not 0, though an agent keeps its pending steps")
     if "budget" in arrays:
         _check_budget(numbers, decisions, points)
+
+
+PRIOR = ("centre", "precision")
+
+
+def describe_prior(common: Numbers) -> dict[str, list[float]]:
+    """What participants whose models are pooled in part have in common: mu and Lambda."""
+    return {name: common.parts(("model",))[f"model.{name}"].ravel().tolist() for name in PRIOR}
+
+
+def restore_prior(common: Numbers, saved: Any) -> None:
+    """Bring it back to where `describe_prior` found it."""
+    known = common.parts(("model",))
+    given = checks.mapping("prior", saved, "what to_dict gave")
+    must_know("prior", given, PRIOR)
+    _must("model.centre" in known, "it has a prior, but models are not pooled in part")
+    for name in PRIOR:
+        part = known[f"model.{name}"]
+        part[...] = _numbers(name, given[name], part.size).reshape(part.shape)
+    _must(bool((known["model.precision"] > 0.0).all()), "precision holds a number that is not positive")
 
 
 def _check_range(name: str, numbers: NDArray[np.float64], known: Range, limits: Mapping[str, int]) -> None:
@@ -192,14 +216,18 @@ def _check_range(name: str, numbers: NDArray[np.float64], known: Range, limits: 
     _must(not known.whole or bool((numbers == np.floor(numbers)).all()), f"{name} is not a whole number")
 
 
-def _check_cov(name: str, cov: NDArray[np.float64], lam: float) -> None:
-    """V^-1 must be the inverse of a matrix of at least lam I: positive in every direction, and at most 1/lam."""
+def _check_cov(name: str, cov: NDArray[np.float64], precision: NDArray[np.float64] | None) -> None:
+    """V^-1 must be the inverse of a matrix of at least Lambda: positive in every direction, and at most Lambda^-1.
+
+    Where Lambda moves, the largest variance stands for the one at the start.
+    """
     variances = cov.diagonal()
     _must(bool((variances > 0.0).all()), f"{name} has a variance that is not positive")
-    _must(bool((variances * lam <= 1.0 + 1e-6).all()), f"{name} has a variance beyond 1/lam, the one at the start")
+    known = np.full(variances.size, 1.0 / variances.max()) if precision is None else precision
+    _must(bool((variances * known <= 1.0 + 1e-6).all()), f"{name} has a variance beyond 1/lam, the one at the start")
     sd = np.sqrt(variances)
     scaled = cov / sd / sd[:, None]
-    rounding = 1e-6 + 1e-10 / (lam * float(variances.min()))  # of what began as 1/lam and has become small
+    rounding = 1e-6 + 1e-10 / float((known * variances).min())  # of what began as 1/lam and has become small
     _must(bool((np.abs(scaled - scaled.T) <= rounding).all()), f"{name} is not symmetric")
     least = np.linalg.eigvalsh(np.triu(scaled), UPLO="U").min()
     _must(bool(least > -rounding), f"{name} has a direction in which the variance is not positive")
@@ -270,8 +298,8 @@ def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
 
 def must_know(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
     """Refuse what nobody would read: it was written by something else."""
-    for name in given:
-        _must(name in known, f"{what} has an unknown key, {checks.shown(name)}")
+    unknown = [name for name in given if name not in known]
+    _must(not unknown, f"{what} has an unknown key, {checks.shown(next(iter(unknown), None))}")
 
 
 def _must(holds: bool, otherwise: str) -> None:
@@ -317,7 +345,7 @@ def describe_proposal(proposal: Proposal) -> dict[str, Any]:
     left = None if math.isinf(proposal.budget_left) else proposal.budget_left
     notes = None if proposal.notes is None else list(proposal.notes)
     saved = {field.name: getattr(proposal, field.name) for field in fields(proposal) if field.name != "previous"}
-    return {**saved, "budget_left": left, "notes": notes}
+    return {**saved, "budget_left": left, "notes": notes, "drawn": proposal.drawn and list(proposal.drawn)}
 
 
 def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
@@ -333,31 +361,40 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
         notes = tuple(_numbers("notes", notes, agent.numbers.notes.size).tolist())
     checks.settings("the open proposal", saved, Proposal, without=("previous",))
     known = {name: saved[name] for field in fields(Proposal) if (name := field.name) != "previous"}
-    proposal = Proposal(**{**known, "budget_left": left, "notes": notes})
+    drawn = saved["drawn"]
+    if drawn is not None:
+        drawn = tuple(_numbers("drawn", drawn, agent.numbers.chance.size).tolist())
+        sound = drawn[-1] in range(agent.problem.actions) and abs(sum(drawn[:-2]) - 1.0) <= 1e-6
+        _must(sound, "the open proposal's probabilities do not sum to 1, or it intends an action that does not exist")
+    proposal = Proposal(**{**known, "budget_left": left, "notes": notes, "drawn": drawn})
     _must(proposal.rule == type(agent.policy.revealer).__name__, "the open proposal is of another revealer")
-    for name in ("nudged", "opened", "available", "priced"):
+    for name in ("nudged", "opened", "available", "priced", "eligible"):
         checks.yes_no(name, getattr(proposal, name))
     for name in ("gap", "price", "disagreement", "tolerance"):
         checks.real(name, getattr(proposal, name))
     checks.real("probability", proposal.probability, least=0.0, most=1.0)
     checks.real("coin", proposal.coin, least=0.0, below=1.0)
     names = agent.problem.action_names
-    actions = [names.index(checks.choice("action", a, names)) for a in (proposal.fresh_action, proposal.action)]
+    given = (proposal.fresh_action, proposal.stale_action, proposal.action)
+    fresh, stale, standing = (names.index(checks.choice("action", action, names)) for action in given)
     step = checks.whole("step", proposal.step, least=1)
     _must(step == agent.step, f"the open proposal is of step {step}; expected {agent.step}")
     tossed = proposal.coin < proposal.probability
     _must(proposal.nudged == tossed, "the open proposal's nudge is not what its coin says")
     fits = isinstance(proposal.reason, str) if not proposal.available else proposal.reason is None
-    reason = checks.shown(proposal.reason)
-    _must(fits, f"the open proposal's reason is {reason}; expected one where it is not available, else none")
+    told = f"the open proposal's reason is {checks.shown(proposal.reason)}"
+    _must(fits, f"{told}; expected one where it is not available, else none")
     _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
     _must(not (proposal.available and agent.steps[step].place.missing), "the open proposal lacks sensed values")
     _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
-    noted = bool(agent.numbers.notes.size) and proposal.available and not proposal.opened
+    why = proposal.ineligible_reason
+    _must(why is None or why in WORDS[1:], f"the open proposal's ineligible_reason is {checks.shown(why)}")
+    _must(proposal.eligible == (why is None), "the open proposal is eligible, or not, without its reason")
+    _must(proposal.eligible or not proposal.nudged, "the open proposal nudges where no nudge is possible")
+    noted = bool(agent.numbers.notes.size) and why not in UNASKED
     _must(noted == (notes is not None), "the open proposal's notes are not those of its revealer")
-    fresh, standing = actions
     agent.numbers.proposed[:] = Proposed(
-        proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, fresh, standing,
-        float(proposal.nudged),
+        proposal.gap, proposal.price, proposal.probability, proposal.tolerance, proposal.disagreement, fresh, stale,
+        standing, float(proposal.nudged), 0 if why is None else WORDS.index(why),
     )  # fmt: skip
     return proposal

@@ -1,9 +1,12 @@
 """The value of the budget: what patients get for a number of nudges, and the least number that reaches the target.
 
-With V(b) the mean outcome per day under budget b, V(never) and V(always) without nudges and with one at every
-decision, what a budget brings is the share
+With V(b) the mean outcome per day under budget b and V(never) that without nudges, what a budget brings is the share
 
-    s(b) = (V(b) - V(never)) / (V(always) - V(never)).
+    s(b) = (V(b) - V(never)) / (V(most) - V(never)),
+
+where V(most) is the better of two ends: a nudge at every allowed decision, and the rule without a limit on its budget.
+Caps and habituation may make the first worse than the rule. Where V(most) is not above V(never) beyond chance, there is
+no share.
 
 Each participant draws effects from the file's distributions, and counts as one observation. Intervals of means are
 Student's t; those of shares and of the least budget come from drawing participants again (bootstrap percentiles).
@@ -48,7 +51,7 @@ class Least(NamedTuple):
     never_reached: float
     """The share of participants for whom no budget reaches the target."""
     useful: bool
-    """Whether a nudge at every decision is better than none, beyond chance."""
+    """Whether the better end is better than no nudges, beyond chance."""
 
 
 class Values(NamedTuple):
@@ -65,6 +68,16 @@ class Values(NamedTuple):
     def never(self) -> Floats:
         """The outcome without nudges, under the recommender of the plan's policy."""
         return self.outcome[self.main][0.0]
+
+    @property
+    def unlimited(self) -> Floats:
+        """The outcome under the plan's policy without a limit on its budget."""
+        return self.outcome[self.main][max(self.outcome[self.main])]
+
+    @property
+    def most(self) -> Floats:
+        """The outcome at the end of the scale: see `most`."""
+        return most(self.never, self.always, self.unlimited)
 
 
 def find_values(settings: Settings, simulations: Simulations) -> Values:
@@ -108,9 +121,17 @@ def _run(
     return simulations.run(key, what, size, lambda: means(settings, settings.worlds, policies, replicates))
 
 
-def shares(values: Any, never: Any, always: Any) -> Floats:
-    """The share of the gain of a nudge at every decision that a budget brings; NaN where that gain is 0."""
-    gain = np.asarray(always - never, dtype=np.float64)
+def most(never: Floats, always: Floats, unlimited: Floats) -> Floats:
+    """The better end for each participant, NaN where on average it is not above `never` beyond chance."""
+    better = always if always.mean() >= unlimited.mean() else unlimited
+    gain = interval(better - never)
+    sure = gain.mean > 0.0 and not gain.low <= 0.0  # NaN, with one participant, says nothing against it
+    return better if sure else np.full_like(better, np.nan)
+
+
+def shares(values: Any, never: Any, end: Any) -> Floats:
+    """The share of the gain at the end of the scale that a budget brings; NaN where that gain is 0 or unknown."""
+    gain = np.asarray(end - never, dtype=np.float64)
     worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)
     return np.asarray((values - never) / worth, dtype=np.float64)
 
@@ -126,14 +147,14 @@ def crossing(budgets: Floats, reached: Floats, target: float) -> float:
     return math.inf
 
 
-def resampled(values: Mapping[float, Floats], never: Floats, always: Floats, seed: int) -> tuple[Floats, Floats]:
+def resampled(values: Mapping[float, Floats], never: Floats, end: Floats, seed: int) -> tuple[Floats, Floats]:
     """Budgets, and the share each brings in cohorts of participants who are drawn again: [cohort, budget]."""
     budgets = np.array(sorted(values))
     curves = np.stack([values[b] for b in budgets], axis=1)
     n = len(never)
     picks = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n), size=DRAWS) / n
-    base, end = picks @ never, picks @ always
-    return budgets, shares(picks @ curves, base[:, None], end[:, None])
+    base, top = picks @ never, picks @ end
+    return budgets, shares(picks @ curves, base[:, None], top[:, None])
 
 
 def find_least(settings: Settings, values: Values, simulations: Simulations) -> Least:
@@ -142,19 +163,17 @@ def find_least(settings: Settings, values: Values, simulations: Simulations) -> 
     Between the two budgets that enclose it, more are simulated, with fewer replications.
     """
     curve = values.outcome[values.main]
-    never, always = float(values.never.mean()), float(values.always.mean())
-    gain = interval(values.always - values.never)
-    useful = gain.mean > 0.0 and not gain.low <= 0.0  # NaN, with one participant, says nothing against it
-    if not useful:
+    never, end = float(values.never.mean()), float(values.most.mean())
+    if math.isnan(end):
         first = int(min(b for b in settings.budgets if b >= 1.0)) if max(settings.budgets) >= 1.0 else 1
         nothing = math.nan
         return Least(first, nothing, nothing, settings.target, False, nothing, nothing, nothing, 1.0, False)
-    most = max(float(shares(v.mean(), never, always)) for v in curve.values())
-    reached = most >= settings.target
-    target = settings.target if reached else settings.target * most
+    highest = max(float(shares(v.mean(), never, end)) for v in curve.values())
+    reached = highest >= settings.target
+    target = settings.target if reached else settings.target * highest
     for _ in range(ROUNDS):
         budgets = np.array(sorted(curve))
-        found = crossing(budgets, np.array([float(shares(curve[b].mean(), never, always)) for b in budgets]), target)
+        found = crossing(budgets, np.array([float(shares(curve[b].mean(), never, end)) for b in budgets]), target)
         above = int(np.searchsorted(budgets, found))
         below, top = budgets[max(above - 1, 0)], budgets[min(above, len(budgets) - 1)]
         new = np.unique(np.round(np.linspace(below, top, BETWEEN + 2)[1:-1]))
@@ -166,9 +185,9 @@ def find_least(settings: Settings, values: Values, simulations: Simulations) -> 
         data = _run(settings, simulations, key, "the least budget", policies, settings.fewer)
         curve.update(zip(between, data["outcome"].values, strict=True))
         values.nudges[values.main].update(zip(between, data["nudges"].values, strict=True))
-    budgets, again = resampled(curve, values.never, values.always, settings.seed)
+    budgets, again = resampled(curve, values.never, values.most, settings.seed)
     drawn = np.array([crossing(budgets, row, target) for row in again])
-    means_now = np.array([float(shares(curve[b].mean(), never, always)) for b in budgets])
+    means_now = np.array([float(shares(curve[b].mean(), never, end)) for b in budgets])
     found = crossing(budgets, means_now, target)
     own = _own_least(values, target)
     inside = own[np.isfinite(own)]
@@ -178,7 +197,7 @@ def find_least(settings: Settings, values: Values, simulations: Simulations) -> 
         high=float(np.quantile(drawn, 0.975, method="nearest")),
         share=target,
         reached=reached,
-        most=most,
+        most=highest,
         drawn_low=float(np.quantile(inside, 0.1)) if inside.size else math.nan,
         drawn_high=float(np.quantile(inside, 0.9)) if inside.size else math.nan,
         never_reached=1.0 - inside.size / max(own.size, 1),
@@ -190,24 +209,24 @@ def _own_least(values: Values, target: float) -> Floats:
     """The least budget of each single participant who gains by nudges."""
     curve = values.outcome[values.main]
     budgets = np.array(sorted(curve))
-    own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.always[:, None])
-    useful = (values.always - values.never) > 1e-12
+    own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.most[:, None])
+    useful = (values.most - values.never) > 1e-12
     return np.array([crossing(budgets, row, target) for row in own[useful]])
 
 
 def value_table(settings: Settings, values: Values) -> pd.DataFrame:
     """What each policy brings at each budget: outcome per day with its interval, share, what one more nudge adds."""
     rows = []
-    gain = float(values.always.mean() - values.never.mean())
+    never, top = float(values.never.mean()), float(values.most.mean())
     for policy, curve in values.outcome.items():
-        budgets, again = resampled(curve, values.never, values.always, settings.seed)
+        budgets, again = resampled(curve, values.never, values.most, settings.seed)
         for i, budget in enumerate(budgets):
             mean = interval(curve[budget])
             low, high = quantiles(again[:, i])
             row = {
                 "policy": policy, "budget": budget, "nudges": float(values.nudges[policy][budget].mean()),
                 "outcome": mean.mean, "low": mean.low, "high": mean.high,
-                "share": float(shares(curve[budget].mean(), values.never.mean(), values.always.mean())),
+                "share": float(shares(curve[budget].mean(), never, top)),
                 "share_low": low, "share_high": high,
                 "one_more": math.nan, "one_more_low": math.nan, "one_more_high": math.nan,
             }  # fmt: skip
@@ -219,7 +238,7 @@ def value_table(settings: Settings, values: Values) -> pd.DataFrame:
     rows.append(
         {
             "policy": "always", "budget": math.nan, "nudges": float(values.always_nudges.mean()), "outcome": end.mean,
-            "low": end.low, "high": end.high, "share": 1.0 if abs(gain) > 1e-12 else math.nan,
+            "low": end.low, "high": end.high, "share": float(shares(end.mean, never, top)),
             "share_low": math.nan, "share_high": math.nan, "one_more": math.nan, "one_more_low": math.nan,
             "one_more_high": math.nan,
         }

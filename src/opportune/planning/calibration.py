@@ -15,6 +15,8 @@ from opportune.study import Study, parse_study
 from opportune.study.base import show
 from opportune.study.variables import VariableTable
 
+LEAST_SD = 1e-6
+"""Of a prior; where a pilot leaves no doubt at all."""
 CHANCE = 0.5
 """Added to the count of each level, so that a level that was not seen is not impossible (Jeffreys)."""
 
@@ -29,10 +31,11 @@ class Calibrated(NamedTuple):
     notes: list[str]
 
 
-def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False) -> Calibrated:
+def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False, prior: bool = False) -> Calibrated:
     """Fit noise, context distribution and effects to pilot data; see `read_pilot` for the file.
 
-    The new text is the study's own with these numbers replaced, each with a comment; everything else stays.
+    The new text is the study's own with these numbers replaced, each with a comment; everything else stays. With
+    `prior`, or where the study has a [prior] already, agents start from what the pilot taught.
     """
     pilot = read_pilot(study, path, skip_bad=skip_bad)
     x, y, who, names = pilot.features(study)
@@ -47,6 +50,8 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False) -> Cali
     for variable, table in study.settings.variables.items():
         edits += _context(pilot, variable, table, name, notes)
     edits += _rates(pilot, name)
+    if prior or study.settings.prior:
+        edits += _prior(study, fitted, used)
     text = rewrite(study.text, edits)
     if study.settings.contexts.joint is not None:
         notes.append("joint in [contexts] was left as it is: probabilities of combinations are not fitted")
@@ -77,10 +82,24 @@ def _effects(study: Study, fitted: Fitted, used: str) -> list[Edit]:
     return [Edit(("effects",), "\n".join(lines), "")]
 
 
+def _prior(study: Study, fitted: Fitted, used: str) -> list[Edit]:
+    """[prior] anew: for somebody new, the mean's own uncertainty and the spread of participants together."""
+    lines = [
+        f"# Fitted to {used}: for somebody new, how participants differ",
+        "# and how unsure the mean is, together.",
+    ]
+    width = max(len(term) for term in study.terms) + 2
+    for i, term in enumerate(study.terms):
+        sd = max(math.hypot(fitted.tau[i], fitted.se[i]), LEAST_SD)
+        key = f'"{term}"'.ljust(width)
+        lines.append(f"{key} = {{ mean = {fitted.theta[i]:.4g}, sd = {sd:.3g} }}")
+    return [Edit(("prior",), "\n".join(lines), "")]
+
+
 def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: list[str]) -> list[Edit]:
     """How one variable arrives: shares of its levels, or the distribution that the file names."""
     values = [row.context[name] for row in pilot.rows if row.context.get(name) is not None]
-    if table.schedule is not None or table.table is not None:
+    if table.schedule is not None or table.table is not None or table.history is not None:
         return []
     if not values:
         raise DataError(f"{pilot.source}: {name} is empty in every row; expected values in some")

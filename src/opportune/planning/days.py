@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.algorithm.rng import AVAILABLE, COIN, DELAY, LOST, OPEN, draw, draw_pair
+from opportune.algorithm.allowance import ANYTIME, Slot
+from opportune.algorithm.rng import COIN, draw
 from opportune.engine.declared import ARRAYS
 from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
@@ -25,7 +26,8 @@ from opportune.live import steps as live
 from opportune.planning.settings import Settings
 from opportune.policy import Policy
 from opportune.simulation.pack import layouts_for, pack
-from opportune.simulation.visit import visit
+from opportune.simulation.visit import Happened, respond_at, visit
+from opportune.worlds.common import WEEK
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -45,7 +47,9 @@ class Days(NamedTuple):
 class Late(NamedTuple):
     """A reward under way."""
 
+    came: int
     due: int
+    """The step at whose end it is learned from: when it came, or at the model's next update."""
     step: int
     action: int
     reward: float
@@ -56,32 +60,13 @@ class Draws:
 
     def __init__(self, world: Any, *, horizon: int, seed: int, stream: int) -> None:
         self.key = np.uint64(seed), np.uint64(stream)
-        actions = world.problem.actions
-        walks = [visit(world, np.full(horizon, a), seed=seed, stream=stream) for a in range(actions)]
-        self.where: list[tuple[int, ...]] = [tuple(row) for row in walks[0].moments.tolist()]
-        self.values = walks[0].values
-        self.reward: list[list[float]] = np.stack([walk.results[:, 0] for walk in walks], axis=1).tolist()
-        self.outcome: list[list[float]] = np.stack([walk.results[:, 1] for walk in walks], axis=1).tolist()
-        happens = world.happenings
-        pairs = [draw_pair(*self.key, step, COIN) for step in range(1, horizon + 1)]  # the coin, and the answer
-        self.coin = [float(coin) for coin, _ in pairs]
-        self.answers = [bool(answer < happens.response_rate) for _, answer in pairs]
-        self.opens = self._below(OPEN, happens.open_rate, horizon)
-        self.available = self._below(AVAILABLE, happens.available_rate, horizon)
-        self.rewarded = self._below(LOST, happens.reward_rate, horizon)
-        self.delay = happens.reward_delay
-        self.late = [0] * horizon
-        if self.delay:
-            self.late = [min(int(u * (self.delay + 1)), self.delay) for u in self._drawn(DELAY, horizon)]
-
-    def _drawn(self, purpose: int, horizon: int) -> list[float]:
-        return [float(draw(*self.key, step, purpose)) for step in range(1, horizon + 1)]
-
-    def _below(self, purpose: int, rate: float, horizon: int) -> list[bool]:
-        """Whether something of this probability happens at each step."""
-        if rate <= 0.0 or rate >= 1.0:
-            return [rate >= 1.0] * horizon
-        return [u < rate for u in self._drawn(purpose, horizon)]
+        walk = visit(world, np.zeros(horizon, dtype=np.int64), seed=seed, stream=stream)
+        self.where: list[tuple[int, ...]] = [tuple(row) for row in walk.moments.tolist()]
+        self.values = walk.values  # those of the participant's own history follow from what is decided
+        self.coin = [float(draw(*self.key, step, COIN)) for step in range(1, horizon + 1)]
+        self.happened = [Happened(*row) for row in walk.happened.tolist()]
+        self.delay = world.happenings.reward_delay
+        self.week = WEEK * world.informed_problem().schedule.decisions_per_day
 
 
 class Person:
@@ -91,47 +76,78 @@ class Person:
         self.draws, self._places, self._arrays = draws, at.numbers(), arrays  # kept for as long as the handle
         self.handle = handle_of(self._places, arrays)
         self.continuous, self.reported = at.sizes.contexts == 0, at.sizes.reported > 0
+        self.histories, self.update = at.sizes.histories > 0, at.sizes.update
+        self.values = draws.values.copy() if self.histories else draws.values
+        self.found = np.zeros(2)  # reward and outcome of an action
         self.budget = at.views("budget", arrays["budget"])
         self.proposed = at.views("proposed", arrays["scratch"])
         self.mail: list[Late] = []
         self.seen: set[int] = set()
+        self.called: list[int] = []
 
-    def step(self, t: int, may_call: bool) -> tuple[bool, bool, float]:
+    def step(self, t: int, may_call: bool, slot: Slot = ANYTIME) -> tuple[bool, bool, float]:
         """Decision point t, from 0: whether the rule said to nudge, whether that was made, the outcome."""
         draws, handle, where = self.draws, self.handle, self.draws.where[t]
+        if self.update > 1:
+            self._deliver(t)
+        if self.histories:
+            live.write_history_live(handle, self.values[t], t + 1)
         if self.continuous:
-            live.write_values(handle, draws.values[t])
-        if not draws.available[t]:
-            action = int(live.stand_by_live(handle, *draws.key, *where))
-            self._deliver(t + 1)
-            return False, False, draws.outcome[t][action]
-        opened = draws.opens[t]
-        live.propose_live(handle, *draws.key, *where, opened, draws.coin[t])
+            live.write_values(handle, self.values[t])
+        happened = draws.happened[t]
+        if not happened.available:
+            action = int(live.stand_by_live(handle, *draws.key, *where, *slot)[1])
+            outcome = self._respond(t, action)[1]
+            self._receive(t + 1)
+            return False, False, outcome
+        opened = bool(happened.opened)
+        live.propose_live(handle, *draws.key, *where, *slot, opened, draws.coin[t])
         nudged = bool(self.proposed.nudged[0])
         made = nudged and may_call
-        revealed = opened or (made and draws.answers[t])
+        lately = sum(t - earlier < draws.week for earlier in self.called)
+        revealed = opened or (made and lately <= happened.patience)
+        if made:
+            self.called.append(t)
         action = int(live.settle_live(handle, *draws.key, *where, revealed))
+        reward, outcome = self._respond(t, action)
         seen = revealed or not self.reported
-        if draws.delay:
-            self._post(t, action, revealed, seen)
-            self._deliver(t + 1)
-        elif draws.rewarded[t]:
-            live.learn_live(handle, *where, action, seen, draws.reward[t][action])
-        return nudged, made, draws.outcome[t][action]
+        if draws.delay or self.update > 1:
+            self._post(t, action, revealed, seen, reward)
+            self._receive(t + 1)
+        elif happened.rewarded:
+            if self.histories:
+                live.record_reward_live(handle, t + 1, reward)
+            live.learn_live(handle, *where, action, seen, reward)
+        return nudged, made, outcome
+
+    def _respond(self, t: int, action: int) -> tuple[float, float]:
+        """Reward and outcome of an action at decision point t."""
+        respond_at(self.handle, *self.draws.key, *self.draws.where[t], action, self.found)
+        return float(self.found[0]), float(self.found[1])
 
     def leave(self, decisions: int) -> None:
         """The participant leaves; `decisions` of those expected will not be made."""
         self.budget.foregone[0] += decisions
 
-    def _post(self, t: int, action: int, revealed: bool, seen: bool) -> None:
+    def _post(self, t: int, action: int, revealed: bool, seen: bool, reward: float) -> None:
         """Put a late reward on its way; a reveal has uncovered every step so far."""
         draws = self.draws
-        if draws.rewarded[t]:
-            self.mail.append(Late(t + 1 + draws.late[t], t + 1, action, draws.reward[t][action]))
+        if draws.happened[t].rewarded:
+            came = t + 1 + draws.happened[t].late
+            self.mail.append(Late(came, -(-came // self.update) * self.update, t + 1, action, reward))
         if seen:
             self.seen.add(t + 1)
         if revealed and self.reported:
             self.seen.update(late.step for late in self.mail)
+
+    def _receive(self, step: int) -> None:
+        """Rewards that come at the end of this step are on record, and learned from unless they wait for an update."""
+        if self.histories:
+            for late in self.mail:
+                if late.came == step:
+                    live.record_reward_live(self.handle, late.step, late.reward)
+        if self.update == 1:
+            self._deliver(step)
 
     def _deliver(self, step: int) -> None:
         """Learn from the rewards that arrive at the end of this step, the oldest decision point first."""
@@ -141,7 +157,7 @@ class Person:
         self.mail = [late for late in self.mail if late.due != step]
         for late in here:
             if self.continuous:
-                live.write_values(self.handle, self.draws.values[late.step - 1])
+                live.write_values(self.handle, self.values[late.step - 1])
             where = self.draws.where[late.step - 1]
             live.learn_live(self.handle, *where, late.action, late.step in self.seen, late.reward)
 
@@ -184,6 +200,7 @@ def go_through(
     days = Days(np.zeros((n, horizon), dtype=bool), np.zeros((n, horizon), dtype=bool), np.full((n, horizon), np.nan))
     rng = np.random.default_rng(order)
     first, last = begins.tolist(), lasts.tolist()
+    slots = _slots(settings, policy, begins)
     shuffled = not policy.together and math.isfinite(cap)
     for day in range(max(first) + math.ceil(horizon / per_day)):
         used = 0
@@ -193,12 +210,33 @@ def go_through(
                 t = (day - first[i]) * per_day + moment
                 if not 0 <= t < last[i]:
                     continue
-                nudged, made, outcome = people[i].step(t, used < cap)
+                nudged, made, outcome = people[i].step(t, used < cap, ANYTIME if slots is None else slots[i][t])
                 used += made
                 days.nudged[i, t], days.made[i, t], days.outcome[i, t] = nudged, made, outcome
                 if t + 1 == last[i]:
                     people[i].leave(horizon - last[i])
+            if policy.partial and (day * per_day + moment + 1) % policy.partial_every == 0:
+                begun = [person.handle for person, begins_on in zip(people, first, strict=True) if begins_on <= day]
+                if begun:
+                    live.move_prior(begun, [person.handle for person in people], people[0].handle)
     return days
+
+
+def _slots(settings: Settings, policy: Policy, begins: Whole) -> list[list[Slot]] | None:
+    """What the calendar says of each participant's decision points; None where nothing depends on one."""
+    timetable = settings.study.timetable(len(begins))
+    if timetable is None:
+        return None
+    run_in = 0 if policy.limits is None else min(policy.limits.run_in, timetable.steps - 1)
+    left = timetable.open_left
+    left[:, :run_in] = left[:, run_in : run_in + 1]
+    dated = settings.study.settings.participants.first_day is not None  # else all begin on the same day there
+    later = np.zeros_like(begins) if dated else begins
+    rows = zip(timetable.closed, timetable.hours, timetable.day, left, later.tolist(), strict=True)
+    return [
+        [Slot(*point) for point in zip(c.tolist(), (h + 24.0 * s).tolist(), (d + s).tolist(), o.tolist(), strict=True)]
+        for c, h, d, o, s in rows
+    ]
 
 
 def _seat(worlds: Sequence[Any], draws: Sequence[Draws], policy: Policy, horizon: int) -> list[Person]:
@@ -209,10 +247,12 @@ def _seat(worlds: Sequence[Any], draws: Sequence[Draws], policy: Policy, horizon
     shared: dict[str, Floats] = {}
     for w, own in enumerate(draws):
         arrays = {name: aligned(at.length(name)) for name in ARRAYS} | shared
-        arrays |= {"constants": batch.constants[w], "rule": batch.rules[0, w]}
-        for name, together in (("model", policy.pooled), ("budget", policy.shared)):
+        arrays |= {"constants": batch.constants[w], "rule": batch.rules[0, w], "world": batch.worlds[w]}
+        for name, together in (("model", policy.one_model), ("budget", policy.shared), ("staff", policy.capped)):
             if together:
                 shared[name] = arrays[name]
         people.append(Person(own, at, arrays))
-        live.begin_live(people[-1].handle, w == 0 or not policy.pooled, w == 0 or not policy.shared)
+        live.begin_live(
+            people[-1].handle, w == 0 or not policy.one_model, w == 0 or not policy.shared, w == 0 or not policy.capped
+        )
     return people

@@ -97,7 +97,7 @@ def _levels(settings: Settings, nudged: Floats, moments: Any) -> pd.DataFrame:
             rates = (nudged * here).sum(axis=(1, 2))[each > 0] / each[each > 0]
             if rates.size:
                 mean = interval(rates)
-                rows.append([seen.name, label, float(here.mean()), mean.mean, mean.low, mean.high])
+                rows.append([seen.label, label, float(here.mean()), mean.mean, mean.low, mean.high])
     return pd.DataFrame(rows, columns=["variable", "level", "decisions", "rate", "low", "high"])
 
 

@@ -14,23 +14,23 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune.planning.settings import Settings
-from opportune.problems.finite import Problem
-from opportune.problems.variables import levels_of
+from opportune.problems.history import History
 from opportune.simulation.pack import streams_of
 from opportune.simulation.visit import visit
-from opportune.study.arrivals import sizes_of
+from opportune.study.arrivals import sizes_of, visibility_of
+from opportune.study.naming import value_name, variable_name
 
 Floats = NDArray[np.float64]
 CLASSES = 4
 """A variable that may be any number is shown in this many classes, as near to equally frequent as its values allow."""
-AT_ONCE = 200_000
-"""How many moments' features are computed at once, to limit memory."""
 
 
 class Seen(NamedTuple):
     """A variable that the revealer sees: its level or class at each moment, and what these are called."""
 
     name: str
+    label: str
+    """What people call it."""
     place: NDArray[np.int64]
     labels: list[str]
 
@@ -66,7 +66,9 @@ def drawn_values(settings: Settings, worlds: Sequence[Any], replicates: int) -> 
 
 
 def seen_variables(settings: Settings, moments: Any) -> list[Seen]:
-    """Levels or classes of every variable that is public or sensed.
+    """Levels or classes of every variable that is public or sensed, in the study's words.
+
+    Variables of the person's own past are left out: these moments were drawn without decisions.
 
     Args:
         settings: the plan's.
@@ -75,21 +77,18 @@ def seen_variables(settings: Settings, moments: Any) -> list[Seen]:
     """
     study, found = settings.study, []
     places = () if study.continuous else np.unravel_index(moments, tuple(sizes_of(study.variables).values()))
+    visibility = visibility_of(study.settings)
     for v, (name, variable) in enumerate(study.variables.items()):
-        table = study.settings.variables[name]
-        if table.schedule is None and table.visibility == "reported":
-            continue
-        levels = _levels(variable)
+        if visibility.get(name) == "reported" or isinstance(variable, History):
+            continue  # what is computed from the past depends on what was decided
+        levels, label = settings.levels(name), variable_name(study.settings, name)
         if levels is None:
-            found.append(Seen(name, *classes(moments[..., v])))
+            found.append(Seen(name, label, *classes(moments[..., v])))
         else:
             place = moments[..., v] if study.continuous else places[v]
-            found.append(Seen(name, place.astype(np.int64), [str(level) for level in levels]))
+            labels = [value_name(study.settings, name, level) for level in levels]
+            found.append(Seen(name, label, place.astype(np.int64), labels))
     return found
-
-
-def _levels(variable: Any) -> tuple[Any, ...] | None:
-    return levels_of(tuple(variable) if isinstance(variable, list) else variable)
 
 
 def classes(values: Floats) -> tuple[NDArray[np.int64], list[str]]:
@@ -104,27 +103,3 @@ def classes(values: Floats) -> tuple[NDArray[np.int64], list[str]]:
     places = 0 if whole else max(0, -math.floor(math.log10(step)))
     texts = [[f"{end:,.{places}f}" for end in pair] for pair in ends]
     return place, [low if low == high else f"{low} to {high}" for low, high in texts]
-
-
-def controls(settings: Settings, moments: Any) -> Floats:
-    """What is known of a moment beforehand, for an analysis: levels against the first, numbers as they are, [n, k]."""
-    columns = []
-    for seen in seen_variables(settings, moments):
-        if _levels(settings.study.variables[seen.name]) is None:
-            values = moments[..., list(settings.study.variables).index(seen.name)]
-            columns.append((values - values.mean()) / max(float(values.std()), 1e-12))
-        else:
-            columns += [(seen.place == level).astype(np.float64) for level in range(1, len(seen.labels))]
-    return np.column_stack(columns) if columns else np.zeros((len(moments), 0))
-
-
-def features_of(problem: Any, moments: Any, actions: NDArray[np.int64]) -> Floats:
-    """The features of the action taken at each moment, [n, d]."""
-    if isinstance(problem, Problem):
-        return np.asarray(problem.features[moments, actions])
-    found = np.empty((len(moments), problem.d))
-    for first in range(0, len(moments), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
-        every = problem.features(moments[some])
-        found[some] = every[np.arange(len(every)), actions[some]]
-    return found

@@ -15,6 +15,7 @@ from opportune import checks
 from opportune.errors import DataError, InputError
 from opportune.files import decoded, read_whole
 from opportune.problems.finite import Problem
+from opportune.problems.variables import Scheduled, bounds_of, levels_of
 from opportune.study import Study
 
 Floats = NDArray[np.float64]
@@ -81,7 +82,8 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
     Args:
         study: the study; its variables and actions are the columns and values that are expected.
         path: a CSV file with a header: participant, step, action, reward, and a column for each variable that does not
-            follow a schedule. Empty: a reported variable that nobody knew, or a reward that never came.
+            follow a schedule, those of the baseline and of the person's own past included. Empty: a reported variable
+            that nobody knew, or a reward that never came.
         skip_bad: leave bad rows out. Without it they are refused, all of them named with their lines.
 
     """
@@ -108,12 +110,12 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
 def _read(study: Study, lines: Iterable[str], source: str) -> Pilot:
     reader = csv.reader(lines)
     header = [name.strip() for name in next(reader, [])]
-    wanted = {name: v for name, v in study.settings.variables.items() if v.schedule is None}
+    problem = problem_of(study)
+    wanted = [name for name, variable in study.variables.items() if not isinstance(variable, Scheduled)]
     for name in (*COLUMNS, *wanted):
         checks.choice(f"column of {source}", name, header)
     if len(set(header)) < len(header):
         raise InputError(f"{source} has a column twice: {', '.join(header)}")
-    problem = problem_of(study)
     rows: list[Row] = []
     bad: list[tuple[int, str]] = []
     seen: dict[tuple[str, int], int] = {}
@@ -122,7 +124,7 @@ def _read(study: Study, lines: Iterable[str], source: str) -> Pilot:
             continue
         line = reader.line_num
         try:
-            row = _row(study, problem, header, cells, line, list(wanted))
+            row = _row(study, problem, header, cells, line, wanted)
             first = seen.setdefault((row.participant, row.step), line)
             if first != line:
                 raise InputError(f"participant {row.participant} has step {row.step} in line {first} already")
@@ -146,9 +148,9 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
         raise InputError(f"step is {checks.shown(cell['step'])}; expected a whole number >= 1")
     actions = study.settings.study.actions
     action = checks.choice("action", cell["action"], actions)
-    context = {name: _value(study, name, cell[name]) for name in variables}
+    context = {name: _value(problem, name, cell[name]) for name in variables}
     for name, value in context.items():
-        if value is None and study.settings.variables[name].visibility != "reported":
+        if value is None and problem.visibility[name] != "reported":
             raise InputError(f"no {name}; expected a value")
     problem.locate(context, step)
     marks = {}
@@ -164,27 +166,26 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
     return Row(line, checks.text("participant", cell["participant"]), step, context, action, reward, marks)
 
 
-def _value(study: Study, name: str, text: str) -> Any:
+def _value(problem: Any, name: str, text: str) -> Any:
     """A variable's value: a level of the study file, or a number; None for an empty cell."""
     if not text:
         return None
-    table = study.settings.variables[name]
-    if table.numeric:
+    bounds = bounds_of(problem.variables[name])
+    if bounds is not None:
         value = _number(name, text)
-        assert table.range is not None
-        low, high = table.range
-        if not low <= value <= high:
-            raise InputError(f"{name} is {value:g}; expected {low:g} to {high:g}")
+        if not bounds.low <= value <= bounds.high:
+            raise InputError(f"{name} is {value:g}; expected {bounds.low:g} to {bounds.high:g}")
         return value
-    levels = {str(level): level for level in table.values}
+    found = levels_of(problem.variables[name]) or ()
+    levels = {str(level): level for level in found}
     if text in levels:
         return levels[text]
-    if not isinstance(table.values[0], str):
+    if not isinstance(found[0], str):
         value = _number(name, text)
-        for level in table.values:
+        for level in found:
             if abs(level - value) < 1e-9:
                 return level
-    raise InputError(f"{name} is {checks.shown(text)}; expected one of {', '.join(map(str, table.values))}")
+    raise InputError(f"{name} is {checks.shown(text)}; expected one of {', '.join(map(str, found))}")
 
 
 def _number(name: str, text: str) -> float:

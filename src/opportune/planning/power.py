@@ -1,38 +1,56 @@
-"""Power: how probable it is that the analysis after the study finds what is there, and what a coin mixed in buys.
+"""Power: how probable it is that the analysis after the study finds what is there, and what randomising costs.
 
-Two effects are looked for: that of a nudge on the reward of its step (weighted and centred least squares on the
-recorded probabilities), and that of the best action against the first (least squares on the study's own formula,
-which rests on that formula, for actions are not tossed for). Cohorts of any size are put together from simulated
-participants, each with effects of its own.
+Fresh participants are simulated under the study file, dropout included, and their record is analysed as the study's own
+will be. With beta the estimate, k coefficients, and v = n Var(beta), the sum over participants of squared influence,
+
+    power(n) = 1 - F(t_.975; n - k, |beta| sqrt(n / v)),
+
+F of Student's noncentral t: only findings with the right sign count. Several contrasts are adjusted by Holm.
 """
 
+import json
 import math
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import nctdtr, ndtr, stdtrit
 
 from opportune.analysis.intervals import interval
-from opportune.inference.least_squares import Sums, add_up
-from opportune.planning.moments import AT_ONCE, Moments, controls, drawn_values, features_of
+from opportune.errors import InputError
+from opportune.inference.questions import ARM, ELIGIBLE, Question, usable_controls
+from opportune.planning.pool import PEOPLE, Pool, in_arms, pools
 from opportune.planning.settings import Settings
-from opportune.planning.simulated import Simulations, steps
-from opportune.planning.wcls import estimate, sums_of
-from opportune.planning.worlds import participants_of
+from opportune.planning.simulated import Simulations
 from opportune.policy import Policy
-from opportune.problems.finite import Problem
+from opportune.revealers import Pace, pace
 
 Floats = NDArray[np.float64]
-SHARES = (0.1, 0.3)
-"""How much of a coin is tried."""
-COHORTS = 200
-FEWEST_COHORTS = 20
-PEOPLE = 400_000
-"""Cohorts that are put together for each number of participants: fewer where these would be more people in all."""
-LEAST_USABLE = 0.5
-"""Where fewer decisions than this share have a probability between 0 and 1, the report warns."""
+LEAST = (0.1, 0.2)
+"""Least probabilities at candidate moments that are tried where the policy leaves no nudge to chance."""
+BARE = "nothing left to chance"
+"""The policy as planned without coins and least probabilities: what these cost is seen against it."""
+LEVEL = 0.05
+WANTED = 0.8
+MOST = 100_000
+"""No larger number of participants is looked for."""
+FEWEST = 20
+"""Below this number of participants intervals rest on too few people, and the page warns."""
+CLEAR = 3.0
+"""An effect of fewer standard errors than this, among all fresh participants, cannot be told from none."""
+NEARLY_NORMAL = 300
+"""With more degrees of freedom noncentral t comes from the normal distribution, to four digits."""
+DRAWS = 20_000
+"""Simulated estimates from which power is computed where several contrasts are adjusted by Holm."""
+COLUMNS = (
+    "design", "effect", "question", "budget", "participants", "power", "participants_for_80", "estimate", "se", "df",
+    "eligible", "least_probability", "why",
+)  # fmt: skip
 
 
 class Power(NamedTuple):
@@ -40,153 +58,232 @@ class Power(NamedTuple):
 
     table: pd.DataFrame
     coins: pd.DataFrame
-    best_action: str
+    primary: str
+    """The primary analysis: the name of its question."""
+    people: int
+    """How many fresh participants there were."""
 
 
-class Asked(NamedTuple):
-    """What is asked of actions: which one is best on average, and the contrast that it is estimated by."""
+class Pooled(NamedTuple):
+    """An analysis of all fresh participants."""
 
-    best: int
-    contrast: Floats
-    intercept: bool
-    """Whether the formula's features lack one, so that the analysis adds it."""
+    names: list[str]
+    estimate: Floats
+    variance: Floats
+    """v of each, and how they vary together."""
+    share: float
+    """Of participants, those who have rows that count."""
+    k: int
+    eligible: float
+    least: float
 
 
 def designs(settings: Settings, budget: int) -> dict[str, dict[float, Policy]]:
-    """The policies whose data are analysed, at each budget: as planned, with coins, and at random."""
+    """The policies whose records are analysed, at each budget: as planned, then without chance, or with some."""
     budgets = sorted({float(budget), *(b for b in settings.budgets if b > 0.0)})
     main = settings.name(settings.main)
-    found = {main: {b: settings.policy(settings.main, b) for b in budgets}}
-    for share in SHARES:
-        found[f"PACE, randomise {share:g}"] = {b: settings.randomised(share, b) for b in budgets}
+    found = {main: {b: settings.served(settings.main, b) for b in budgets}}
+    bare = {b: certain(policy) for b, policy in found[main].items()}
+    if bare != found[main]:
+        found[BARE] = bare
+    if not any(policy.revealer.randomised for policy in found[main].values()):
+        for least in LEAST:
+            chosen = {b: settings.randomised(least, b) for b in budgets}
+            found[next(iter(chosen.values())).name] = chosen
     return found
+
+
+def certain(policy: Policy) -> Policy:
+    """The policy with nothing left to chance: no coin, and no least probability of actions."""
+    revealer, recommender = policy.revealer, policy.recommender
+    if isinstance(revealer, Pace) and revealer.randomised:
+        revealer = replace(revealer, randomise=None, least=pace.LEAST)
+    if getattr(recommender, "floor", None) is not None:
+        recommender = replace(recommender, floor=None)  # type: ignore[call-arg]  # those that have one
+    return replace(policy, revealer=revealer, recommender=recommender)
 
 
 def count_steps(settings: Settings, budget: int) -> float:
     """How many steps it takes."""
     runs = sum(len(chosen) for chosen in designs(settings, budget).values())
-    return float(runs * settings.horizon * settings.participants * _replicates(settings))
+    return float(runs * settings.horizon * PEOPLE)
 
 
 def find_power(settings: Settings, simulations: Simulations, budget: int) -> Power:
-    """Power against the number of participants and the budget, for each design."""
-    worlds = participants_of(settings)
-    replicates = _replicates(settings)
-    asked = _asked(settings, worlds)
-    moments = Moments(settings, worlds, replicates)
+    """Power for every design, question and budget, and what coins cost."""
     rows: list[dict[str, Any]] = []
-    coins: list[dict[str, Any]] = []
-    plain: Floats | None = None
+    outcomes: dict[str, Floats] = {}
+    shares: dict[str, float] = {}
+    primary = settings.study.settings.analysis.question("1").name
     for number, (design, chosen) in enumerate(designs(settings, budget).items()):
-        whole = simulations.run(
+        data = simulations.run(
             f"power-{number}-{budget}",
             f"power: {design}",
-            float(settings.horizon * settings.participants * replicates * len(chosen)),
-            lambda chosen=chosen: _sums(settings, worlds, list(chosen.values()), moments, asked),  # type: ignore[misc]
+            float(settings.horizon * PEOPLE * len(chosen)),
+            lambda chosen=chosen, own=not number: _analysed(settings, chosen, budget, own=own),  # type: ignore[misc]
         )
-        for place, amount in enumerate(chosen):
-            data = whole.isel(policy=place)
-            rows += _rows(settings, design, amount, data, every=amount == budget)
-            if amount == budget:
-                outcome = data["outcome"].values
-                plain = outcome if plain is None else plain
-                lost = interval(plain - outcome)
-                coins.append(
-                    {
-                        "design": design, "usable": float(data["usable"]), "outcome": float(outcome.mean()),
-                        "lost": lost.mean, "low": lost.low, "high": lost.high,
-                    }
-                )  # fmt: skip
-    return Power(pd.DataFrame(rows), pd.DataFrame(coins), settings.study.settings.study.actions[asked.best])
+        for amount, answers in zip(chosen, json.loads(data.attrs["answers"]) if design != BARE else [], strict=False):
+            rows += [row for answer in answers for row in _rows(settings, design, amount, answer, budget)]
+        outcomes[design], shares[design] = data["outcome"].values, float(data["eligible"][0])
+    return Power(pd.DataFrame(rows, columns=list(COLUMNS)), _coins(outcomes, shares), primary, PEOPLE)
 
 
-def _asked(settings: Settings, worlds: list[Any]) -> Asked:
-    """The best action on average over participants and contexts, the first one aside, against the first."""
-    problem = settings.study.problem
-    if isinstance(problem, Problem):
-        every = problem.features
-        mean = np.einsum("k,kad->ad", settings.study.probabilities, every)
-    else:
-        some = max(1, AT_ONCE // settings.horizon)
-        values = drawn_values(settings, worlds[:some], 1)
-        every = problem.features(values.reshape(-1, values.shape[-1])[:AT_ONCE])
-        mean = every.mean(axis=0)
-    gains = mean @ np.mean([world.theta for world in worlds], axis=0)
-    best = 1 + int(np.argmax(gains[1:])) if len(gains) > 1 else 0
-    rows = every.reshape(-1, problem.d)
-    rows = np.unique(rows[: 50 * problem.d * problem.actions], axis=0) if problem.contexts == 0 else rows
-    whole = np.column_stack([np.ones(len(rows)), rows])
-    lacking = bool(np.linalg.matrix_rank(whole) > np.linalg.matrix_rank(rows))
-    contrast = mean[best] - mean[0]
-    return Asked(best, np.concatenate([[0.0], contrast]) if lacking else contrast, lacking)
-
-
-def _replicates(settings: Settings) -> int:
-    return max(2, min(settings.traced, 10))
-
-
-def _sums(settings: Settings, worlds: list[Any], policies: list[Policy], moments: Moments, asked: Asked) -> xr.Dataset:
-    """What the analysis needs of each simulated participant, under each policy."""
-    found = steps(settings, worlds, policies, moments.replicates)
-    return xr.concat([_sums_of(settings, data, moments, asked) for data in found], "policy")
-
-
-def _sums_of(settings: Settings, data: xr.Dataset, moments: Moments, asked: Asked) -> xr.Dataset:
-    people = data.sizes["world"] * data.sizes["replicate"]
-    who = np.repeat(np.arange(people), data.sizes["step"])
-    flat = {name: data[name].values.reshape(people * data.sizes["step"]) for name in
-            ("reward", "nudged", "probability", "available", "opened", "revealed", "action")}  # fmt: skip
-    here = moments.of(data)
-    there = flat["available"] & ~flat["opened"]
-    reward = np.where(there, flat["reward"], np.nan)
-    nudge, _ = sums_of(reward, flat["nudged"], flat["probability"], controls(settings, here), who)
-    between = there & (flat["probability"] > 0.0) & (flat["probability"] < 1.0)
-    problem = settings.study.problem
-    seen = np.isfinite(flat["reward"]) & (flat["revealed"] if problem.reported else True)
-    x = features_of(problem, here[seen], flat["action"][seen])
-    x = np.column_stack([np.ones(len(x)), x]) if asked.intercept else x
-    action = add_up(x, flat["reward"][seen], np.ones(len(x)), who[seen], people)
-    found = {
-        "nudge_xx": (("person", "a", "b"), nudge.xx), "nudge_xy": (("person", "a"), nudge.xy),
-        "action_xx": (("person", "c", "d"), action.xx), "action_xy": (("person", "c"), action.xy),
-        "contrast": (("c",), asked.contrast),
-        "outcome": (("world",), data["outcome"].mean(["replicate", "step"]).values * settings.per_day),
-        "usable": ((), float(between.sum() / max(there.sum(), 1))),
-    }  # fmt: skip
-    return xr.Dataset(found)
-
-
-def _rows(settings: Settings, design: str, amount: float, data: xr.Dataset, *, every: bool) -> list[dict[str, Any]]:
-    """Power for each effect, for every number of participants or only for as many as are planned."""
-    rng = np.random.default_rng(settings.seed)
-    n = settings.participants
-    sizes = sorted({max(5, n // 4), max(5, n // 2), n, 2 * n}) if every else [n]
-    usable = float(data["usable"])
-    effects: dict[str, tuple[Sums, Any]] = {
-        "nudge": (Sums(data["nudge_xx"].values, data["nudge_xy"].values), None),
-        "best action": (Sums(data["action_xx"].values, data["action_xy"].values), data["contrast"].values),
-    }
+def _coins(outcomes: dict[str, Floats], shares: dict[str, float]) -> pd.DataFrame:
+    """What each design loses against the one in which nothing is left to chance."""
+    plain = outcomes.get(BARE, next(iter(outcomes.values())))
     rows = []
-    for effect, (sums, contrast) in effects.items():
-        for n in sizes:
-            cohorts = max(FEWEST_COHORTS, min(COHORTS, PEOPLE // n))
-            found = [estimate(sums, contrast, chosen=rng.integers(len(sums.xy), size=n)) for _ in range(cohorts)]
-            rows.append({"effect": effect, "design": design, "budget": amount, "participants": n, "usable": usable,
-                         **_summary(found)})  # fmt: skip
+    for design, outcome in outcomes.items():
+        lost = interval(plain - outcome)
+        rows.append(
+            {
+                "design": design, "eligible": shares[design], "outcome": float(outcome.mean()),
+                "lost": lost.mean, "low": lost.low, "high": lost.high,
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _analysed(settings: Settings, chosen: dict[float, Policy], budget: int, *, own: bool) -> xr.Dataset:
+    """All questions to the records of one design at each budget; outcome and eligible points at the plan's.
+
+    The study's own design has the arms of the file, if there are any: a nudge's effect comes from those with nudges.
+    """
+    answers = []
+    outcome, eligible = np.zeros(0), 0.0
+    for amount, pool in zip(chosen, pools(settings, list(chosen.values())), strict=True):
+        asked = in_arms(settings, amount) if own and settings.study.settings.arms is not None else pool
+        answers.append([_answer(question, asked) for question in questions(settings, asked.frame, amount)])
+        if amount == budget:
+            outcome, eligible = pool.outcome, float(pool.frame[ELIGIBLE].mean())
+    return xr.Dataset(
+        {"outcome": (("person",), outcome), "eligible": (("whole",), np.array([eligible]))},
+        attrs={"answers": json.dumps(answers)},
+    )
+
+
+def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Question]:
+    """The questions of the study's analysis, the primary one first."""
+    names = [name if name in frame else f"variable_{name}" for name in settings.study.variables]
+    controls = usable_controls(frame, names, participants=settings.participants)
+    table = settings.study.settings.analysis
+    lag = min(table.lag or max(2, round(settings.horizon / max(budget, 1.0))), max(2, settings.horizon // 2))
+    first = table.question(controls)
+    every = [first, Question(controls=controls), Question(controls=controls, lag=lag), Question(estimand="actions")]
+    every += [Question(estimand="arms")] if ARM in frame else []
+    found: list[Question] = []
+    for question in every:
+        if all(question.name != other.name for other in found):
+            found.append(question)
+    return found
+
+
+def _answer(question: Question, pool: Pool) -> dict[str, Any]:
+    """One analysis of the whole pool, as plain values; or why there is none."""
+    asked: dict[str, Any] = {"question": question.name, "eligible": float(pool.frame[ELIGIBLE].mean())}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # how many simulated outcomes are missing is in the file
+            found = question.answer(pool.frame)
+    except InputError as error:
+        return {**asked, "why": str(error)}
+    people = len(pool.outcome)
+    last = slice(-found.effects, None)
+    return {
+        **asked,
+        "names": list(found.names[last]),
+        "estimate": found.estimate[last].tolist(),
+        "variance": (people * found.plain_covariance[last, last]).tolist(),
+        "people": people,
+        "share": found.participants / people,
+        "k": len(found.names),
+        "least": found.least_probability,
+    }
+
+
+def _rows(settings: Settings, design: str, amount: float, answer: dict[str, Any], budget: int) -> list[dict[str, Any]]:
+    """Power of each contrast: for several numbers of participants at the plan's budget, else for as many as planned."""
+    n = settings.participants
+    sizes = sorted({n, *np.unique(np.geomspace(max(8, n // 8), 4 * n, 24).round().astype(int)).tolist()})
+    sizes = sizes if amount == budget else [n]
+    shared = {"design": design, "question": answer["question"], "budget": amount, "eligible": answer["eligible"]}
+    if "why" in answer:
+        nothing = {name: math.nan for name in COLUMNS if name not in {*shared, "effect", "why", "participants"}}
+        return [{**shared, **nothing, "effect": answer["question"], "participants": n, "why": answer["why"]}]
+    estimate, variance = np.array(answer["estimate"]), np.array(answer["variance"])
+    rows = []
+    for j, name in enumerate(answer["names"]):
+        if abs(estimate[j]) < CLEAR * math.sqrt(variance[j, j] / answer["people"]):
+            why, needed = "among all simulated participants the effect cannot be told from none", math.nan
+        else:
+            why, needed = "", participants_for(_power(answer, j))
+        for size in sizes:
+            rows.append({
+                **shared, "effect": answer["question"] if len(answer["names"]) == 1 else name, "participants": size,
+                "power": _power(answer, j)(size), "participants_for_80": needed, "estimate": float(estimate[j]),
+                "se": math.sqrt(variance[j, j] / size), "df": _freedom(size, answer["share"], answer["k"]),
+                "least_probability": answer["least"], "why": why,
+            })  # fmt: skip
     return rows
 
 
-def _summary(found: list[Any]) -> dict[str, float]:
-    """The share of cohorts in which the effect was found, with Wilson's interval; NaN where none could tell."""
-    clear = [one for one in found if one is not None]
-    if len(clear) < 0.9 * len(found):
-        return {"power": math.nan, "low": math.nan, "high": math.nan, "estimate": math.nan, "se": math.nan}
-    n = len(clear)
-    share = sum(one.found for one in clear) / n
-    z = 1.959964
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return {
-        "power": share, "low": max(0.0, centre - half), "high": min(1.0, centre + half),
-        "estimate": float(np.mean([one.effect for one in clear])), "se": float(np.mean([one.se for one in clear])),
-    }  # fmt: skip
+def _power(answer: dict[str, Any], j: int) -> Callable[[int], float]:
+    """The power of contrast j of an answer, by the number of participants."""
+    estimate, variance = np.array(answer["estimate"]), np.array(answer["variance"])
+    if len(estimate) == 1:
+        return lambda n: power_of(
+            n, float(estimate[0]), float(variance[0, 0]), df=_freedom(n, answer["share"], answer["k"])
+        )
+    return lambda n: float(holm_power(n, estimate, variance, df=_freedom(n, answer["share"], answer["k"]))[j])
+
+
+def _freedom(n: int, share: float, k: int) -> int:
+    """Degrees of freedom with this many participants, of whom a share have rows that count."""
+    return math.floor(n * share + 1e-9) - k
+
+
+def power_of(n: int, effect: float, variance: float, *, df: int) -> float:
+    """The probability that an effect is found, with its own sign, at the 5% level (two-sided).
+
+    Args:
+        n: participants.
+        effect: the true one.
+        variance: v, n times the variance of the estimate.
+        df: degrees of freedom, n less the number of coefficients.
+
+    """
+    if df < 1:
+        return 0.0
+    shift, t = abs(effect) * math.sqrt(n / variance), float(stdtrit(df, 1.0 - LEVEL / 2))
+    if df > NEARLY_NORMAL:
+        return float(ndtr((shift - t * (1.0 - 1.0 / (4.0 * df))) / math.sqrt(1.0 + t * t / (2.0 * df))))
+    return float(1.0 - nctdtr(df, shift, t))
+
+
+def holm_power(n: int, effects: Floats, variance: Floats, *, df: int) -> Floats:
+    """The power of each of several contrasts whose p-values are adjusted by Holm."""
+    m = len(effects)
+    if df < 1:
+        return np.zeros(m)
+    rng = np.random.default_rng(m)
+    sd = np.sqrt(np.diag(variance))
+    values, vectors = np.linalg.eigh(variance / np.outer(sd, sd))
+    drawn = rng.standard_normal((DRAWS, m)) @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+    scale = np.sqrt(rng.chisquare(df, DRAWS) / df)
+    t = (drawn + effects / sd * math.sqrt(n)) / scale[:, None]
+    order = np.argsort(-np.abs(t), axis=1)
+    needed = stdtrit(df, 1.0 - LEVEL / 2 / np.arange(m, 0, -1))
+    clear = np.logical_and.accumulate(np.take_along_axis(np.abs(t), order, axis=1) > needed, axis=1)
+    found = np.zeros_like(clear)
+    np.put_along_axis(found, order, clear, axis=1)
+    return np.asarray((found & (np.sign(t) == np.sign(effects))).mean(axis=0))
+
+
+def participants_for(power: Callable[[int], float], wanted: float = WANTED) -> float:
+    """The least number of participants with this power; infinity where more than `MOST` are needed."""
+    if power(MOST) < wanted:
+        return math.inf
+    low, high = 1, MOST  # power(low) < wanted <= power(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return float(high)

@@ -8,12 +8,13 @@ import pandas as pd
 import xarray as xr
 
 from opportune.analysis.intervals import interval
-from opportune.planning.budget import Least, crossing, quantiles, resampled, shares
+from opportune.planning.budget import Least, crossing, most, quantiles, resampled, shares
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations, means, stay_means
 from opportune.planning.worlds import Assumption, participants_of, survival
 from opportune.policy import Policy
+from opportune.study.rates import changed_rate, rate_in_words
 
 
 def assumptions(settings: Settings) -> list[Assumption]:
@@ -25,14 +26,16 @@ def assumptions(settings: Settings) -> list[Assumption]:
         Assumption(name="as in the file", text="nothing changed", dropout=dropout or None),
         Assumption(
             name="answers rarer",
-            text=f"a {settings.nudge} is answered with probability {0.6 * world.response_rate:.2g} instead of "
-            f"{world.response_rate:.2g}",
+            text=f"a {settings.nudge} is answered with probability "
+            f"{rate_in_words(changed_rate(world.response_rate, factor=0.6))} instead of "
+            f"{rate_in_words(world.response_rate)}",
             answers=0.6,
         ),
         Assumption(
             name="openings more frequent",
-            text=f"participants open the app unasked with probability {min(1.0, world.open_rate + 0.1):.2g} at each "
-            f"decision instead of {world.open_rate:.2g}",
+            text=f"participants open the app unasked with probability "
+            f"{rate_in_words(changed_rate(world.open_rate, plus=0.1))} at each "
+            f"decision instead of {rate_in_words(world.open_rate)}",
             openings=0.1,
         ),
         Assumption(name="effects half as large", text="effects of actions are half as large", effects=0.5),
@@ -89,9 +92,9 @@ def _row(
         lambda: _means(settings, worlds, chosen, assumption.dropout),
     )
     found = dict(zip(policies, data["outcome"].values, strict=True))
-    always = found.pop(math.inf)
-    budgets, again = resampled(found, found[0.0], always, settings.seed)
-    means_now = shares(np.array([found[b].mean() for b in budgets]), found[0.0].mean(), always.mean())
+    end = most(found[0.0], found.pop(math.inf), found[float(settings.horizon)])
+    budgets, again = resampled(found, found[0.0], end, settings.seed)
+    means_now = shares(np.array([found[b].mean() for b in budgets]), found[0.0].mean(), end.mean())
     drawn = np.array([crossing(budgets, row, least.share) for row in again])
     here = interval(found[float(least.budget)])
     at = int(np.flatnonzero(budgets == least.budget)[0])

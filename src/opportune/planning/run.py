@@ -19,6 +19,7 @@ from opportune.planning.budget import BETWEEN, ROUNDS, Least, Values, find_least
 from opportune.planning.cohorts import Cohorts
 from opportune.planning.fairness import Fairness, find_fairness
 from opportune.planning.moments import drawn_values
+from opportune.planning.offer import Offer, find_arms, find_offer
 from opportune.planning.power import Power, find_power
 from opportune.planning.robustness import find_robustness
 from opportune.planning.settings import REPLICATES, TARGET, Settings, settings_of
@@ -26,6 +27,7 @@ from opportune.planning.simulated import Progress, Simulations, means, parts_of,
 from opportune.planning.uncertainty import find_uncertainty
 from opportune.planning.workload import Workload, day_steps, find_workload, shared_steps
 from opportune.planning.worlds import participants_of
+from opportune.planning.worth import find_worth
 from opportune.study import Study
 
 KEPT = ("nudged", "context")
@@ -38,9 +40,15 @@ class Plan:
 
     settings: Settings
     values: Values
+    offer: Offer
+    """What the file's own budget brings."""
+    arms: pd.DataFrame
+    """A row for each arm of the file; empty without arms."""
+    worth: pd.DataFrame
+    """What fresh advice is worth by level of what is known beforehand."""
     least: Least
     one_more: Interval
-    """What one nudge more than the plan's budget would add to the outcome per day."""
+    """What one nudge more than the least budget that reaches the target would add to the outcome per day."""
     workload: Workload
     fairness: Fairness
     robustness: pd.DataFrame
@@ -54,16 +62,22 @@ class Plan:
         """What each policy brings at each budget."""
         return value_table(self.settings, self.values)
 
+    @property
+    def budget(self) -> int:
+        """The budget that workload, fairness and power are for: the file's, at least one nudge."""
+        return whole_budget(self.settings)
+
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table by its name."""
         return {
             "value": self.value,
+            **({"arms": self.arms} if len(self.arms) else {}),
             "workload": self.workload.summary,
             "workload-by-day": self.workload.course,
             "workload-by-weekday": self.workload.weekdays,
             "caps": self.workload.caps,
             "participants": self.fairness.participants,
-            "levels": self.fairness.levels,
+            "levels": self.fairness.levels.merge(self.worth, how="left", on=["variable", "level"]),
             "times": self.fairness.times,
             "robustness": self.robustness,
             **({"unsure": self.unsure} if len(self.unsure) else {}),
@@ -90,7 +104,7 @@ def plan(
         study: the study, with its truth; see `opportune.study.load_study`.
         out: a folder; finished parts are kept in it until the whole plan is there, so that the same call goes on.
         budgets: nudges per participant to try; the file's, with 0, unless given.
-        target: the share of what a nudge at every decision would bring that is to be reached.
+        target: the share to be reached of the most that nudges bring.
         participants: how many there will be; the file's, or 100.
         replicates: how often each participant is simulated.
         device: "cpu", "cuda" or "auto"; under `joblib.parallel_config(...)`, that backend's workers.
@@ -134,8 +148,8 @@ def count_steps(settings: Settings) -> float:
     """About how many steps a plan simulates, for the progress bar."""
     per_run = float(settings.horizon * settings.participants)
     grid = len(settings.budgets) * len(settings.entries) + 2
-    search = ROUNDS * BETWEEN * settings.fewer + 2 * settings.replicates
-    guess = max(1, int(max(settings.budgets)))
+    search = ROUNDS * BETWEEN * settings.fewer + 6 * settings.replicates
+    guess = whole_budget(settings)
     parts = per_run * (grid * settings.replicates + search + settings.traced)
     return (
         parts
@@ -152,11 +166,12 @@ def _plan(settings: Settings, parts: Parts, progress: Progress) -> Plan:
     values = find_values(settings, simulations)
     least = find_least(settings, values, simulations)
     one_more = _one_more(settings, simulations, values, least.budget)
+    budget = whole_budget(settings)
     data = simulations.run(
-        f"steps-{least.budget}",
+        f"steps-{budget}",
         "every step",
         float(settings.horizon * settings.participants * settings.traced),
-        lambda: _steps(settings, least.budget),
+        lambda: _steps(settings, budget),
     )
     nudged = np.asarray(data["nudged"].values, dtype=np.float64)
     moments = (
@@ -165,19 +180,27 @@ def _plan(settings: Settings, parts: Parts, progress: Progress) -> Plan:
         else np.asarray(data["context"].values)
     )
     cohorts = Cohorts(settings, participants_of(settings))
-    together = shared_steps(settings, simulations, cohorts, least.budget)
+    together = shared_steps(settings, simulations, cohorts, budget)
     return Plan(
         settings=settings,
         values=values,
+        offer=find_offer(settings, simulations, values),
+        arms=find_arms(settings, simulations, settings.proposed),
+        worth=find_worth(settings, simulations),
         least=least,
         one_more=one_more,
-        workload=find_workload(settings, simulations, cohorts, least.budget, nudged, together),
+        workload=find_workload(settings, simulations, cohorts, budget, nudged, together),
         fairness=find_fairness(settings, nudged, moments, together),
         robustness=find_robustness(settings, simulations, least),
         unsure=find_uncertainty(settings, simulations, least),
-        power=find_power(settings, simulations, least.budget),
+        power=find_power(settings, simulations, budget),
         seconds=time.perf_counter() - began,
     )
+
+
+def whole_budget(settings: Settings) -> int:
+    """The file's budget as a whole number of nudges, at least 1."""
+    return max(1, round(settings.proposed))
 
 
 def _one_more(settings: Settings, simulations: Simulations, values: Values, budget: int) -> Interval:

@@ -2,19 +2,22 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from opportune import checks
 from opportune.errors import InputError
 from opportune.policy import Budget, Policy
-from opportune.problems.variables import WEEKDAYS
+from opportune.problems.variables import levels_of
 from opportune.recommenders import LinUCB
 from opportune.revealers import RECOMMENDED, Always, Never, Pace
+from opportune.revealers.pace import CANDIDATES
 from opportune.study import Study
+from opportune.study.arms import share_nudged
 from opportune.study.arrivals import decisions_per_day
 from opportune.study.schema import PolicyTable
+from opportune.study.timetable import first_date
 
 PARTICIPANTS = 100
 REPLICATES = 200
@@ -80,8 +83,23 @@ class Settings:
     @property
     def first_weekday(self) -> int:
         """The weekday of the study's first day, Monday is 0."""
-        scheduled = [v.first for v in self.study.settings.variables.values() if v.schedule in {"weekday", "weekend"}]
-        return WEEKDAYS.index(self.study.settings.schedule.first or (scheduled[0] if scheduled else "Monday"))
+        return first_date(self.study.settings).weekday()
+
+    @property
+    def proposed(self) -> float:
+        """The budget that the file is for: that of [serve] or, where it says none, the largest one to try."""
+        given = self.study.settings.serve.budget
+        return float(self.budgets[-1] if given is None else given)
+
+    @property
+    def nudged_share(self) -> float:
+        """The share of participants who are in an arm with nudges; 1 without arms."""
+        return share_nudged(self.study.settings)
+
+    @property
+    def people(self) -> int:
+        """How many participants may get nudges."""
+        return round(self.participants * self.nudged_share)
 
     @property
     def fewer(self) -> int:
@@ -120,6 +138,11 @@ class Settings:
         settings = self.study.settings.model_copy(update={"study": general})
         return Study(source=self.study.source, text=self.study.text, settings=settings).worlds()
 
+    def levels(self, name: str) -> tuple[Any, ...] | None:
+        """The levels of a variable; None for one that may be any number."""
+        variable = self.study.variables[name]
+        return levels_of(tuple(variable) if isinstance(variable, list) else variable)
+
     # The policies
 
     @property
@@ -147,7 +170,25 @@ class Settings:
         """A policy of the file with a budget for each participant; with 0 it never nudges, its recommender stays."""
         if budget <= 0.0:
             return self.never(entry)
-        return self.study.policy(entry, budget, participants=self.participants)
+        return self.policy_of(self.study.settings.policies[entry], budget)
+
+    def policy_of(self, entry: PolicyTable, budget: float) -> Policy:
+        """A policy as it runs live, with a budget for each participant where it needs one.
+
+        Staff who can make so many nudges in a day make them for the arms with nudges alone. All participants are
+        simulated in these arms, so that the cap is raised in proportion.
+        """
+        amount = budget if entry.needs_budget else None
+        policy = self.study.policy_of(entry, amount, participants=self.participants, served=True)
+        limits = policy.limits
+        if limits is None or limits.per_day is None or self.nudged_share == 1.0:
+            return policy
+        return replace(policy, limits=replace(limits, per_day=max(1, round(limits.per_day / self.nudged_share))))
+
+    def served(self, entry: int, budget: float) -> Policy:
+        """A policy of the file as it runs live: actions keep a least probability unless the file says otherwise."""
+        chosen = self.study.settings.policies[entry]
+        return self.study.policy_of(chosen, budget, participants=self.participants, served=True)
 
     def never(self, entry: int) -> Policy:
         """No nudges at all, with a policy's own recommender."""
@@ -162,24 +203,25 @@ class Settings:
         budgets = sorted({*self.budgets, float(budget), float(self.horizon)})
         return {b: self.policy(self.main, b) for b in budgets} | {math.inf: self.always(self.main)}
 
-    def randomised(self, share: float, budget: float) -> Policy:
-        """PACE with a coin mixed in; with the budget of the plan, its kind and what is shared."""
+    def randomised(self, least: float, budget: float) -> Policy:
+        """PACE with nudges by chance at candidate moments; with the plan's budget, its kind and what is shared."""
         general = self.study.settings.study
         entry = self.study.settings.policies[self.main]
-        recommender = self.policy(self.main, 1.0).recommender if entry.kind == Pace.kind else LinUCB(rotate=True)
+        recommender = self.served(self.main, 1.0).recommender if entry.kind == Pace.kind else LinUCB(**Pace.suits)
         amount = budget * self.participants if self.shared else budget
         return Policy(
             recommender=recommender,
-            revealer=Pace(randomise=share),
+            revealer=Pace(randomise=CANDIDATES, least=least),
             budget=Budget(amount, hard=general.budget_kind == "hard", shared=self.shared),
             pooled=entry.pooled,
-            name=f"PACE, randomise {share:g}",
+            partial_every=self.study.partial_every,
+            limits=self.study.limits,
+            name=f"PACE, candidates {least:g}",
         )
 
     def _unlimited(self, entry: int, revealer: Never | Always, name: str) -> Policy:
-        table = self.study.settings.policies[entry]
-        recommender = table.recommender_among(self.study.settings.study.actions)
-        return Policy(recommender=recommender, revealer=revealer, pooled=table.pooled, name=name)
+        own = self.policy_of(self.study.settings.policies[entry], 1.0)
+        return replace(own, revealer=revealer, budget=None, name=name)
 
 
 def settings_of(
@@ -196,7 +238,7 @@ def settings_of(
     Args:
         study: the study.
         budgets: nudges per participant to try; the file's, with 0, unless given.
-        target: the share of what a nudge at every decision would bring that is to be reached.
+        target: the share to be reached of the most that nudges bring.
         participants: how many there will be; the file's, or 100.
         replicates: how often each participant is simulated.
         device: "cpu", "cuda" or "auto".
@@ -213,6 +255,8 @@ def settings_of(
             raise InputError("budgets is empty; expected a list of numbers, such as [0, 5, 10]")
     elif not given:
         given = [math.ceil(horizon * share) for share in DEFAULT_SHARES]
+    if (served := study.settings.serve.budget) is not None:
+        given = [*given, served]
     checked = sorted({0.0, *(checks.real("budgets", b, least=0.0, most=float(horizon)) for b in given)})
     if len(checked) < 2:
         raise InputError(f"budgets is {given}; expected a number above 0 among them")

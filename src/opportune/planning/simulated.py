@@ -126,4 +126,5 @@ def _simulate(
         trace=trace,
         progress=False,
         device=device,
+        timetable=settings.study.timetable(len(worlds)),
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from opportune.planning.budget import Floats, Least, crossing, shares
+from opportune.planning.budget import Floats, Least, crossing, most, shares
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations, means
 from opportune.planning.worlds import Assumption, participants_of
@@ -45,14 +45,16 @@ def count_steps(settings: Settings) -> float:
 def find_uncertainty(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
     """The answer under other means of effects: the middle of all draws, and where nine in ten of them lie.
 
-    Empty where the file has no `se`.
+    Empty where the file has no `se`. A draw in which nudges bring nothing has no share: it counts as -inf.
     """
     columns = ["measure", "middle", "low", "high"]
     if not is_uncertain(settings):
         return pd.DataFrame(columns=columns)
     found = pd.DataFrame([_draw(settings, simulations, least, k, shift) for k, shift in enumerate(shifts(settings))])
+    ranked = found.fillna({"share": -math.inf})
     rows = [
-        [name, *(float(np.quantile(found[name], q, method="nearest")) for q in (0.5, *ENDS))] for name in found.columns
+        [name, *(float(np.quantile(ranked[name], q, method="nearest")) for q in (0.5, *ENDS))]
+        for name in ranked.columns
     ]
     return pd.DataFrame(rows, columns=columns)
 
@@ -69,14 +71,16 @@ def _draw(settings: Settings, simulations: Simulations, least: Least, number: in
         float(settings.horizon * settings.participants * replicates * len(chosen)),
         lambda: means(settings, worlds, chosen, replicates),
     )
-    outcome = dict(zip(policies, data["outcome"].values.mean(axis=1), strict=True))
-    always = outcome.pop(math.inf)
+    found = dict(zip(policies, data["outcome"].values, strict=True))
+    always = found.pop(math.inf)
+    end = float(most(found[0.0], always, found[float(settings.horizon)]).mean())
+    outcome = {budget: float(values.mean()) for budget, values in found.items()}
     budgets = np.array(sorted(outcome))
-    reached = shares(np.array([outcome[b] for b in budgets]), outcome[0.0], always)
+    reached = shares(np.array([outcome[b] for b in budgets]), outcome[0.0], end)
     return {
         "never": outcome[0.0],
         "planned": outcome[float(least.budget)],
-        "always": always,
+        "always": float(always.mean()),
         "share": float(reached[budgets == least.budget][0]),
         "least": crossing(budgets, np.nan_to_num(reached, nan=-math.inf), least.share),
     }

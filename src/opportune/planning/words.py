@@ -1,6 +1,8 @@
 """The plan in words: the sentence at the end, the recommendation, the assumptions, the methods."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,63 +10,50 @@ import pandas as pd
 from opportune.analysis.intervals import Interval, interval
 from opportune.planning.budget import shares
 from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
-from opportune.planning.power import LEAST_USABLE
+from opportune.planning.phrases import article, best_end, count, most_of, number, offered, ordinal
+from opportune.planning.power import BARE, FEWEST, MOST, WANTED
 from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
+from opportune.study.rates import rate_in_words
 
 FLAT = 0.02
 """Shares that differ by less are nearly the same."""
 
 
-def number(value: float, digits: int = 2) -> str:
-    """A number for people, with `digits` significant digits."""
-    if not math.isfinite(value):
-        return "–"
-    if value == 0.0:
-        return "0"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{places}f}"
-    return "0" if float(text.replace(",", "")) == 0.0 else text.replace("-", "−")
-
-
-def ordinal(n: int) -> str:
-    """1st, 2nd, 3rd, 4th."""
-    ending = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n:,}{ending}"
-
-
-def count(plan: Plan, n: float) -> str:
-    """A number of nudges, in the study's word for them."""
-    whole = round(n)
-    return f"{whole:,} {plan.settings.nudge if whole == 1 else plan.settings.nudges}"
-
-
 def sentence(plan: Plan) -> str:
-    """The plan in a few plain sentences."""
+    """The plan in a few plain sentences: what the file's budget brings, then how many nudges are worth it."""
+    work = plan.workload.work
+    busy = f"Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
+    return f"{offered(plan)} {busy} {worth_it(plan)}"
+
+
+def worth_it(plan: Plan) -> str:
+    """How many nudges reach the target, and what one more would add."""
     least, settings = plan.least, plan.settings
     budget = least.budget
     if not least.useful:
+        begin = ""
+        if plan.offer.sure and plan.offer.gain.mean > 0.0:
+            begin = f"How many {settings.nudges} would be worth it has no answer as a share: "
+        one = f"{begin}{most_of(plan)}"
         return (
-            f"{settings.nudges.capitalize()} bring nothing that can be told from 0 in this study: the outcome "
-            "per day is "
-            f"{number(float(plan.values.never.mean()), 3)} {settings.unit} without any and "
-            f"{number(float(plan.values.always.mean()), 3)} with one at every decision."
+            f"{one[:1].upper()}{one[1:]} cannot be told from 0: the outcome per day is "
+            f"{number(float(plan.values.never.mean()), 3)} {settings.unit} without any, "
+            f"{number(float(plan.values.always.mean()), 3)} with one wherever one is allowed, and "
+            f"{number(float(plan.values.unlimited.mean()), 3)} with {plan.values.main} without a limit on its budget."
         )
-    whole = count(plan, budget * settings.participants).split(" ")[0]
+    whole = count(plan, budget * settings.people).split(" ")[0]
     each = f"{count(plan, budget)} per participant ({whole} in all)"
     more = f"the {ordinal(budget + 1)} {settings.nudge} adds {number(plan.one_more.mean)} {settings.unit} per day"
     if math.isnan(plan.one_more.mean):
         more = "there are no more decisions than that"
     if least.reached:
-        first = f"{each} bring {settings.target:.0%} of what unlimited {settings.nudges} would; {more}."
-    else:
-        first = (
-            f"No number of {settings.nudges} brings {settings.target:.0%} of what a {settings.nudge} at every decision "
-            f"would: {plan.values.main} comes to {least.most:.0%} at most. {each} bring {settings.target:.0%} of that; "
-            f"{more}."
-        )
-    work = plan.workload.work
-    return f"{first} Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
+        return f"{each} bring {settings.target:.0%} of {most_of(plan)}; {more}."
+    return (
+        f"No number of {settings.nudges} brings {settings.target:.0%} of {most_of(plan)}, with {best_end(plan)}: "
+        f"{plan.values.main} comes to {least.most:.0%} at most. {each} bring {settings.target:.0%} of that; "
+        f"{more}."
+    )
 
 
 def recommendation(plan: Plan) -> list[str]:
@@ -86,23 +75,22 @@ def recommendation(plan: Plan) -> list[str]:
         found.append(_best(plan))
         found.append(_unsure(plan))
         found.append(_moves(plan))
-    return [text for text in (*found, _power(plan)) if text]
+    return [text for text in (*found, learned(plan)) if text]
 
 
 def _half(plan: Plan) -> str:
     """What half the budget would bring, on the line between the budgets around it: whether the target is worth it."""
     curve = plan.values.outcome[plan.values.main]
     budgets = sorted(curve)
-    never, always = float(plan.values.never.mean()), float(plan.values.always.mean())
-    reached = [float(shares(curve[b].mean(), never, always)) for b in budgets]
+    never, end = float(plan.values.never.mean()), float(plan.values.most.mean())
+    reached = [float(shares(curve[b].mean(), never, end)) for b in budgets]
     half = max(1, round(plan.least.budget / 2))
     whole = float(np.interp(plan.least.budget, budgets, reached))
     near = float(np.interp(half, budgets, reached)) >= whole - FLAT
     flat = " The curve is nearly flat in between: the smaller number may be the better one." if near else ""
     return (
-        f"Half as many, {count(plan, half)}, would bring {float(np.interp(half, budgets, reached)):.0%} of what a "
-        f"{plan.settings.nudge} at every decision would, where the plan’s {plan.least.budget:,} bring {whole:.0%}."
-        f"{flat}"
+        f"Half as many, {count(plan, half)}, would bring {float(np.interp(half, budgets, reached)):.0%} of "
+        f"{most_of(plan)}, where {plan.least.budget:,} bring {whole:.0%}.{flat}"
     )
 
 
@@ -125,7 +113,7 @@ def _best(plan: Plan) -> str:
     if len(values.outcome) < 2:
         return ""
     ranked = {b: sorted(values.outcome, key=lambda name: -float(values.outcome[name][b].mean())) for b in budgets}
-    near = min(budgets, key=lambda b: abs(b - plan.least.budget))
+    near = min(budgets, key=lambda b: abs(b - plan.settings.proposed))
     first, second = ranked[near][:2]
     lead = interval(values.outcome[first][near] - values.outcome[second][near])
     always = {b: names[0] for b, names in ranked.items()}
@@ -161,7 +149,7 @@ def _unsure(plan: Plan) -> str:
     return (
         "The means of effects are not sure themselves (se in the file): with others that the pilot data allow, "
         f"{lower} to {upper} {plan.settings.nudges} would be needed for the same share in nine of ten draws, and "
-        f"{plan.least.budget:,} bring {found.loc['share', 'low']:.0%} to {found.loc['share', 'high']:.0%}."
+        f"{plan.least.budget:,} bring {_share(found.loc['share', 'low'])} to {_share(found.loc['share', 'high'])}."
     )
 
 
@@ -171,40 +159,87 @@ def _moves(plan: Plan) -> str:
         return "No assumption was changed."
     worst = table.loc[table["moves"].idxmax()]
     least = worst["least"]
-    text = f"{math.ceil(least):,}" if math.isfinite(least) else f"no number of {plan.settings.nudges} would be enough"
-    need = f"{text} {plan.settings.nudges} would be needed" if math.isfinite(least) else text
+    need = f"no number of {plan.settings.nudges} would be enough"
+    if math.isfinite(least):
+        need = f"{count(plan, math.ceil(least))} would be needed"
     return (
         f"Of the assumptions that were changed one at a time, “{worst['assumption']}” moves the answer most: "
         f"{need}, and "
-        f"{count(plan, plan.least.budget)} would bring {worst['share']:.0%} instead of "
-        f"{plan.robustness.iloc[0]['share']:.0%}."
+        f"{count(plan, plan.least.budget)} would bring {_share(worst['share'])} instead of "
+        f"{_share(plan.robustness.iloc[0]['share'])}."
     )
 
 
-def _power(plan: Plan) -> str:
+def _share(share: float) -> str:
+    """A share, or that there is none since nudges bring nothing."""
+    return "nothing that can be told from 0" if not math.isfinite(share) else f"{share:.0%}"
+
+
+def learned(plan: Plan) -> str:
+    """What can be learned from the study as planned, what cannot, and what a coin would change."""
     table = plan.power.table
-    here = table[(table["budget"] == plan.least.budget) & (table["participants"] == plan.settings.participants)]
-    nudge = here[here["effect"] == "nudge"].set_index("design")
-    main = plan.values.main
-    usable = float(nudge.loc[main, "usable"])
-    coins = nudge.drop(index=main)
-    best = coins["power"].idxmax() if coins["power"].notna().any() else None
-    offer = ""
-    if best is not None:
-        lost = plan.power.coins.set_index("design").loc[best]
-        offer = (
-            f" “{best}” finds it with probability {coins.loc[best, 'power']:.0%} and costs "
-            f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} per day."
+    n, main = plan.settings.participants, plan.values.main
+    here = table[(table["budget"] == plan.budget) & (table["participants"] == n)]
+    own = here[here["design"] == main]
+    able = own[own["power"] >= WANTED]
+    weak = own[(own["power"] < WANTED) & (own["why"] == "")]
+    none = own[own["why"] != ""]
+    parts = []
+    if len(able):
+        parts.append(
+            f"The study can show the {_listed(f'{_signed(r)} (power {r.power:.0%})' for r in able.itertuples())}"
         )
-    if math.isnan(nudge.loc[main, "power"]) or usable < LEAST_USABLE:
-        return (
-            f"Warning: with {main} as it is, {1 - usable:.0%} of the probabilities of a {plan.settings.nudge} "
-            "are 0 or 1, "
-            f"and the effect of a {plan.settings.nudge} cannot be estimated from those decisions afterwards." + offer
-        )
+    if len(weak):
+        short = (f"{_signed(r)} (power {r.power:.0%}, {_enough(r)})" for r in weak.itertuples())
+        parts.append(f"it is too small for the {_listed(short)}")
+    if len(none):
+        parts.append(f"it cannot show the {_listed(none['effect'])}, since {_reasons(none['why'])}")
+    text = "; ".join(parts)
+    text = text[:1].upper() + text[1:] + "."
+    few = f" With fewer than {FEWEST} participants no interval is to be relied on." if n < FEWEST else ""
+    return text + _cost(plan) + _coin(plan, here) + few
+
+
+def _cost(plan: Plan) -> str:
+    """What the policy's own coin costs."""
+    coins = plan.power.coins.set_index("design")
+    if BARE not in coins.index:
+        return ""
+    lost = float(coins.loc[plan.values.main, "lost"])
+    return f" What is left to chance costs {number(max(0.0, lost))} {plan.settings.unit} per day."
+
+
+def _signed(row: Any) -> str:
+    """An effect, with a word where it is for the worse."""
+    return f"{row.effect}, which lowers it," if row.estimate < 0.0 and row.effect == row.question else str(row.effect)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    *most, last = texts
+    return f"{', the '.join(most)} and the {last}" if most else last
+
+
+def _reasons(why: pd.Series) -> str:
+    return "; and ".join(dict.fromkeys(why))
+
+
+def _enough(row: Any) -> str:
+    many = row.participants_for_80
+    return f"{many:,.0f} participants for 80%" if math.isfinite(many) else f"more than {MOST:,} participants for 80%"
+
+
+def _coin(plan: Plan, here: pd.DataFrame) -> str:
+    """What the coin that does best would buy and cost, where the study as planned lacks power."""
+    primary = here[here["question"] == plan.power.primary].set_index("design")
+    now = float(primary["power"].get(plan.values.main, math.nan))
+    coins = primary.drop(index=[plan.values.main, BARE], errors="ignore")
+    if now >= WANTED or not coins["power"].notna().any():
+        return ""
+    best = coins["power"].idxmax()
+    lost = plan.power.coins.set_index("design").loc[best]
     return (
-        f"The analysis finds the effect of a {plan.settings.nudge} with probability {nudge.loc[main, 'power']:.0%}."
-        + offer
+        f" “{best}” finds the {coins.loc[best, 'effect']} with probability {coins.loc[best, 'power']:.0%} and costs "
+        f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} per day."
     )
 
 
@@ -228,8 +263,8 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
         ("formula", study.reward.formula, "[reward] formula"),
         ("noise", f"sd {noise:g}", "[reward] noise_sd, [world] noise_sd"),
         ("context probabilities", "known to the agents" if study.contexts.known else "learned", "[contexts] known"),
-        (f"a {settings.nudge} is answered", f"{world.response_rate:.0%}", "[world] response_rate"),
-        ("the app is opened unasked", f"{world.open_rate:.1%} of decisions", "[world] open_rate"),
+        (f"a {settings.nudge} is answered", rate_in_words(world.response_rate, ".0%"), "[world] response_rate"),
+        ("the app is opened unasked", f"{rate_in_words(world.open_rate, '.1%')} of decisions", "[world] open_rate"),
         ("available", f"{world.available_rate:.0%} of decisions", "[world] available_rate"),
         ("rewards arrive", f"{world.reward_rate:.0%}", "[world] reward_rate"),
         ("rewards are late", late, "[world] reward_delay"),
@@ -249,10 +284,13 @@ def methods(plan: Plan) -> list[str]:
     settings = plan.settings
     text = [
         f"Value: {settings.participants:,} participants, each with effects of its own, {settings.replicates:,} "
-        f"replications of every policy at every budget; {settings.fewer:,} while the least budget is searched for. All "
+        f"replications of every policy at every budget, as it would run live, with the file’s hours, caps and least "
+        f"probabilities; {settings.fewer:,} while the least budget is searched for. All "
         "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants "
         "who stay to "
-        "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights.",
+        "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights. "
+        f"Shares are of {most_of(plan)}: the better of {article(settings.nudge)} at every allowed decision and "
+        f"{plan.values.main} without a limit on its budget{_here(plan)}.",
         f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
         "decisions from then on. " + _day_by_day(settings),
         f"Caps: the same cohorts with staff who can make so many {settings.nudges} in a day at most. A "
@@ -261,9 +299,10 @@ def methods(plan: Plan) -> list[str]:
         "unanswered; it is not made up for later.",
         f"What if: {settings.fewest:,} replications for each{_fewer_traced(settings)}. "
         "Agents believe what the file says; only the world changes.",
-        "Power: weighted and centred least squares with the recorded probabilities, clustered by participant, with "
-        "Student’s t and a correction for few participants; cohorts are put together from simulated participants. The "
-        "effect of actions rests on the study’s formula, as actions are not tossed for.",
+        f"Power: {plan.power.people:,} fresh participants, dropout included, are analysed as the study’s own record "
+        "will be (weighted and centred least squares with the recorded probabilities, clustered by participant); what "
+        "each of them adds to the estimate gives its variance for any number of participants, and noncentral t the "
+        "power. Only findings with the right sign count. Several actions are adjusted by Holm.",
     ]
     if settings.shared:
         text.append(
@@ -271,6 +310,10 @@ def methods(plan: Plan) -> list[str]:
             "not need any more is spent on others in workload, who gets them, caps, and “what if” where some leave."
         )
     return text
+
+
+def _here(plan: Plan) -> str:
+    return f"; in this study {best_end(plan)}" if plan.least.useful else ""
 
 
 def _fewer_traced(settings: Settings) -> str:

@@ -107,11 +107,14 @@ def day_steps(settings: Settings) -> float:
 def together_work(settings: Settings, cohorts: Cohorts, nudged: Floats) -> Work:
     """The days of cohorts that were gone through day by day: [participant, cohort, step]."""
     daily = np.stack([_by_day(settings, cohorts.begins, nudged[:, c]) for c in range(nudged.shape[1])])
-    return Work(daily / cohorts.share, settings.first_weekday)
+    return Work(daily * settings.nudged_share / cohorts.share, settings.first_weekday)
 
 
 def daily_work(settings: Settings, nudged: Floats) -> Work:
-    """The cohort's nudges by day of the study, from those of each participant [participant, replicate, step]."""
+    """The cohort's nudges by day of the study, from those of each participant [participant, replicate, step].
+
+    With arms, those of participants in the arms with nudges: the same share of all.
+    """
     people, replicates, horizon = nudged.shape
     rng = np.random.default_rng(settings.seed)
     table = settings.study.settings.participants
@@ -122,7 +125,7 @@ def daily_work(settings: Settings, nudged: Floats) -> Work:
         there = step < leaving(rng, people, horizon, table.dropout)[:, None]
         who, run = rng.integers(people, size=people), rng.integers(replicates, size=people)
         daily.append(_by_day(settings, begins, nudged[who, run] * there))
-    return Work(np.stack(daily), settings.first_weekday)
+    return Work(np.stack(daily) * settings.nudged_share, settings.first_weekday)
 
 
 def _by_day(settings: Settings, begins: Whole, nudged: Floats) -> Floats:
@@ -195,9 +198,11 @@ def _caps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget
     A nudge is charged when it is proposed; staff make them in the order of proposals, and one that they cannot make on
     its day is not made any more: the participant has not answered.
     """
-    given = settings.study.settings.nudge.per_day
+    given = settings.study.settings.staff.per_day or settings.study.settings.nudge.per_day
     candidates = {math.ceil(float(np.quantile(work.daily, q))) for q in (0.5, 0.75, 0.95)}
     policy = settings.policy(settings.main, budget)
+    if policy.limits is not None:
+        policy = replace(policy, limits=replace(policy.limits, per_day=None))  # the cap is what is varied
     reference: Floats | None = None
     rows = []
     for cap in [math.inf, *sorted({max(1, c) for c in candidates} | ({given} if given else set()), reverse=True)]:
@@ -205,7 +210,7 @@ def _caps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget
             f"cap-{budget}-{cap:g}",
             "no cap" if math.isinf(cap) else f"at most {cap:g} {settings.nudges} per day",
             day_steps(settings),
-            lambda cap=cap: cohorts.run(policy, cap=cap),  # type: ignore[misc]
+            lambda cap=cap: cohorts.run(policy, cap=cap / settings.nudged_share),  # type: ignore[misc]
         )
         outcome = data["outcome"].values
         reference = outcome if reference is None else reference

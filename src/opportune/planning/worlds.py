@@ -47,19 +47,21 @@ def participants_of(settings: Settings, changed: Assumption | None = None) -> li
 
 
 def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: Any) -> LinearWorld | ContinuousWorld:
-    happens = dict(world.happenings.settings())
-    happens["response_rate"] *= changed.answers
-    happens["open_rate"] = min(1.0, happens["open_rate"] + changed.openings)
-    theta = world.theta * scale + (np.array(changed.shift) if changed.shift else 0.0)
-    common = {"theta": theta, "noise_sd": world.noise_sd * changed.noise, "name": world.name, **happens}
+    happens = world.happenings
+    made: dict[str, Any] = {
+        "theta": world.theta * scale + (np.array(changed.shift) if changed.shift else 0.0),
+        "noise_sd": world.noise_sd * changed.noise,
+        "response_rate": np.multiply(happens.response_rate, changed.answers).tolist(),
+        "open_rate": np.minimum(1.0, np.add(happens.open_rate, changed.openings)).tolist(),
+    }
     if isinstance(world, LinearWorld):
-        chances = world.context_probs
         if changed.contexts:
-            possible = chances > 0
-            chances = (chances + possible / possible.sum()) / 2.0
-        return LinearWorld(world.problem, context_probs=chances, **common)
-    drawn = {name: shifted(d) if changed.contexts else d for name, d in world.distributions.items()}
-    return ContinuousWorld(world.problem, distributions=drawn, table=world.table, **common)
+            possible = world.context_probs > 0
+            made["context_probs"] = (world.context_probs + possible / possible.sum()) / 2.0
+        return world.replace(**made)
+    if changed.contexts:
+        made["distributions"] = {name: shifted(d) for name, d in world.distributions.items()}
+    return world.replace(**made)
 
 
 def shifted(distribution: Distribution) -> Distribution:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from opportune.engine.declared import KNOWN, PLUGIN
 from opportune.engine.layout import Layout, layout
 from opportune.errors import InputError
 from opportune.problems.combinations import MOST_COMBINATIONS, MOST_CORNERS, Choices, combine, extremes, level_numbers
+from opportune.problems.conditions import Conditions
+from opportune.problems.history import check_sensed, histories_of, in_numbers
 from opportune.problems.program import Program
 from opportune.problems.settings import (
     VISIBILITIES,
@@ -28,15 +30,10 @@ from opportune.problems.settings import (
     check_visibility,
     schedule_of,
     units_of,
+    weights_of,
 )
 from opportune.problems.tables import least_distance
-from opportune.problems.variables import (
-    Variable,
-    bounds_of,
-    level_number,
-    levels_of,
-    to_json,
-)
+from opportune.problems.variables import bounds_of, level_number, levels_of, to_json
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -49,7 +46,7 @@ class ContinuousProblem(Beliefs):
 
     Args:
         formula: features from the variables and `action`, as for `Problem.from_formula`.
-        variables: {name: Number, levels, TimeOfDay, Weekday, Weekend or DayOfStudy}.
+        variables: {name: Number, levels, TimeOfDay, Weekday, Weekend, DayOfStudy or History}.
         actions: names of the actions, or how many there are.
         decisions_per_day: as many as there are times of day unless given.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported". Scheduled ones are public.
@@ -64,6 +61,10 @@ class ContinuousProblem(Beliefs):
         least_distance: Dmin; by the corners of the bounds unless given.
         delta: the confidence sets hold with probability 1 - delta.
         regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
+        never_if: {action: condition} under which an action is forbidden, such as `pain > 7 or mood == "low"`; and
+        when_unknown: {action: "forbid" or "allow"} for conditions on what is not public (docs/safety.md).
+        prior_mean: what theta is expected to be, a number for each feature; 0 unless given.
+        prior_sd: how far each number of theta may be from it, as a standard deviation; W / sqrt(d) unless given.
 
     """
 
@@ -75,7 +76,7 @@ class ContinuousProblem(Beliefs):
         *,
         decisions_per_day: int | None = None,
         visibility: Mapping[str, Visibility] | None = None,
-        order: str = "degree",
+        order: Literal["degree", "written"] = "degree",
         start: Mapping[str, Any] | None = None,
         known_means: Any = None,
         noise_sd: float = 1.0,
@@ -85,33 +86,45 @@ class ContinuousProblem(Beliefs):
         least_distance: float | None = None,
         delta: float = 0.05,
         regularisation: float | None = None,
+        never_if: Mapping[str, str] | None = None,
+        when_unknown: Mapping[str, str] | None = None,
+        prior_mean: Sequence[float] | None = None,
+        prior_sd: Sequence[float] | None = None,
     ) -> None:
         self.variables = check_variables(variables)
         self.action_names = check_action_names(actions)
         self.schedule = schedule_of(self.variables, decisions_per_day)
+        self.histories = histories_of(self.variables, self.schedule.decisions_per_day)
+        self.variables |= self.histories
         self.visibility = check_visibility(visibility, self.variables, self.schedule.variables)
+        check_sensed(self.histories, self.visibility)
         self.formula, self.order = formula, order
-        self.program = _program(formula, self.variables, self.action_names, order)
+        from opportune.problems.formula import program  # noqa: PLC0415  (formulaic is slow to import)
+
+        self.program = program(formula, self.variables, self.action_names, order=order)
         self.d = self.program.d
         self._believe(
             noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
-            regularisation=regularisation,
+            regularisation=regularisation, prior_mean=prior_mean, prior_sd=prior_sd,
         )  # fmt: skip
-        self._least_distance = least_distance
-        if least_distance is not None:
-            self._least_distance = checks.scale("least_distance", least_distance)
+        self._least_distance = None if least_distance is None else checks.scale("least_distance", least_distance)
         self.strata = math.prod(self._levels(name) for name in self.stratified)
         if self.strata > MOST_STRATA:
-            raise InputError(
-                f"public variables have {self.strata} combinations of levels; expected at most {MOST_STRATA}"
-            )
+            given = f"public variables have {self.strata} combinations of levels"
+            raise InputError(f"{given}; expected at most {MOST_STRATA}")
         check_names_action(formula)
+        self.conditions = Conditions(never_if, when_unknown, self.action_names, self.variables, self.visibility)
         self._start_values = self._check_start(start)
         self.known_means: Floats | None = None
         if known_means is not None:
             self.known_means = checks.array("known_means", known_means, (self.strata, self.actions, self.d))
 
     contexts = 0  # not a finite set
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the features, such as "action=walk:stress"."""
+        return self.program.names
 
     @property
     def support(self) -> int:
@@ -131,11 +144,8 @@ class ContinuousProblem(Beliefs):
     @property
     def stratified(self) -> tuple[str, ...]:
         """The public variables with levels, whose combinations are the strata."""
-        return tuple(
-            name
-            for name, variable in self.variables.items()
-            if self.visibility[name] == "public" and levels_of(variable) is not None
-        )
+        public = (name for name, seen in self.visibility.items() if seen == "public")
+        return tuple(name for name in public if levels_of(self.variables[name]) is not None)
 
     @cached_property
     def units(self) -> Floats:
@@ -179,7 +189,7 @@ class ContinuousProblem(Beliefs):
                 values[v] = self._number(name, known[name])
             elif self.visibility[name] == "public":
                 raise InputError(f"context lacks {name!r}; expected a value, as the variable is public")
-            else:
+            elif name not in self.histories:  # which are filled in when the decision is made
                 absent[self.visibility[name]].append(name)
         return Moment(values, tuple(absent["sensed"]), tuple(absent["reported"]))
 
@@ -188,6 +198,15 @@ class ContinuousProblem(Beliefs):
         moment = self.values(context, step)
         known = -1 if moment.unreported and self.reported else 0
         return Located(self.stratum(moment.values), 0, known, moment.values, moment.missing, moment.unreported)
+
+    @property
+    def always_allowed(self) -> tuple[int, ...]:
+        """The numbers of the actions that no condition forbids."""
+        return self.conditions.always_allowed
+
+    def forbids(self, place: Located, view: int) -> Mask:
+        """Which actions are forbidden in a context to who sees this much of it (engine.declared): [A]."""
+        return np.asarray(self.conditions.forbidden(place.values[None], view)[0])
 
     def public_levels(self) -> list[dict[str, Any]]:
         """The combinations of levels of the public variables, in the order of the strata."""
@@ -228,8 +247,14 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def middle(self) -> Floats:
-        """What stands in for values that are not given: the middle of bounds, the first level; 0 for the action."""
+        """What stands in for values that are not given: the middle of bounds, the first level; 0 for the action.
+
+        A variable of the participant's own history is at its beginning.
+        """
         middles = [0.0 if (bounds := bounds_of(v)) is None else bounds.middle for v in self.variables.values()]
+        for v, name in enumerate(self.variables):
+            if name in self.histories:
+                middles[v] = float(self.histories[name].initial or 0.0)
         return np.array([*middles, 0.0])
 
     @cached_property
@@ -268,7 +293,7 @@ class ContinuousProblem(Beliefs):
     ) -> Layout:
         """Where the compiled step functions find things; there is no table of scores, and rows are not listed.
 
-        `form` is what suits a device, a policy and a world: simd, delay, interrupted.
+        `form` is what suits a device, a policy and a world: simd, delay, interrupted, limited, ...
         """
         program = self._inside
         return layout(
@@ -276,7 +301,8 @@ class ContinuousProblem(Beliefs):
             probabilities=PLUGIN if self.known_means is None else KNOWN, reported=self.reported,
             variables=len(self.variables) + 1, atoms=program.atoms, fixed_atoms=program.shared,
             factors=program.width, code=program.code.size, depth=program.stack,
-            held=horizon if self.reported else 0, **form,
+            held=horizon if self.reported else 0, histories=len(self.histories),
+            past=max((h.decisions or 1 for h in self.histories.values()), default=0), **self.conditions.sizes, **form,
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:
@@ -288,24 +314,15 @@ class ContinuousProblem(Beliefs):
                 "start": self.start / self.units,
                 "hidden": self.hidden_from_recommender,
                 "unsensed": self.hidden_from_revealer,
-                "weight": self._weights,
+                "weight": weights_of(self.variables, self.stratified, self.strata),
                 "corner": self._sensed_corners,
                 "code": self._inside.code,
                 "atom_end": self._inside.atom_end,
                 "factor": self._inside.factors,
+                **self.conditions.parts,
+                "history": in_numbers(self.histories, list(self.variables), self.schedule.decisions_per_day),
             },
         )
-
-    @property
-    def _weights(self) -> Floats:
-        """What each variable's level adds to the number of its stratum."""
-        weights = np.zeros(len(self.variables) + 1)
-        step = self.strata
-        for v, name in enumerate(self.variables):
-            if name in self.stratified:
-                step //= self._levels(name)
-                weights[v] = step
-        return weights
 
     @cached_property
     def _sensed_corners(self) -> Floats:
@@ -327,6 +344,7 @@ class ContinuousProblem(Beliefs):
             "known_means": None if self.known_means is None else self.known_means.tolist(),
             **self._beliefs(),
             "least_distance": self._least_distance,
+            **self.conditions.settings,
         }
 
     @classmethod
@@ -339,9 +357,8 @@ class ContinuousProblem(Beliefs):
         """Return a copy with some settings changed; lam follows W unless it was given."""
         checks.settings("ContinuousProblem", changes, ContinuousProblem)
         settings = self._changed({**self.to_dict(), "variables": self.variables}, changes)
-        return ContinuousProblem(
-            settings.pop("formula"), settings.pop("variables"), settings.pop("actions"), **settings
-        )
+        given = [settings.pop(name) for name in ("formula", "variables", "actions")]
+        return ContinuousProblem(*given, **settings)
 
     def __repr__(self) -> str:
         names = ", ".join(self.variables)
@@ -351,9 +368,8 @@ class ContinuousProblem(Beliefs):
         """The bounds or level numbers of each variable that the formula uses; of those seen so, if it is said how."""
         used = np.atleast_1d(self.program.depends.any(axis=0))[: len(self.variables)]
         found = extremes(self.variables, used)
-        return {
-            name: chosen for name, chosen in found.items() if self.visibility[name] in (visibilities or VISIBILITIES)
-        }
+        seen = visibilities or VISIBILITIES
+        return {name: chosen for name, chosen in found.items() if self.visibility[name] in seen}
 
     def _depends_on(self, *visibilities: str) -> Mask:
         unseen = [self.visibility[name] in visibilities for name in self.variables]
@@ -376,18 +392,9 @@ class ContinuousProblem(Beliefs):
         return number if levels is None else levels[int(number)]
 
     def _check_start(self, start: Any) -> dict[str, float]:
-        if start is None:
-            return {}
-        if not isinstance(start, Mapping):
-            raise InputError(f"start is {checks.shown(start)}; expected {{variable: value}}")
-        for name in start:
+        given = {} if start is None else checks.mapping("start", start, "{variable: value}")
+        for name in given:
             checks.choice("variable in start", name, self.variables)
             if self.visibility[name] == "public":
                 raise InputError(f"start has {name!r}, which is public; expected variables that are not")
-        return {name: self._number(name, value) for name, value in start.items()}
-
-
-def _program(formula: Any, variables: Mapping[str, Variable], actions: tuple[str, ...], order: Any) -> Program:
-    from opportune.problems.formula import program  # noqa: PLC0415  (formulaic is slow to import)
-
-    return program(formula, variables, actions, order=order)
+        return {name: self._number(name, value) for name, value in given.items()}

@@ -1,8 +1,11 @@
 """`Problem`: what the agents know beforehand where contexts are a finite set."""
 
+import functools
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +15,10 @@ from opportune import checks
 from opportune.engine.declared import KNOWN, OPTIMISTIC, PLUGIN
 from opportune.engine.layout import Layout, layout
 from opportune.errors import InputError
+from opportune.problems.conditions import check_when_unknown
 from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.history import History
+from opportune.problems.masks import Masks, check_allowed, check_masks, masks_of, table_of
 from opportune.problems.settings import (
     MOST_ACTIONS,
     MOST_CONTEXTS,
@@ -29,7 +35,8 @@ from opportune.problems.settings import (
     units_of,
 )
 from opportune.problems.tables import constant_parts, least_distance, part_means
-from opportune.problems.variables import DayOfStudy, Finite, Number, level_number, to_json
+from opportune.problems.terms import term_names
+from opportune.problems.variables import DayOfStudy, Finite, Number, Schedule, level_number, to_json
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,12 +55,17 @@ class Problem(Beliefs):
         largest_gap: the largest true gap; scale `gap` needs it, and a world that knows the truth supplies it.
         delta: the confidence sets hold with probability 1 - delta.
         regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
+        prior_mean: what theta is expected to be, a number for each feature; 0 unless given.
+        prior_sd: how far each number of theta may be from it, as a standard deviation; W / sqrt(d) unless given.
         variables: names and levels of the variables that make up a context, first one slowest; their numbers
             of levels multiply to K. Without it a context is one variable called "context". TimeOfDay, Weekday and
             Weekend are public variables that follow the schedule.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported".
         action_names: names of the actions, for people.
         decisions_per_day: as many as the times of day unless given; 1 if there are none.
+        allowed: [K, A], whether an action may be recommended in a context; all of them unless given.
+        when_unknown: {action: "forbid" or "allow"}, what holds of an action while it is not known whether it is
+            allowed, as some variables are not seen; "forbid" unless given.
 
     """
 
@@ -68,10 +80,14 @@ class Problem(Beliefs):
         largest_gap: float | None = None,
         delta: float = 0.05,
         regularisation: float | None = None,
+        prior_mean: Sequence[float] | None = None,
+        prior_sd: Sequence[float] | None = None,
         variables: Mapping[str, Iterable[Any] | Finite] | None = None,
         visibility: Mapping[str, Visibility] | None = None,
         action_names: Sequence[str] | None = None,
         decisions_per_day: int | None = None,
+        allowed: Any = None,
+        when_unknown: Mapping[str, str] | None = None,
     ) -> None:
         self.features: Floats = checks.array("features", features, ("contexts", "actions", "d"))
         self.contexts, self.actions, self.d = self.features.shape
@@ -87,7 +103,7 @@ class Problem(Beliefs):
             self.context_probs = checks.probabilities("context_probs", context_probs, self.contexts)
         self._believe(
             noise_sd=noise_sd, theta_bound=theta_bound, value_range=value_range, largest_gap=largest_gap, delta=delta,
-            regularisation=regularisation,
+            regularisation=regularisation, prior_mean=prior_mean, prior_sd=prior_sd,
         )  # fmt: skip
         self.schedule = schedule_of(variables, decisions_per_day)
         self.variables = check_finite_variables(variables, self.contexts)
@@ -95,6 +111,9 @@ class Problem(Beliefs):
         self.action_names = _action_names(action_names, self.actions)
         self.stratum_of, self.strata = self._parts(("public",))
         self.sense_of, self.senses = self._parts(("public", "sensed"))
+        self.allowed = check_allowed(allowed, self.contexts, self.actions)
+        self.when_unknown = check_when_unknown(when_unknown, self.action_names)
+        check_masks(self)
 
     @overload
     @classmethod
@@ -124,9 +143,14 @@ class Problem(Beliefs):
         Numbers enter as they are and text variables by their levels; `action` enters by its levels, the first being
         the reference. There is no intercept unless the formula adds one with "1 + ...".
 
+        `never_if` says when an action is forbidden, {action: condition}, and `when_unknown` what holds while that
+        depends on something that is not seen, {action: "forbid" or "allow"} (docs/safety.md).
+
         Where a variable is a Number or a DayOfStudy contexts are not a finite set, and this is a ContinuousProblem.
         """
-        if isinstance(contexts, Mapping) and any(isinstance(v, Number | DayOfStudy) for v in contexts.values()):
+        if isinstance(contexts, Mapping) and any(
+            isinstance(v, Number | DayOfStudy | History) for v in contexts.values()
+        ):
             if context_probs is not None:
                 raise InputError("context_probs were given, but contexts are not a finite set; expected known_means")
             checks.settings(
@@ -135,13 +159,29 @@ class Problem(Beliefs):
             return ContinuousProblem(formula, contexts, actions, **settings)
         from opportune.problems.formula import design  # noqa: PLC0415  (formulaic is slow to import)
 
-        taken = ("features", "context_probs", "variables", "action_names")
-        checks.settings("Problem", settings, cls, without=taken)
+        taken = ("features", "context_probs", "variables", "action_names", "allowed")
+        known = {name: value for name, value in settings.items() if name != "never_if"}
+        checks.settings("Problem", known, cls, without=taken)
         levels = check_finite_variables(checks.mapping("contexts", contexts, "{variable: levels}"), None)
         names = check_action_names(actions)
         features = design(formula, levels, names)
         check_names_action(formula)
-        return cls(features, context_probs, variables=contexts, action_names=names, **settings)
+        if (never_if := settings.pop("never_if", None)) is not None:
+            settings["allowed"] = table_of(never_if, contexts, levels, names, settings)
+        problem = cls(features, context_probs, variables=contexts, action_names=names, **settings)
+        problem.formula = formula
+        return problem
+
+    formula: str | None = None  # that features come from, if they do
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """The names of the features, such as "action=walk:stress", where they come from a formula."""
+        if self.formula is None:
+            raise InputError(
+                "the features were given as numbers; expected Problem.from_formula, whose terms have names"
+            )
+        return term_names(self.formula, self.variables, self.action_names)
 
     @property
     def reported(self) -> bool:
@@ -157,6 +197,20 @@ class Problem(Beliefs):
     def units(self) -> Floats:
         """What each feature is divided by inside, 1 unless it is large; W, lam and distances are those inside: [d]."""
         return units_of(np.abs(self.features).max(axis=(0, 1)))
+
+    @cached_property
+    def masks(self) -> Masks:
+        """What is forbidden by how much of a context is seen."""
+        return masks_of(self)
+
+    @property
+    def always_allowed(self) -> tuple[int, ...]:
+        """The numbers of the actions that no moment forbids."""
+        return tuple(np.flatnonzero(~self.masks.whole.any(axis=0)).tolist())
+
+    def forbids(self, place: Located, view: int) -> NDArray[np.bool_]:
+        """Which actions are forbidden in a context to who sees this much of it (engine.declared): [A]."""
+        return np.array(self.masks[view][(place.stratum, place.sense, place.context)[view]])
 
     @cached_property
     def least_distance(self) -> float:
@@ -220,11 +274,6 @@ class Problem(Beliefs):
         combinations = itertools.product(*(self.variables[name] for name in public))
         return [dict(zip(public, levels, strict=True)) for levels in combinations]
 
-    def _level_of(self, name: str) -> Ints:
-        """The number of a variable's level in each context."""
-        places = np.unravel_index(np.arange(self.contexts), [len(v) for v in self.variables.values()])
-        return np.asarray(places[list(self.variables).index(name)])
-
     def levels(self, index: int) -> dict[str, Any]:
         """The variables' levels of a context's number."""
         index = checks.whole("index", index, least=0, most=self.contexts - 1)
@@ -232,30 +281,22 @@ class Problem(Beliefs):
         places = np.unravel_index(index, sizes)
         return {name: v[int(i)] for (name, v), i in zip(self.variables.items(), places, strict=True)}
 
-    def slots(self) -> tuple[Ints, list[NDArray[np.bool_]]]:
+    def slots(self) -> tuple[Ints, tuple[NDArray[np.bool_], ...]]:
         """The schedule as numbers: the slot of each step of its period, and which contexts each slot has."""
-        combinations: dict[tuple[int, ...], int] = {}
-        slot_of = []
-        for step in range(1, (self.schedule.period or 1) + 1):
-            values = self.schedule.values(step)
-            levels = tuple(self.variables[name].index(value) for name, value in values.items())
-            slot_of.append(combinations.setdefault(levels, len(combinations)))
-        members = []
-        for levels in combinations:
-            fits = [self._level_of(name) == level for name, level in zip(self.schedule.variables, levels, strict=True)]
-            members.append(np.logical_and.reduce(fits) if fits else np.ones(self.contexts, dtype=np.bool_))
-        return np.array(slot_of, dtype=np.int64), members
+        return _slots(self.schedule, tuple(self.variables.items()))
+
+    histories: Mapping[str, History] = MappingProxyType({})  # contexts are a finite set: no numbers of one's own past
 
     def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
         """Where the compiled step functions find things.
 
-        `form` is what suits a device, a policy and a world: table, simd, support, delay, interrupted.
+        `form` is what suits a device, a policy and a world: table, simd, support, delay, interrupted, limited, ...
         """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
             d=self.d, actions=self.actions, contexts=self.contexts, strata=self.strata,
             senses=self.senses if self.reported else 0, reported=self.reported,
-            probabilities=unknown if self.context_probs is None else KNOWN, **form,
+            probabilities=unknown if self.context_probs is None else KNOWN, masked=self.allowed is not None, **form,
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:
@@ -263,6 +304,9 @@ class Problem(Beliefs):
         fixed = constant_parts(
             self.features, self.units, self.stratum_of, self.sense_of, self.context_probs, at.sizes
         )  # fmt: skip
+        if self.allowed is not None:
+            masks = (self.masks.whole, self.masks.public, *([self.masks.sensed] if self.reported else []))
+            fixed = {**fixed, "forbidden": np.concatenate(masks)}
         return at.filled("constants", constants={**self._knowledge(horizon), **fixed})
 
     def to_dict(self) -> dict[str, Any]:
@@ -277,6 +321,8 @@ class Problem(Beliefs):
             "visibility": dict(self.visibility),
             "action_names": list(self.action_names),
             "decisions_per_day": self.schedule.decisions_per_day,
+            "allowed": None if self.allowed is None else self.allowed.tolist(),
+            "when_unknown": dict(self.when_unknown),
         }
 
     @classmethod
@@ -290,7 +336,9 @@ class Problem(Beliefs):
         checks.settings("Problem", changes, Problem)
         variables = {name: self.schedule.variables.get(name, levels) for name, levels in self.variables.items()}
         settings = self._changed({**self.to_dict(), "variables": variables}, changes)
-        return Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
+        changed = Problem(settings.pop("features"), settings.pop("context_probs"), **settings)
+        changed.formula = self.formula
+        return changed
 
     def __repr__(self) -> str:
         known = "known" if self.context_probs is not None else "unknown"
@@ -325,3 +373,27 @@ def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
     if len(names) != actions:
         raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
     return names
+
+
+@functools.lru_cache(maxsize=256)
+def _slots(
+    schedule: Schedule, variables: tuple[tuple[str, tuple[Any, ...]], ...]
+) -> tuple[Ints, tuple[NDArray[np.bool_], ...]]:
+    """`Problem.slots`, once for the problems of all participants: the arrays are shared, so they are read-only."""
+    known = dict(variables)
+    combinations: dict[tuple[int, ...], int] = {}
+    slot_of = []
+    for step in range(1, (schedule.period or 1) + 1):
+        values = schedule.values(step)
+        levels = tuple(known[name].index(value) for name, value in values.items())
+        slot_of.append(combinations.setdefault(levels, len(combinations)))
+    axes = dict(zip(known, np.indices([len(levels) for levels in known.values()]), strict=True))
+    members = []
+    for levels in combinations:
+        fits = [axes[name].ravel() == level for name, level in zip(schedule.variables, levels, strict=True)]
+        contexts = math.prod(len(each) for each in known.values())
+        members.append(np.logical_and.reduce(fits) if fits else np.ones(contexts, dtype=np.bool_))
+    found = np.array(slot_of, dtype=np.int64), tuple(members)
+    for array in (found[0], *found[1]):
+        array.flags.writeable = False
+    return found

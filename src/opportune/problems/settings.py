@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,14 +11,25 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.problems.variables import Finite, Schedule, Scheduled, Variable, check_levels, check_variable, from_json
+from opportune.problems.variables import (
+    Finite,
+    Schedule,
+    Scheduled,
+    Variable,
+    check_levels,
+    check_variable,
+    from_json,
+    levels_of,
+)
 
 Floats = NDArray[np.float64]
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
+PRIORS = ("prior_mean", "prior_sd")  # written down where they are given
 MOST_ACTIONS = 127
 MOST_CONTEXTS = 32_000
 LEAST_DELTA = 1e-300
+MASKS = ("allowed", "never_if", "when_unknown")  # which descriptions may lack: nothing is forbidden then
 
 
 class Located(NamedTuple):
@@ -55,10 +66,13 @@ class Beliefs:
     largest_gap: float | None
     delta: float
     regularisation: float
-    d: int  # how many features there are; problems set it themselves
+    prior_mean: Floats | None
+    prior_sd: Floats | None
+    d: int  # how many features there are; problems set it themselves, before they believe anything
+    units: Any
 
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
-                 regularisation: Any) -> None:  # fmt: skip
+                 regularisation: Any, prior_mean: Any, prior_sd: Any) -> None:  # fmt: skip
         """Check and keep the beliefs; lam is 1/W^2 unless given."""
         self.noise_sd = checks.scale("noise_sd", noise_sd)
         self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # lam is by its square
@@ -69,6 +83,18 @@ class Beliefs:
         self.regularisation = checks.scale("regularisation", lam)
         self.value_range = check_value_range(value_range)
         self.largest_gap = None if largest_gap is None else checks.scale("largest_gap", largest_gap)
+        self.prior_mean, self.prior_sd = (
+            None if given is None else checks.array(name, given, ("d",)) for name, given in
+            (("prior_mean", prior_mean), ("prior_sd", prior_sd))
+        )  # fmt: skip
+        for name, prior in (("prior_mean", self.prior_mean), ("prior_sd", self.prior_sd)):
+            if prior is not None and prior.size != self.d:
+                raise InputError(f"{name} has {prior.size} numbers; expected {self.d}, one for each feature")
+        if self.prior_sd is not None:
+            for j, sd in enumerate(self.prior_sd):
+                checks.scale(f"prior_sd[{j}]", float(sd), most=1e15)
+            if regularisation is not None and self.regularisation != self._default_regularisation:
+                raise InputError("regularisation and prior_sd are both given; expected one of them")
 
     def _beliefs(self) -> dict[str, Any]:
         """The beliefs as plain JSON values."""
@@ -79,6 +105,7 @@ class Beliefs:
             "largest_gap": self.largest_gap,
             "delta": self.delta,
             "regularisation": self.regularisation,
+            **{name: given.tolist() for name in PRIORS if (given := getattr(self, name)) is not None},
         }
 
     @property
@@ -100,11 +127,17 @@ class Beliefs:
 
     def _knowledge(self, horizon: int) -> dict[str, Any]:
         """The beliefs as the constants of any problem hold them."""
-        lams = [self.regularisation, self.pointwise_regularisation]
+        lams = np.array([self.regularisation, self.pointwise_regularisation])
+        precisions, prior = np.repeat(lams, self.d), [math.sqrt(lam) * self.theta_bound for lam in lams]
+        if self.prior_sd is not None:
+            sd = self.prior_sd * self.units  # as W / sqrt(d) for every feature would be
+            precisions = np.concatenate([1.0 / (self.d * sd**2), (self.noise_sd / sd) ** 2])
+            prior = [1.0, self.noise_sd * math.sqrt(self.d)]
         return {
             "noise": self.noise_sd,
-            "regularisation": lams,
-            "prior": [math.sqrt(lam) * self.theta_bound for lam in lams],
+            "regularisation": precisions,
+            "prior": prior,
+            "prior_mean": 0.0 if self.prior_mean is None else self.prior_mean * self.units,
             "confidence": 2.0 * math.log(1.0 / self.delta),
             "delta": self.delta,
             "horizon": horizon,
@@ -189,7 +222,7 @@ def check_described(saved: Any, problem: type) -> dict[str, Any]:
     settings = checks.mapping("problem", saved, "what to_dict() gave")
     checks.settings("the problem", settings, problem)
     for name in inspect.signature(problem).parameters:
-        if name not in settings:
+        if name not in settings and name not in {*MASKS, *PRIORS}:
             raise InputError(f"the problem lacks {name!r}; expected what to_dict() gave")
     variables = settings.get("variables")
     if variables is not None:
@@ -234,3 +267,14 @@ def check_variables(value: Any) -> dict[str, Variable]:
     if not given:
         raise InputError("variables is empty; expected at least one variable")
     return {checks.text("name of a variable", name): check_variable(name, variable) for name, variable in given.items()}
+
+
+def weights_of(variables: Mapping[str, Variable], public: Sequence[str], strata: int) -> Floats:
+    """What each variable's level adds to the number of its stratum, the first public one slowest; the action last."""
+    weights = np.zeros(len(variables) + 1)
+    step = strata
+    for v, (name, variable) in enumerate(variables.items()):
+        if name in public:
+            step //= len(levels_of(variable) or ())
+            weights[v] = step
+    return weights

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.engine.declared import Sizes
+from opportune.engine.sizes import Sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

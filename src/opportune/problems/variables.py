@@ -6,6 +6,7 @@ A variable is one of
     ["low", "fair", "high"]                 one of these levels
     TimeOfDay(["morning", "evening"])       public, known from the decision point's number: the schedule
     Weekday(), Weekend(), DayOfStudy(70)    public and known in the same way
+    History(of="nudges", summary="sum", days=7)   computed from the participant's own record
 
 Decision points count from 1, days of study too.
 """
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import InputError
+from opportune.problems.history import History
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 WORKDAYS = 5  # of a week; the other days are its weekend
@@ -163,7 +165,7 @@ class DayOfStudy:
 
 Finite = TimeOfDay | Weekday | Weekend
 Scheduled = TimeOfDay | Weekday | Weekend | DayOfStudy
-Variable = Number | tuple[Any, ...] | Scheduled
+Variable = Number | tuple[Any, ...] | Scheduled | History
 
 
 class Schedule:
@@ -268,7 +270,7 @@ class Schedule:
 
 def check_variable(name: str, value: Any) -> Variable:
     """A variable as it was given: a Number or a scheduled one as it is, anything else as its levels."""
-    if isinstance(value, Number | Scheduled):
+    if isinstance(value, Number | Scheduled | History):
         return value
     return check_levels(name, value)
 
@@ -316,7 +318,7 @@ def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
 
 def levels_of(variable: Variable) -> tuple[Any, ...] | None:
     """A variable's levels, or None if it is numeric."""
-    if isinstance(variable, Number | DayOfStudy):
+    if isinstance(variable, Number | DayOfStudy | History):
         return None
     return variable if isinstance(variable, tuple) else variable.levels
 
@@ -325,6 +327,8 @@ def bounds_of(variable: Variable) -> Number | None:
     """A numeric variable's bounds, or None if it has levels."""
     if isinstance(variable, DayOfStudy):
         return variable.number
+    if isinstance(variable, History):
+        return Number(*variable.range)
     return variable if isinstance(variable, Number) else None
 
 
@@ -335,6 +339,7 @@ def entered_as_numbers(levels: tuple[Any, ...]) -> bool:
 
 _KINDS: dict[str, type[Any]] = {
     "number": Number, "time_of_day": TimeOfDay, "weekday": Weekday, "weekend": Weekend, "day_of_study": DayOfStudy,
+    "history": History,
 }  # fmt: skip
 
 

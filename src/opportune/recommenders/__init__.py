@@ -8,4 +8,4 @@ from opportune.recommenders.base import Recommender as Recommender
 from opportune.recommenders.linucb import LinUCB as LinUCB
 from opportune.recommenders.thompson import Thompson as Thompson
 from opportune.recommenders.fixed import FixedAction as FixedAction
-from opportune.recommenders.random import RandomAction as RandomAction
+from opportune.recommenders.random import EqualCoins as EqualCoins

@@ -8,6 +8,9 @@ A recommender is a frozen dataclass below `Recommender`. Its functions are attac
   reported values are missing, its sensed part;
 - `after_blind(p, own, moment, action)`: what to remember of an action taken blindly.
 
+Where actions are drawn (`chances`, or a `floor`) they say which action is intended, the most probable one; those that
+mix several write how probable each is to `p.scratch.chance` (algorithm.chances).
+
 `own` has what the recommender declares for itself: `own.settings`, `own.state`, `own.scratch`. `algorithm.snapshot` has
 the features that each may go by. From outside the package, `opportune.register` adds one (docs/extending.md).
 """
@@ -16,9 +19,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import Declares
+from opportune.engine.declared import EQUAL, MIXED, UNTOLD, Declares
 from opportune.revealers.base import Use
+
+
+def check_floor(floor: Any) -> float | None:
+    """The least probability of every allowed action, if there is one."""
+    return None if floor is None else checks.real("floor", floor, above=0.0, most=0.5)
 
 
 @inner_function
@@ -37,13 +46,19 @@ class Recommender:
 
     number: ClassVar[int]  # given by the registry
     kind: ClassVar[str]  # its name in study files
+    chances: ClassVar[int] = UNTOLD  # how its actions come about: CERTAIN, if nothing but the state decides
     declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
     freeze: ClassVar[Any] = staticmethod(prepare_nothing)
     act_blind: ClassVar[Any]
     act_informed: ClassVar[Any]
     after_blind: ClassVar[Any] = staticmethod(remember_nothing)
 
-    def numbers(self, use: Use) -> Mapping[str, float]:
+    @property
+    def randomised(self) -> bool:
+        """Whether the core draws its actions, with probabilities that are known."""
+        return self.chances in {MIXED, EQUAL} or getattr(self, "floor", None) is not None
+
+    def numbers(self, use: Use) -> Mapping[str, Any]:
         """The recommender's own settings in numbers, for the fields of `declares.settings`."""
         return {}
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import Declares, Numbers
+from opportune.engine.declared import CERTAIN, Declares, Numbers
 from opportune.engine.hooks import RECOMMENDERS
+from opportune.errors import InputError
 from opportune.recommenders.base import Recommender
 from opportune.revealers.base import Use
 
@@ -33,6 +34,7 @@ class FixedAction(Recommender):
 
     action: int
     kind: ClassVar[str] = "fixed"
+    chances: ClassVar[int] = CERTAIN
     declares: ClassVar[Declares] = Declares(settings=Settings)
     act_blind: ClassVar[Any] = staticmethod(act)
     act_informed: ClassVar[Any] = staticmethod(act)
@@ -41,5 +43,14 @@ class FixedAction(Recommender):
         checks.keep(self, action=checks.whole("action", self.action, least=0, most=MOST_ACTION))
 
     def numbers(self, use: Use) -> Mapping[str, float]:
-        """The action's number, if the problem has it."""
-        return {"action": float(checks.whole("action", self.action, least=0, most=use.problem.actions - 1))}
+        """The action's number, if the problem has it and never forbids it."""
+        return {"action": float(check_always_allowed("action", self.action, use.problem))}
+
+
+def check_always_allowed(name: str, value: int, problem: Any) -> int:
+    """The number of an action that a problem has and never forbids; `name` is what messages call it."""
+    action = checks.whole(name, value, least=0, most=problem.actions - 1)
+    if action not in problem.always_allowed:
+        known = problem.action_names[action]
+        raise InputError(f"{name} is {action}, {known!r}, which some moments forbid; expected one that none forbids")
+    return action

@@ -20,10 +20,10 @@ from opportune.algorithm.model import best
 from opportune.algorithm.scores import score_blind, score_full
 from opportune.algorithm.snapshot import score_frozen, shrink_frozen
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import ACTION, Declares, Numbers
+from opportune.engine.declared import ACTION, CERTAIN, Declares, Numbers
 from opportune.engine.hooks import RECOMMENDERS
 from opportune.errors import InputError
-from opportune.recommenders.base import Recommender
+from opportune.recommenders.base import Recommender, check_floor
 from opportune.revealers.base import Use
 
 UNKNOWN = ("plugin", "optimistic")
@@ -33,7 +33,6 @@ RADII = ("uniform", "pointwise")
 class Settings(NamedTuple):
     """The settings in numbers."""
 
-    rotate: Annotated[Numbers, 1]
     resigned: Annotated[Numbers, 1]  # 1: once nothing can be told any more, it stops exploring
 
 
@@ -47,7 +46,7 @@ class State(NamedTuple):
 def freeze(p, own):  # type: ignore[no-untyped-def]
     """The blind action of each stratum; the model still is what was just frozen."""
     n = p.sizes
-    if n.contexts > 0 and own.settings.rotate[0] == 0.0:
+    if n.contexts > 0 and n.rotating == 0:
         for stratum in range(n.strata):
             score_blind(p, stratum, p.rule.kappa[0] * p.model.radius[0])
             own.state.action[stratum] = best(n, p.scratch.ucb)[1]
@@ -57,7 +56,7 @@ def freeze(p, own):  # type: ignore[no-untyped-def]
 def act_blind(p, own, moment, draws):  # type: ignore[no-untyped-def]
     """A_stale = argmax_a <bar(z, a), theta> + kap radius ||bar(z, a)|| under what was frozen."""
     n = p.sizes
-    if n.contexts > 0 and own.settings.rotate[0] == 0.0:
+    if n.contexts > 0 and n.rotating == 0:
         return int(own.state.action[moment.stratum])
     kap = p.rule.kappa[0]
     only_by_nudges = p.contacts.last_reveal[0] > 0.0 and p.contacts.opened[0] == 0.0
@@ -77,7 +76,7 @@ def act_informed(p, own, moment, draws):  # type: ignore[no-untyped-def]
 @inner_function
 def after_blind(p, own, moment, action):  # type: ignore[no-untyped-def]
     """Rotating: the action counts as tried."""
-    if own.settings.rotate[0] > 0.0:
+    if p.sizes.rotating > 0:
         shrink_frozen(p, moment.stratum, action)
 
 
@@ -90,14 +89,17 @@ class LinUCB(Recommender):
     "optimistic" maximises over a confidence set around them, as the paper states it (its Appendix F). `rotate` makes
     blind steps take turns among the actions that may be best, instead of repeating one until the next reveal. `kappa`
     multiplies the confidence radius where actions are chosen: less than 1 explores less. `radius` is "uniform", the
-    paper's, or "pointwise", which is smaller and has no guarantee (docs/pace.md).
+    paper's, or "pointwise", which is smaller and has no guarantee (docs/pace.md). `floor` is the least probability of
+    every allowed action, so that effects of actions can be estimated afterwards.
     """
 
     unknown: str = "plugin"
     rotate: bool = False
     kappa: float = 1.0
     radius: str = "uniform"
+    floor: float | None = None
     kind: ClassVar[str] = "linucb"
+    chances: ClassVar[int] = CERTAIN
     declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
     freeze: ClassVar[Any] = staticmethod(freeze)
     act_blind: ClassVar[Any] = staticmethod(act_blind)
@@ -109,9 +111,10 @@ class LinUCB(Recommender):
         checks.keep(self, rotate=checks.yes_no("rotate", self.rotate))
         checks.keep(self, kappa=checks.real("kappa", self.kappa, least=0.0, most=1e6))
         checks.keep(self, radius=checks.choice("radius", self.radius, RADII))
+        checks.keep(self, floor=check_floor(self.floor))
         if self.rotate and self.unknown == "optimistic":
             raise InputError("rotate goes with unknown='plugin'; the optimistic search has no features to rotate over")
 
     def numbers(self, use: Use) -> Mapping[str, float]:
-        """Whether it rotates, and whether it then stops exploring once nothing can be told any more."""
-        return {"rotate": float(self.rotate), "resigned": float(self.rotate and use.resigned)}
+        """Whether it stops exploring once nothing can be told any more."""
+        return {"resigned": float(self.rotate and use.resigned)}

@@ -1,26 +1,26 @@
-"""RandomAction, a reference: every action equally likely, whatever the context."""
+"""EqualCoins: every allowed action equally likely, whatever the context."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from opportune.algorithm.rng import TREATMENT, draw
 from opportune.engine.compiled import inner_function
+from opportune.engine.declared import EQUAL
 from opportune.engine.hooks import RECOMMENDERS
 from opportune.recommenders.base import Recommender
 
 
 @inner_function
 def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
-    """The action that the step's draw falls on."""
-    chance = draw(draws.seed, draws.stream, moment.step, TREATMENT)
-    return min(int(chance * p.sizes.actions), p.sizes.actions - 1)
+    """None of its own: the core tosses equal coins (algorithm.chances)."""
+    return 0
 
 
 @RECOMMENDERS.add
 @dataclass(frozen=True, kw_only=True)
-class RandomAction(Recommender):
-    """A reference recommender: every action equally likely, whatever the context."""
+class EqualCoins(Recommender):
+    """Every allowed action equally likely, whatever the context: a reference, and the actions of a control arm."""
 
     kind: ClassVar[str] = "random"
+    chances: ClassVar[int] = EQUAL
     act_blind: ClassVar[Any] = staticmethod(act)
     act_informed: ClassVar[Any] = staticmethod(act)

@@ -6,10 +6,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from opportune.service.state.study import StudyInForce
-from opportune.study.arrivals import decisions_per_day
-
-MORNING, EVENING = 9 * 60, 18 * 60
-"""Between these minutes after midnight decision points are spread where the study file has no times."""
+from opportune.study.timetable import decision_minutes
 
 
 class Moment(NamedTuple):
@@ -24,9 +21,11 @@ class Moment(NamedTuple):
 def first_days(people: int, running: StudyInForce) -> list[int]:
     """The day on which each begins, from 0: evenly over the study's days of enrolment.
 
-    Those who share a budget or a model all begin on the first, as in `simulate`.
+    Those who share a budget or a model all begin on the first, as in `simulate`, unless the study file has a date for
+    it.
     """
-    days = 1 if running.policy.together else running.study.settings.participants.enrolment_days
+    settings = running.study.settings.participants
+    days = 1 if running.together and settings.first_day is None else settings.enrolment_days
     return [i * days // people for i in range(people)]
 
 
@@ -37,7 +36,7 @@ class Calendar:
         self.first, self.begins = first, list(begins)
         self._horizon = running.horizon
         self._zone = ZoneInfo(running.timezone)
-        self._times = running.times or _spread(decisions_per_day(running.study.settings))
+        self._times = running.times or decision_minutes(running.study.settings)
 
     @property
     def per_day(self) -> int:
@@ -70,10 +69,3 @@ class Calendar:
                 }
                 if steps:
                     yield Moment(self.at(day, place), self.at(day, place + 1), steps)
-
-
-def _spread(per_day: int) -> tuple[int, ...]:
-    """Times of day in minutes, spread evenly over the working day."""
-    if per_day == 1:
-        return (MORNING,)
-    return tuple(MORNING + i * (EVENING - MORNING) // (per_day - 1) for i in range(per_day))

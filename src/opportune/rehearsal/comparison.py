@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from opportune.rehearsal.calendar import first_days
 from opportune.rehearsal.conditions import most_late
 from opportune.rehearsal.people import People
 from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 from opportune.study.arrivals import decisions_per_day
 
 
@@ -28,18 +30,30 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
     step = 24 * clock.HOUR // decisions_per_day(running.study.settings)
     if (most_late(people.met(0).worlds[0]) + 1) * step > running.reward_window:
         return "rewards may come later than wait_hours in [reward], and are given up then"
-    if running.policy.shared and count != running.participants:
+    return _not_alike(running, count)
+
+
+def _not_alike(running: StudyInForce, count: int) -> str | None:
+    """Why what participants share is not what they share in `simulate`; None if it is."""
+    if len(running.policies) > 1 and running.together:
+        return "participants of several arms share something, and simulate has each arm by itself"
+    if running.shared and count != running.participants:
         return f"a budget for {running.participants} participants is shared, and {count} were rehearsed"
+    if running.pooling and any(first_days(count, running)):
+        return "participants begin on different days, and what they have in common moves with the calendar"
     return None
 
 
-def compare(people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]]) -> Compared:
+def compare(people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]], arms: Mapping[int, str]) -> Compared:
     """Compare decisions, {participant's number: its decisions as the API shows them}, with what `simulate` decides."""
-    trace = people.simulated(max(decisions) + 1)
     names = people.met(0).worlds[0].problem.action_names
-    wanted = {name: trace[name].values for name in ("nudged", "revealed", "available", "action", "probability")}
+    traces = {
+        arm: {name: trace[name].values for name in ("nudged", "revealed", "available", "action", "probability")}
+        for arm, trace in people.simulated(max(decisions) + 1).items()
+    }
     compared, differing = 0, []
     for number, made in decisions.items():
+        wanted = traces[arms[number]]
         for decision in made:
             nudged, revealed, available, action, probability = (
                 values[number, decision["step"] - 1].item() for values in wanted.values()

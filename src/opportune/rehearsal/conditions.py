@@ -5,7 +5,7 @@ action would bring is found by simulating policies that always take it; nothing 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +18,8 @@ from opportune.problems.variables import levels_of
 from opportune.recommenders import FixedAction
 from opportune.revealers import Always
 from opportune.simulation import simulate
-from opportune.simulation.visit import visit
-from opportune.worlds.common import lateness
+from opportune.simulation.visit import Happened, reward_with, visit
+from opportune.worlds.common import WEEK, lateness
 
 Values = dict[str, Any]
 
@@ -43,11 +43,22 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
         for value, (name, variable) in zip(values, problem.variables.items(), strict=False):
             names = levels_of(variable)
             levels[name] = float(value) if names is None else names[int(value)]
+    for name in problem.histories:
+        del levels[name]  # which whoever decides computes
     hidden = {name for name, seen in problem.visibility.items() if seen == "reported"}
     return (
         {name: value for name, value in levels.items() if name not in hidden},
         {name: value for name, value in levels.items() if name in hidden},
     )
+
+
+def _unmasked(world: Any) -> Any:
+    """The world with every action allowed, which says what a forbidden one would bring, too."""
+    problem = world.problem
+    if len(problem.always_allowed) == problem.actions:
+        return world
+    free = {"allowed": None} if isinstance(problem, Problem) else {"never_if": None}
+    return world.replace(problem=problem.replace(**free, when_unknown=None))
 
 
 def steps_late(world: Any, step: int, *, seed: int, stream: int) -> int:
@@ -72,14 +83,23 @@ class Conditions:
             Policy(recommender=FixedAction(action=a), revealer=Always(), name=str(a)) for a in range(len(self._actions))
         ]
         found = simulate(
-            worlds, fixed, horizon=steps, replicates=1, seed=seed, trace=True, progress=False, device="cpu"
+            [_unmasked(world) for world in worlds],
+            fixed,
+            horizon=steps,
+            replicates=1,
+            seed=seed,
+            trace=True,
+            progress=False,
+            device="cpu",
         ).isel(replicate=0)
-        first = found.isel(policy=0)
-        self._context = first["context"].values
-        self._opened = first["opened"].values
-        self._available = first["available"].values
-        self._revealed = first["revealed"].values
+        self._context = found.isel(policy=0)["context"].values
         self._rewards = found["reward"].values
+        nothing = np.zeros(steps, dtype=np.int64)
+        walks = [visit(world, nothing, seed=seed, stream=stream_of(i)) for i, world in enumerate(worlds)]
+        self._happened = [[Happened(*row) for row in walk.happened.tolist()] for walk in walks]
+        self.remembers = bool(worlds[0].problem.histories)
+        """Whether some variables are the participant's own history."""
+        self.week = WEEK * worlds[0].problem.schedule.decisions_per_day
 
     def context(self, world: int, step: int) -> tuple[Values, Values]:
         """Public and sensed values, and those that are reported."""
@@ -89,21 +109,30 @@ class Conditions:
 
     def opened(self, world: int, step: int) -> bool:
         """Whether the app is opened unasked."""
-        return bool(self._opened[world, step - 1])
+        return bool(self._happened[world][step - 1].opened)
 
     def available(self, world: int, step: int) -> bool:
         """Whether the participant is available, and sensed values are there."""
-        return bool(self._available[world, step - 1])
+        return bool(self._happened[world][step - 1].available)
 
-    def answers(self, world: int, step: int) -> bool:
-        """Whether a nudge would be answered; asked only where the app was not opened."""
-        return bool(self._revealed[world, step - 1])
+    def answers(self, world: int, step: int, nudged: Iterable[int]) -> bool:
+        """Whether a nudge is answered, given the earlier steps with a nudge."""
+        lately = sum(step - self.week < earlier < step for earlier in nudged)
+        return bool(lately <= self._happened[world][step - 1].patience)
 
-    def reward(self, world: int, step: int, action: str) -> float | None:
-        """What an action brings; None where the reward never arrives."""
-        found = float(self._rewards[self._actions.index(action), world, step - 1])
+    def reward(self, world: int, step: int, action: str, context: Values | None = None) -> float | None:
+        """What an action brings; None where the reward never arrives.
+
+        Where some variables are the participant's own history, what it brings depends on the `context` as it was.
+        """
+        number = self._actions.index(action)
+        found = float(self._rewards[number, world, step - 1])
+        there = self.worlds[world]
+        if context is not None and there.problem.histories and not math.isnan(found):
+            values = there.problem.values(context, step).values
+            return reward_with(there, values, step, number, seed=self.seed, stream=stream_of(world))
         return None if math.isnan(found) else found
 
     def arrives(self, world: int, step: int) -> int:
         """The step at whose end the reward arrives."""
-        return step + steps_late(self.worlds[world], step, seed=self.seed, stream=stream_of(world))
+        return step + self._happened[world][step - 1].late

@@ -1,14 +1,16 @@
 """The demonstration: an example study in the middle of its course, which ends now."""
 
 import datetime as dt
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opportune.errors import InputError
+from opportune.live.agent import Agent
 from opportune.rehearsal.access import NOTE, STATUS, Write
 from opportune.rehearsal.demo_texts import NOTES, REASONS
 from opportune.rehearsal.direct import DirectAccess
@@ -20,12 +22,15 @@ from opportune.service.record.database import Database, file_url
 from opportune.service.record.queries import open_nudges
 from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce
+from opportune.service.verify.check import rebuilt
 
 COUNT, DAYS = 40, 24
 STAFF = ("nurse", "coordinator")
 LAST = dt.timedelta(minutes=105)
 """How long ago the last decision time was; the window for answers is two hours."""
 APART = dt.timedelta(hours=8)
+ENOUGH = 30 * clock.MINUTE
+"""How long somebody should still wait to be called, so that there is time to look."""
 SILENT, SILENT_DAYS = 30, 2
 CALLED = 3
 """Calls that were made since, of those that the last decision time brought."""
@@ -89,7 +94,13 @@ def fill(
     first = when.latest.date() - dt.timedelta(days=DAYS - 1)
     begun = dt.datetime.combine(first, dt.time(0), clock.zone(timezone))
     access.writer.do(
-        Launch(who=STAFF[1], received=clock.from_datetime(begun), file=running.text, source=running.study.source)
+        Launch(
+            who=STAFF[1],
+            received=clock.from_datetime(begun),
+            file=running.text,
+            source=running.study.source,
+            rehearsal=True,
+        )
     )
     people = People(running, count=COUNT, steps=DAYS * 2)
     course = Course(running, access, people, count=COUNT, days=DAYS, first=first, staff=True, told=told)
@@ -101,6 +112,30 @@ def fill(
     alerts.viewed.write()
     alerts.look(clock.from_datetime(now))
     return database
+
+
+def participant_to_watch(database: Database, now: int | None = None) -> str | None:
+    """Whose phone to look at: somebody who waits to be called, and is advised otherwise whatever is answered then.
+
+    Of several the most urgent who waits for another half hour; None where nobody waits.
+    """
+    with database.reading.connect() as connection:
+        people = rebuilt(connection).participants
+    soon = (clock.now() if now is None else now) + ENOUGH
+
+    def changes(row: Mapping[str, Any]) -> int:
+        agent = people[row["participant"]].agent
+        levels: dict[str, Any] = {name: agent.problem.variables[name] for name in agent.reported_names}
+        told = (dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values()))
+        return sum(_copy(agent).settle(answered=True, reported=each).action != row["action"] for each in told)
+
+    waiting = open_nudges(database, limit=100)
+    chosen = max(waiting, key=lambda row: (changes(row), row["expires"] > soon, -row["expires"]), default=None)
+    return None if chosen is None else str(chosen["participant"])
+
+
+def _copy(agent: Agent) -> Agent:
+    return Agent.from_dict(agent.to_dict())
 
 
 class Course(Rehearsal):

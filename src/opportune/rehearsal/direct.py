@@ -37,11 +37,14 @@ class DirectAccess:
         database: its database.
         staff: the names under which calls are made, in turns.
         app: the name under which phones ask.
+        calls_take: from one call to the next, in microseconds.
 
     """
 
-    def __init__(self, database: Database, *, staff: Sequence[str], app: str = "phone") -> None:
-        self.writer, self._app = Writer(database), app
+    def __init__(
+        self, database: Database, *, staff: Sequence[str], app: str = "phone", calls_take: int = CALLS_TAKE
+    ) -> None:
+        self.writer, self._app, self._calls_take = Writer(database), app, calls_take
         self._staff = itertools.cycle(staff)
         self._unanswered = itertools.count(1)
 
@@ -49,7 +52,7 @@ class DirectAccess:
         """Have things done as of a time, all of them in one transaction; what is overdue by then is looked after."""
         now = clock.from_datetime(at)
         self._expire(now)
-        spell = CALLS_TAKE if writes and writes[0].kind == ANSWER else 0
+        spell = self._calls_take if writes and writes[0].kind == ANSWER else 0
         replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
         unanswered = [
             i for i, write in enumerate(writes) if write.kind == ANSWER and not write.body["answered"]

@@ -46,8 +46,11 @@ class Member:
     number: int
     step: int = 0
     active: bool = True
+    arm: str = ""
     open_step: int | None = None
     waiting: dict[int, Waiting] = field(default_factory=dict)
+    nudged: set[int] = field(default_factory=set)
+    """The steps with a nudge."""
 
 
 class Pace:
@@ -124,7 +127,7 @@ class Rehearsal:
         for place, row in sorted(found.items()):
             self.calendar.begins[place] = (dates[place] - self.calendar.first).days
             active = row["status"] in {"active", "paused"}
-            member = Member(row["participant"], row["number"], row["step"], active)
+            member = Member(row["participant"], row["number"], row["step"], active, row["arm"] or "")
             for made in self.access.decisions(member.name):
                 self._note(member, made["step"], made)
                 if made["reward"] is not None or made["skipped"]:
@@ -160,7 +163,7 @@ class Rehearsal:
     def _groups(self, moment: Moment, todo: dict[int, int]) -> Iterable[list[int]]:
         """Who goes side by side at a moment."""
         everyone = [place for place, step in moment.steps.items() if place in todo or self._stands(place, step)]
-        return [[place] for place in everyone] if self.running.policy.together else [everyone]
+        return [[place] for place in everyone] if self.running.together else [everyone]
 
     def _stands(self, place: int, step: int) -> bool:
         """Whether a participant was left in the middle of a step by a rehearsal that was interrupted."""
@@ -173,13 +176,15 @@ class Rehearsal:
         self.ask([(self.members[place], todo[place]) for place in group if place in todo], at)
         members = [self.members[place] for place in group]
         if self.staff and any(member.open_step for member in members):
-            if not self.running.policy.together:
-                at += CALLED_AT * dt.timedelta(microseconds=self.running.answer_window)
-                at = min(at, moment.at + 0.5 * (moment.following - moment.at))
+            if not self.running.together:
+                window = dt.timedelta(microseconds=self.running.answer_window)
+                if self.running.calendar is not None:  # the window may end with the staff's hours
+                    window = min(window, self.running.calendar.least_window)
+                at = min(at + CALLED_AT * window, moment.at + 0.5 * (moment.following - moment.at))
                 self._pace.until(at)
             self.call(members, at)
         if any(self._due(member) for member in members):
-            if not self.running.policy.together:
+            if not self.running.together:
                 at = moment.at + REWARDS_AT * (moment.following - moment.at)
                 self._pace.until(at)
             self._reward(members, at)
@@ -188,10 +193,14 @@ class Rehearsal:
         return self.access.write(writes, at) if writes else []
 
     def _enrol(self, places: Sequence[int], moment: Moment) -> None:
-        writes = [Write(ENROL, name, {"participant": name}, name) for name in map(name_of, places)]
+        writes = []
+        for place in places:
+            name, baseline = name_of(place), self.people.baseline(place)
+            body = {"participant": name, **({"baseline": baseline} if baseline else {})}
+            writes.append(Write(ENROL, name, body, name))
         for place, reply in zip(places, self._write(writes, moment.at), strict=True):
             answer = _good(reply)
-            self.members[place] = Member(answer["participant"], answer["number"])
+            self.members[place] = Member(answer["participant"], answer["number"], arm=answer["arm"] or "")
 
     def ask(self, asked: Sequence[tuple[Member, int]], at: dt.datetime) -> None:
         """Phones ask for decisions."""
@@ -231,6 +240,8 @@ class Rehearsal:
         """What was decided: the reward that will come of it, and whether a call is to be made."""
         settled = answer["status"] == "settled"
         member.open_step = None if settled else step
+        if answer["nudge"]:
+            member.nudged.add(step)
         met = self.people.met(member.number, step)
         if met.reward(member.number, step, answer["action"]) is not None:
             action = answer["action"] if settled else None
@@ -242,9 +253,9 @@ class Rehearsal:
         calls = [call for call in self.access.calls() if call["participant"] in by_name]
         writes = []
         for call in calls:
-            number, step = by_name[call["participant"]].number, call["step"]
-            met = self.people.met(number)
-            body: dict[str, Any] = {"answered": met.answers(number, step)}
+            member, step = by_name[call["participant"]], call["step"]
+            number, met = member.number, self.people.met(member.number)
+            body: dict[str, Any] = {"answered": met.answers(number, step, member.nudged)}
             told = met.context(number, step)[1]
             if told and body["answered"]:
                 body["reported"] = told
@@ -282,12 +293,14 @@ class Rehearsal:
     def _reward_of(self, member: Member, step: int) -> Write | None:
         """A reward that can be told; none while the nudge is open, or if the service knows that nothing can come."""
         decision, action, _ = member.waiting[step]
-        if action is None:
+        met, context = self.people.met(member.number), None
+        if action is None or met.remembers:
             stands = self.access.decision(decision)
             if stands["status"] != "settled":
                 return None
             action = stands["action"]
-        reward = self.people.met(member.number).reward(member.number, step, action)
+            context = {**stands["sensed"], **met.context(member.number, step)[1]}
+        reward = met.reward(member.number, step, action, context)
         assert reward is not None
         return Write(REWARD, decision, {"reward": reward}, decision)
 

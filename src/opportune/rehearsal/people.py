@@ -1,5 +1,7 @@
 """Simulated participants of a study: their worlds, what they meet, and what `simulate` makes of them."""
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import xarray as xr
@@ -7,7 +9,7 @@ import xarray as xr
 from opportune.rehearsal.conditions import Conditions
 from opportune.service.state.study import StudyInForce
 from opportune.simulation import simulate
-from opportune.study.serving import live_problem
+from opportune.study.simulated import baseline_at
 
 
 class People:
@@ -37,17 +39,27 @@ class People:
             self._met = Conditions(worlds, steps=self.steps, seed=self.seed)
         return self._met
 
-    def simulated(self, count: int) -> xr.Dataset:
-        """What `simulate` makes of the first participants with the policy that is served: every step of each."""
+    def simulated(self, count: int) -> dict[str, xr.Dataset]:
+        """What `simulate` makes of the first participants in each arm: every step of each."""
         running = self.running
+        policies = [replace(policy, name=f"arm {i}") for i, policy in enumerate(running.policies.values())]
         data = simulate(
-            worlds_of(running, count), [running.policy], horizon=running.horizon, replicates=1, seed=running.seed,
-            trace=True, progress=False, device="cpu",
-        )  # fmt: skip
-        return data.isel(policy=0, replicate=0)
+            worlds_of(running, count), policies, horizon=running.horizon, replicates=1, seed=running.seed, trace=True,
+            progress=False, device="cpu", timetable=running.study.timetable(count),
+        ).isel(replicate=0)  # fmt: skip
+        return {arm: data.isel(policy=i) for i, arm in enumerate(running.policies)}
+
+    def baseline(self, number: int) -> dict[str, Any]:
+        """What a participant says at enrolment."""
+        return baseline_at(self.running.study, number)
 
 
 def worlds_of(running: StudyInForce, count: int) -> list[Any]:
     """The worlds of so many participants, whose agents know what live ones know."""
-    problem = live_problem(running.study)
-    return [world.replace(problem=problem) for world in running.study.replace(instances=count).worlds()]
+    given = running.study.settings.reward.value_range
+    worlds = []
+    for world in running.study.replace(instances=count).worlds():
+        problem = copy.copy(world.problem)  # whose weekdays are the participant's
+        problem.value_range = None if given is None else (given[0], given[1])
+        worlds.append(world.replace(problem=problem))
+    return worlds

@@ -1,6 +1,7 @@
 """The figures of a plan, each with a caption and an alternative text."""
 
 import math
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,11 @@ from matplotlib.axes import Axes
 from opportune.analysis.plots import legend_outside, new_figure
 from opportune.analysis.styles import BLUE, GREY, INDIGO, OLIVE, VERMILION, Style, assign
 from opportune.experiments.base import Picture
+from opportune.planning.phrases import most_of
 from opportune.planning.run import Plan
 
 COINS = (Style(INDIGO, "--"), Style(OLIVE, "-."))
-"""How designs with a coin are drawn, in order."""
+"""How designs with more chance are drawn, in order."""
 
 
 def pictures(plan: Plan) -> list[Picture]:
@@ -43,14 +45,16 @@ def _value(plan: Plan) -> Picture:
         here = limited[limited["policy"] == policy]
         _lines(axes, here["budget"], here, "outcome", "low", "high", policy, style)
     never, always = float(plan.values.never.mean()), float(plan.values.always.mean())
-    target = never + plan.least.share * (always - never)
-    for level, text in ((never, "never"), (always, "at every decision"), (target, "target")):
+    levels = [(never, "never"), (always, "at every decision")]
+    if plan.least.useful:
+        levels.append((never + plan.least.share * (float(plan.values.most.mean()) - never), "target"))
+    for level, text in levels:
         axes.axhline(level, color="0.4", linewidth=1, linestyle=":")
         right = text != "target"
         place = (1.0 if right else 0.02, level)
         side = "right" if right else "left"
         axes.annotate(text, place, xycoords=("axes fraction", "data"), ha=side, va="bottom", fontsize=8)
-    axes.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
+    axes.axvline(plan.settings.proposed, color="0.4", linewidth=1, linestyle="--")
     axes.set(
         xlabel=f"{plan.settings.nudges} per participant",
         ylabel=f"{plan.settings.unit} per day",
@@ -62,7 +66,7 @@ def _value(plan: Plan) -> Picture:
         figure=figure,
         caption=f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each "
         f"policy, between never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with "
-        f"effects of their own. Dashed: the plan’s {plan.least.budget:,} {plan.settings.nudges}.",
+        f"effects of their own. Dashed: the file’s {plan.settings.proposed:g} {plan.settings.nudges}.",
         alt="Line chart: outcome per day rises with the budget and levels off; one line per policy.",
     )
 
@@ -74,7 +78,7 @@ def _marginal(plan: Plan) -> Picture:
     style = assign([plan.values.main])[plan.values.main]
     _lines(axes, here["budget"], here, "one_more", "one_more_low", "one_more_high", plan.values.main, style)
     axes.axhline(0.0, color="0.4", linewidth=1)
-    axes.axvline(plan.least.budget, color="0.4", linewidth=1, linestyle="--")
+    axes.axvline(plan.settings.proposed, color="0.4", linewidth=1, linestyle="--")
     axes.set(
         xlabel=f"{plan.settings.nudges} per participant",
         ylabel=f"{plan.settings.unit} per day",
@@ -182,14 +186,14 @@ def _robustness(plan: Plan) -> Picture:
         )
     right.set_yticks(place, [""] * len(table))
     right.set(
-        xlabel="% of what one at every decision would bring",
+        xlabel=f"% of {most_of(plan)}",
         title=f"What {plan.least.budget} {plan.settings.nudges} bring",
     )
     return Picture(
         name="plan-robustness",
         figure=figure,
         caption=f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for "
-        f"the same share (an arrow: no number is enough). Right: what the plan’s {plan.least.budget:,} bring. Bars: "
+        f"the same share (an arrow: no number is enough). Right: what {plan.least.budget:,} bring. Bars: "
         "95%.",
         alt="Dots with intervals for each changed assumption, beside the plan as in the file.",
     )
@@ -197,30 +201,31 @@ def _robustness(plan: Plan) -> Picture:
 
 def _power(plan: Plan) -> Picture:
     figure, panels = new_figure(1, 2, width=9.6)
-    table = plan.power.table
+    table = plan.power.table[plan.power.table["budget"] == plan.budget]
     first, *coins = dict.fromkeys(table["design"])
-    styles = {**assign([first]), **dict(zip(coins, COINS, strict=True))}
-    names = {
-        "nudge": f"Effect of a {plan.settings.nudge}",
-        "best action": f"“{plan.power.best_action}” against the first action",
-    }
-    for axes, (effect, title) in zip(panels, names.items(), strict=True):
+    styles = {**assign([first]), **dict(zip(coins, COINS, strict=False))}
+    found = table[table["power"].notna()]
+    shown = list(dict.fromkeys(found["effect"]))[: len(panels)]
+    for axes, effect in zip(panels, shown, strict=False):
         for design, style in styles.items():
-            here = table[
-                (table["effect"] == effect) & (table["design"] == design) & (table["budget"] == plan.least.budget)
-            ]
-            if here["power"].notna().any():
-                _lines(axes, here["participants"], here, "power", "low", "high", design, style)
+            here = found[(found["effect"] == effect) & (found["design"] == design)]
+            if len(here):
+                axes.plot(here["participants"], here["power"], label=design, linewidth=1.8, **style._asdict())
         axes.axhline(0.8, color="0.4", linewidth=1, linestyle=":")
+        axes.axvline(plan.settings.participants, color="0.4", linewidth=1, linestyle=":")
+        title = "\n".join(textwrap.wrap(effect[:1].upper() + effect[1:], 40))
         axes.set(xlabel="participants", ylabel="power", title=title, ylim=(-0.02, 1.04))
-    handles = [axes for axes in panels if axes.get_legend_handles_labels()[0]]
-    if handles:
-        legend_outside(max(handles, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
+    for axes in panels[len(shown) :]:
+        axes.set_axis_off()
+    if shown:
+        legend_outside(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
+    else:
+        panels[0].text(0.0, 0.5, "No design can find anything: nothing is left to chance.", va="center")
     return Picture(
         name="plan-power",
         figure=figure,
-        caption="How probable it is that the analysis finds the effect at the 5% level, against the number of "
-        "participants, at the plan’s budget. Dotted: 80%. A design without a line cannot tell: its probabilities are "
-        "0 or 1. Bands: 95%.",
+        caption="How probable it is that the analysis finds the effect, with the right sign, at the 5% level, by the "
+        "number of participants, at the plan’s budget. Dotted: 80%, and the participants planned. A design without a "
+        "line cannot tell: nothing in it is left to chance.",
         alt="Line charts of power against the number of participants, one line per design.",
     )

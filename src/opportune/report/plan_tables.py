@@ -5,9 +5,11 @@ import math
 import pandas as pd
 
 from opportune.experiments.record import Cell, Table
+from opportune.planning.phrases import article, best_end, most_of, number
+from opportune.planning.power import MOST
 from opportune.planning.run import Plan
 from opportune.planning.uncertainty import DRAWS
-from opportune.planning.words import assumptions_table, number
+from opportune.planning.words import assumptions_table
 
 
 def report_tables(plan: Plan) -> dict[str, Table]:
@@ -16,6 +18,7 @@ def report_tables(plan: Plan) -> dict[str, Table]:
     nudge, nudges, unit = plan.settings.nudge, plan.settings.nudges, plan.settings.unit
     found = {
         "value": _value(plan, tables["value"]),
+        "arms": _arms(plan),
         "workload": _workload(plan, tables["workload"]),
         "caps": Table(
             caption=f"What a cap on {nudges} per day would cost: those beyond it are charged to the budget, and not "
@@ -37,10 +40,13 @@ def report_tables(plan: Plan) -> dict[str, Table]:
             ],
         ),
         "levels": Table(
-            caption=f"The share of decisions with a {nudge}, by level of what is public or sensed",
-            columns=["variable", "level", "of all decisions", f"with a {nudge} (95% interval)"],
+            caption=f"The share of decisions with {article(nudge)}, by level of what is public or sensed, and what "
+            "fresh advice would bring at such a decision",
+            columns=["variable", "level", "of all decisions", f"with {article(nudge)} (95% interval)",
+                     f"fresh advice brings, {unit}"],
             rows=[
-                [r.variable, r.level, f"{r.decisions:.0%}", _percent(r.rate, r.low, r.high)]
+                [r.variable, r.level, f"{r.decisions:.0%}", _percent(r.rate, r.low, r.high),
+                 None if math.isnan(r.worth) else _between(r.worth, r.worth_low, r.worth_high)]
                 for r in tables["levels"].itertuples()
             ],
         ),
@@ -51,20 +57,21 @@ def report_tables(plan: Plan) -> dict[str, Table]:
         ),
         "robustness": _robustness(plan, tables["robustness"]),
         "unsure": _unsure(plan),
-        "power": _power(plan, tables["power"], by_budget=False),
-        "power-by-budget": _power(plan, tables["power"], by_budget=True),
+        "power": _power(plan, tables["power"]),
+        "power-by-budget": _power_by_budget(plan, tables["power"]),
         "randomising": Table(
-            caption="What a coin mixed in costs, and what it buys: the share of decisions from which the effect can be "
-            "estimated",
-            columns=["design", "decisions that can be used", f"{unit} per day", "lost (95% interval)"],
+            caption="What chance costs, and what it buys: the share of eligible decisions, at which the "
+            "effect can be estimated",
+            columns=["design", "eligible decisions", f"{unit} per day", "lost (95% interval)"],
             rows=[
-                [r.design, f"{r.usable:.0%}", number(r.outcome, 3), _between(r.lost, r.low, r.high) if i else None]
-                for i, r in enumerate(tables["randomising"].itertuples())
+                [r.design, f"{r.eligible:.0%}", number(r.outcome, 3),
+                 _between(r.lost, r.low, r.high) if r.low < r.high else None]
+                for r in tables["randomising"].itertuples()
             ],
         ),
         "assumptions": _assumptions(plan),
     }  # fmt: skip
-    return {name: table for name, table in found.items() if name != "unsure" or table.rows}
+    return {name: table for name, table in found.items() if name not in {"unsure", "arms"} or table.rows}
 
 
 def _value(plan: Plan, table: pd.DataFrame) -> Table:
@@ -74,13 +81,30 @@ def _value(plan: Plan, table: pd.DataFrame) -> Table:
         budget: Cell = (
             "every decision" if math.isnan(r.budget) else int(r.budget) if r.budget == int(r.budget) else r.budget
         )
-        share = None if math.isnan(r.share_low) or r.share == 0.0 else _percent(r.share, r.share_low, r.share_high)
+        nothing = r.share == 0.0 or (r.budget == 0.0 and math.isnan(r.share))
+        share = None if nothing else _share(r.share, r.share_low, r.share_high)
         more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
         rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), share, more])
     return Table(
         caption=f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "
-        f"its share of what a {nudge} at every decision would bring beyond none, and what one more {nudge} adds",
+        f"its share of {most_of(plan)} ({best_end(plan)}), and what one more {nudge} adds",
         columns=["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
+        rows=rows,
+    )
+
+
+def _arms(plan: Plan) -> Table:
+    """A row for each arm of the trial."""
+    nudges, unit = plan.settings.nudges, plan.settings.unit
+    rows: list[list[Cell]] = [
+        [r.arm, r.participants, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high),
+         None if math.isnan(r.gain) else _between(r.gain, r.gain_low, r.gain_high)]
+        for r in plan.arms.itertuples()
+    ]  # fmt: skip
+    return Table(
+        caption=f"The arms of the trial with the file's budget, {plan.settings.proposed:g} {nudges} each: mean outcome "
+        "per participant and day. All participants go through every arm, so that arms are compared on the same people",
+        columns=["arm", "participants", f"{nudges} each", f"{unit} per day", "difference (95% interval)"],
         rows=rows,
     )
 
@@ -119,11 +143,11 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Table:
 
     return Table(
         caption=f"The answer again with one assumption changed at a time: the least number of {nudges} for the same "
-        f"share, and what the plan’s {plan.least.budget:,} bring, with 95% intervals",
+        f"share, and what {plan.least.budget:,} bring, with 95% intervals",
         columns=["assumption", "what changes", f"{nudges} needed", "share", f"{unit} per day"],
         rows=[
             [r.assumption, r.text, needed(r.least) + ends(r.least_low, r.least_high),
-             _percent(r.share, r.share_low, r.share_high), _between(r.outcome, r.outcome_low, r.outcome_high)]
+             _share(r.share, r.share_low, r.share_high), _between(r.outcome, r.outcome_low, r.outcome_high)]
             for r in table.itertuples()
         ],
     )  # fmt: skip
@@ -135,13 +159,13 @@ def _unsure(plan: Plan) -> Table:
         "never": f"{unit} per day without {nudges}",
         "planned": f"{unit} per day with {budget}",
         "always": f"{unit} per day with one at every decision",
-        "share": f"share of the way that {budget} bring",
+        "share": f"share of {most_of(plan)} that {budget} bring",
         "least": f"{nudges} needed for the plan’s share",
     }
 
     def cell(measure: str, value: float) -> str:
         if measure == "share":
-            return _percent(value, math.nan, math.nan)
+            return _share(value, math.nan, math.nan)
         if measure == "least":
             return f"{math.ceil(value):,}" if math.isfinite(value) else "no number is enough"
         return number(value, 3)
@@ -158,34 +182,43 @@ def _unsure(plan: Plan) -> Table:
     )
 
 
-def _power(plan: Plan, table: pd.DataFrame, *, by_budget: bool) -> Table:
-    """Power for both effects, by the number of participants at the plan's budget, or by the budget."""
-    if by_budget:
-        here = table[table["participants"] == plan.settings.participants]
-        words = f"for {plan.settings.participants:,} participants, by the number of {plan.settings.nudges}"
-        label, key = f"{plan.settings.nudges} each", "budget"
-    else:
-        here = table[table["budget"] == plan.least.budget]
-        words = f"at {plan.least.budget:,} {plan.settings.nudges} each, by the number of participants"
-        label, key = "participants", "participants"
-    names = {
-        "nudge": f"effect of a {plan.settings.nudge}",
-        "best action": f"“{plan.power.best_action}” against the first",
-    }
-    found = [effect for effect in names if (here["effect"] == effect).any()]
-    rows: list[list[Cell]] = []
-    for (design, size), group in here.groupby(["design", key], sort=False):
-        by_effect = {r.effect: r for r in group.itertuples()}
-        rows.append(
-            [design, int(size), f"{by_effect['nudge'].usable:.0%}",
-             *("cannot tell" if math.isnan(r.power) else _percent(r.power, r.low, r.high)
-               for r in (by_effect[effect] for effect in found))]
-        )  # fmt: skip
+def _power(plan: Plan, table: pd.DataFrame) -> Table:
+    """What each design's record can tell with as many participants as planned, and how many would be needed."""
+    here = table[(table["budget"] == plan.budget) & (table["participants"] == plan.settings.participants)]
+    here = pd.concat([here[here["effect"] == effect] for effect in dict.fromkeys(here["effect"])])
+    n = f"{plan.settings.participants:,}"
     return Table(
-        caption=f"How probable it is that the analysis finds an effect at the 5% level, with 95% intervals: {words}",
-        columns=["design", label, "decisions that can be used", *(names[effect] for effect in found)],
-        rows=rows,
-    )
+        caption=f"What the analysis can find with {plan.budget:,} {plan.settings.nudges} each: the probability "
+        "that it finds the effect, with the right sign, at the 5% level, and the participants needed for 80%",
+        columns=["analysis", "design", "effect", f"standard error, {n} participants", f"power, {n} participants",
+                 "participants for 80%"],
+        rows=[
+            [r.effect, r.design, *(["–", "–", "none", "–"] if math.isnan(r.power) else
+             [number(r.estimate), number(r.se), _percent(r.power, math.nan, math.nan), _needed(r.participants_for_80)])]
+            for r in here.itertuples()
+        ],
+    )  # fmt: skip
+
+
+def _needed(participants: float) -> str:
+    if math.isnan(participants):
+        return "no effect to find"
+    return f"{participants:,.0f}" if math.isfinite(participants) else f"more than {MOST:,}"
+
+
+def _power_by_budget(plan: Plan, table: pd.DataFrame) -> Table:
+    here = table[(table["participants"] == plan.settings.participants) & (table["question"] == plan.power.primary)]
+    return Table(
+        caption=f"The primary analysis ({plan.power.primary}) by the number of {plan.settings.nudges}, with "
+        f"{plan.settings.participants:,} participants",
+        columns=["design", f"{plan.settings.nudges} each", "eligible decisions", "power", "participants for 80%"],
+        rows=[
+            [r.design, int(r.budget), f"{r.eligible:.0%}",
+             *(["none", "–"] if math.isnan(r.power) else
+               [_percent(r.power, math.nan, math.nan), _needed(r.participants_for_80)])]
+            for r in here.itertuples()
+        ],
+    )  # fmt: skip
 
 
 def _assumptions(plan: Plan) -> Table:
@@ -200,6 +233,11 @@ def _between(mean: float, low: float, high: float) -> str:
     places = max(0, -math.floor(math.log10((high - low) / 2.0)))
     texts = [f"{value:,.{min(places, 6)}f}".replace("-", "−") for value in (mean, low, high)]
     return f"{texts[0]} ({texts[1]} to {texts[2]})"
+
+
+def _share(share: float, low: float, high: float) -> str:
+    """A share of the most that nudges bring; words where that cannot be told from nothing."""
+    return "no sure gain" if not math.isfinite(share) else _percent(share, low, high)
 
 
 def _percent(share: float, low: float, high: float) -> str:

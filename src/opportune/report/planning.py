@@ -6,8 +6,9 @@ from pathlib import Path
 
 from opportune.analysis.plots import save_figure
 from opportune.experiments.record import versions
+from opportune.planning.phrases import who
 from opportune.planning.run import Plan
-from opportune.planning.words import assumptions_table, methods, recommendation
+from opportune.planning.words import assumptions_table, learned, methods, recommendation
 from opportune.report.html import read_picture, render, write_page
 from opportune.report.plan_figures import pictures
 from opportune.report.plan_tables import report_tables
@@ -39,6 +40,8 @@ def write_plan(plan: Plan, out: Path, command: str) -> Path:
         least=plan.least,
         found=recommendation(plan),
         methods=methods(plan),
+        learned=learned(plan),
+        who=who(plan),
         figures=figures,
         tables=report_tables(plan),
         files=files,

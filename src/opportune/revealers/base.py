@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from opportune import checks
 from opportune.engine.compiled import inner_function
-from opportune.engine.declared import Declares, Sizes
+from opportune.engine.declared import Declares
+from opportune.engine.sizes import Sizes
 
 SCALES = ("adaptive", "range", "gap")
 
@@ -55,7 +56,7 @@ class Revealer:
     spends: ClassVar[bool] = True  # whether a budget means anything to it
     priced: ClassVar[bool] = False  # whether it compares the gap with a price
     resigned: ClassVar[bool] = False  # whether the recommender stops exploring once nothing can be told any more
-    rotates: ClassVar[bool] = False  # whether LinUCB rotates with it in a study file that does not say
+    suits: ClassVar[Mapping[str, Any]] = {}  # settings that LinUCB has with it in a study file that does not say
     restraint: ClassVar[str] = ""  # why it nudges less than it could where nothing limits it: "it ... {nudges} ..."
     declares: ClassVar[Declares] = Declares()  # settings in numbers, state, ... of its own
     consult: ClassVar[Any]
@@ -75,6 +76,11 @@ class Revealer:
         return None
 
     @property
+    def needs_sharing(self) -> bool:
+        """Whether it goes only with a budget that participants share."""
+        return False
+
+    @property
     def randomised(self) -> bool:
         """Whether it mixes in a coin, so that the probabilities before and after it differ."""
         return False
@@ -82,6 +88,10 @@ class Revealer:
     def before_coin(self, probability: float, notes: Any) -> float:
         """With which probability the rule alone would have nudged, by what it went by (its `declares.notes`)."""
         return probability
+
+    def class_of(self, notes: Any) -> str | None:
+        """Why a nudge was considered at an eligible moment, in a word for analysts; None if the rule has none."""
+        return None
 
     @staticmethod
     def words(notes: Any) -> str:

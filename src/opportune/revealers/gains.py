@@ -6,6 +6,7 @@ each participant who shares the budget.
 
 import math
 
+from opportune.algorithm.masks import blind_mask, forbid, sense_mask
 from opportune.algorithm.model import TIE, mean_of
 from opportune.algorithm.scores import cover
 from opportune.engine.compiled import inner_function, step_function
@@ -80,6 +81,10 @@ def write_bases(p, own):  # type: ignore[no-untyped-def]
         top = -math.inf
         for a in range(n.actions):
             ucb[a] = block_mean(p, n.contexts + z, a) if known else running_mean(p, z, a)
+        if n.masked > 0:
+            masks, place = blind_mask(p, z)
+            forbid(n, ucb, masks, place)
+        for a in range(n.actions):
             top = max(top, ucb[a])
         for a in range(n.actions):
             if ucb[a] >= top - TIE:
@@ -106,9 +111,11 @@ def write_gains(p, own):  # type: ignore[no-untyped-def]
         z = int(p.constants.stratum_of_sense[q])
         base = own.scratch.base[z]
         top = -math.inf
+        masks, place = sense_mask(p, q)
         for a in range(n.actions):
             value = running_mean(p, n.strata + q, a) if averaged else block_mean(p, block, a)
-            top = max(top, value)
+            if n.masked == 0 or masks[place + a] == 0.0:
+                top = max(top, value)
             if realised and a == int(own.scratch.greedy[z]):
                 base = value
         gain[row + q] = top - base
@@ -119,8 +126,11 @@ def write_gains(p, own):  # type: ignore[no-untyped-def]
 
 
 @inner_function
-def gain_of_vectors(p, own, x, first, stratum):  # type: ignore[no-untyped-def]
-    """The gain of a moment with the features from x[first] on, contexts not finite; its blind ones: scratch.blind."""
+def gain_of_vectors(p, own, x, first, stratum, masks, place):  # type: ignore[no-untyped-def]
+    """The gain of a moment with the features from x[first] on, contexts not finite; its blind ones: scratch.blind.
+
+    From masks[place] on stands what the public part forbids, then what the sensed part does.
+    """
     n, scratch, theta = p.sizes, p.scratch, p.model.theta
     learned = n.counted > 0 and p.counts.count[stratum] > 0.0
     base = -math.inf
@@ -140,25 +150,27 @@ def gain_of_vectors(p, own, x, first, stratum):  # type: ignore[no-untyped-def]
             blind_fit += blind * theta[i]
             fit += value * theta[i]
         scratch.ucb[a] = blind_fit
-        base = max(base, blind_fit)
-        top = max(top, fit)
+        if n.masked == 0 or masks[place + a] == 0.0:
+            base = max(base, blind_fit)
+        if n.masked == 0 or masks[place + n.actions + a] == 0.0:
+            top = max(top, fit)
     if own.settings.realised[0] > 0.0:
         for a in range(n.actions):
-            if scratch.ucb[a] >= base - TIE:
+            if scratch.ucb[a] >= base - TIE and (n.masked == 0 or masks[place + a] == 0.0):
                 return top - mean_of(n, theta, 0, x, x, first + a * n.d)
     return top - base
 
 
 @step_function
-def gain_of_moment(p, own, x, first, stratum):  # type: ignore[no-untyped-def]
+def gain_of_moment(p, own, x, first, stratum, masks, place):  # type: ignore[no-untyped-def]
     """The gain of a moment whose full features begin at x[first], as the revealer sees them."""
     n, scratch = p.sizes, p.scratch
     if n.reported == 0:
-        return gain_of_vectors(p, own, x, first, stratum)
+        return gain_of_vectors(p, own, x, first, stratum, masks, place)
     for j in range(n.block):
         scratch.y[j] = x[first + j]
     cover(n, p.constants, p.counts, scratch.y, stratum)
-    return gain_of_vectors(p, own, scratch.y, 0, stratum)
+    return gain_of_vectors(p, own, scratch.y, 0, stratum, masks, place)
 
 
 @step_function
@@ -172,8 +184,26 @@ def write_recent_gains(p, own, moment):  # type: ignore[no-untyped-def]
         odds[row + i] = 1.0 / (kept + 1) if i <= kept else 0.0
     for i in range(kept):
         stratum = int(state.recent_stratum[i])
-        gain[row + 1 + i] = gain_of_moment(p, own, state.recent, i * n.block, stratum)
-    gain[row] = gain_of_moment(p, own, p.scratch.x, 0, moment.stratum)
+        masks = i * 2 * n.actions
+        gain[row + 1 + i] = gain_of_moment(
+            p, own, state.recent, i * n.block, stratum, state.recent_forbidden, masks
+        )  # fmt: skip
+    gain[row] = gain_of_moment(p, own, p.scratch.x, 0, moment.stratum, p.scratch.forbidden, 0)
+
+
+@step_function
+def write_strata(p, own, moment):  # type: ignore[no-untyped-def]
+    """The public parts of the moments in this participant's row, by which they are weighed."""
+    n = p.sizes
+    ranked = count_ranked(p, own)
+    row = int(p.rule.member[0]) * ranked
+    for i in range(ranked):
+        z = moment.stratum
+        if n.contexts > 0:
+            z = int(p.constants.stratum_of_sense[i])
+        elif i > 0:
+            z = int(own.state.recent_stratum[i - 1])
+        own.shared.stratum[row + i] = z
 
 
 @inner_function
@@ -187,7 +217,8 @@ def stale_loss(p, own, moment, stale):  # type: ignore[no-untyped-def]
         return own.scratch.base[z] - value, int(own.scratch.greedy[z])
     top = -math.inf  # the blind features of the moment itself were written last
     for a in range(n.actions):
-        top = max(top, scratch.ucb[a])
+        if n.masked == 0 or scratch.forbidden[a] == 0.0:
+            top = max(top, scratch.ucb[a])
     return top - scratch.ucb[stale], -1
 
 
@@ -197,6 +228,16 @@ def rank(p, own, worth):  # type: ignore[no-untyped-def]
     ranked = count_ranked(p, own)
     itself = -1 if p.sizes.contexts > 0 else int(p.rule.member[0]) * ranked
     return rank_among(own.shared.gain, own.shared.odds, int(p.rule.sharers[0]), ranked, worth, itself)
+
+
+@step_function
+def rank_weighed(p, own, worth):  # type: ignore[no-untyped-def]
+    """`rank`, with each gain weighed by how probable an answer now usually is in its public part."""
+    ranked, shared, usual, weighed = count_ranked(p, own), own.shared, own.scratch.usual, own.scratch.weighed
+    itself = -1 if p.sizes.contexts > 0 else int(p.rule.member[0]) * ranked
+    for i in range(int(p.rule.sharers[0]) * ranked):
+        weighed[i] = shared.gain[i] * usual[int(shared.stratum[i])]
+    return rank_among(weighed, shared.odds, int(p.rule.sharers[0]), ranked, worth, itself)
 
 
 @inner_function
@@ -228,7 +269,7 @@ def write_all_gains(p, own, moment):  # type: ignore[no-untyped-def]
     if n.contexts == 0:
         write_recent_gains(p, own, moment)
         return own.shared.gain[row]
-    if n.table > 0 and n.probabilities == KNOWN:
+    if n.table > 0 and n.probabilities == KNOWN and n.masked == 0:
         write_table_gains(p, own)
     else:
         write_bases(p, own)

@@ -12,19 +12,30 @@ from types import FrameType
 from typing import Any
 
 import structlog
+from sqlalchemy import select
 
 from opportune.errors import InputError
-from opportune.service.accounts.keys import Keys
+from opportune.service.accounts.access_log import AccessLog
+from opportune.service.accounts.institution import Institution, from_environment
+from opportune.service.accounts.keys import PHONE, STAFF, Caller, Keys
 from opportune.service.accounts.limits import Limits
 from opportune.service.commands.base import SYSTEM, Command
 from opportune.service.commands.expiry import Touch, expire_all
 from opportune.service.export.exports import study_in_force
+from opportune.service.monitoring import unattended
 from opportune.service.monitoring.alerts import Alerts
-from opportune.service.monitoring.logs import described
+from opportune.service.monitoring.anchors import anchor
+from opportune.service.monitoring.clock_guard import ClockGuard
+from opportune.service.monitoring.delivery import Delivery
+from opportune.service.monitoring.listeners import Listeners
+from opportune.service.monitoring.logs import described, log_sparingly
+from opportune.service.monitoring.redcap import Enrolments
 from opportune.service.problems import Refused
+from opportune.service.record import tables
 from opportune.service.record.database import Database, reachable
 from opportune.service.record.writer import Reply, Writer
 from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 
 SWEEP_SECONDS = 5
 _LAST_REHEARSED = clock.from_iso("9000-01-01T00:00:00Z")
@@ -36,9 +47,11 @@ class Service:
     """What requests are carried out with."""
 
     database: Database
-    rehearsal: bool = False
     writer: Writer = field(init=False)
     keys: Keys = field(init=False)
+    access: AccessLog = field(init=False)
+    institution: Institution | None = field(default_factory=from_environment)
+    """Where people may sign in besides."""
     alerts: Alerts = field(init=False)
     rehearsed: int = 0
     """The latest time that a rehearsal has told."""
@@ -50,8 +63,15 @@ class Service:
         self.alerts = Alerts(self.database, now=self.now)
         self.writer = Writer(self.database, on_alert=self.alerts.raise_alert)
         self.keys = Keys(self.database)
+        self.access = AccessLog(self.database)
         self.limits = Limits()
+        self.guard = ClockGuard(self.database)
+        self.delivery = Delivery(self.database)
+        self.listeners = Listeners(self.database, lambda: self.stopping)
+        self.enrolments = Enrolments(self.database, self.writer, self.alerts, self._may_enrol)
+        self._clock_told = False
         self._stop = threading.Event()
+        self._rehearsal: bool | None = None  # not known yet
         self._sweeper: threading.Thread | None = None
         self._copied = 0  # commands that were written when SQLite's log was last copied
 
@@ -59,7 +79,10 @@ class Service:
         """Begin to write, and to look after what is overdue."""
         self.database.check_durable()
         self._try_out()
+        self._check_clock()
         self.writer.start()
+        self.delivery.start()
+        self.enrolments.start()
         self.look_after()  # what became due while nobody looked; and what that needs is loaded
         self._sweeper = threading.Thread(target=self._look_after, name="sweeper", daemon=True)
         self._sweeper.start()
@@ -96,18 +119,33 @@ class Service:
         if self._sweeper is not None:
             self._sweeper.join()
         self.writer.stop()
+        self.delivery.stop()
+        self.enrolments.stop()
         with contextlib.suppress(Exception):
             self.keys.note_use()
+            self.access.write()
             self.alerts.viewed.write()
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether the record is that of a rehearsal, which its first event says once and for all."""
+        if self._rehearsal is None:
+            with self.database.reading.connect() as connection:
+                self._rehearsal = connection.execute(select(tables.study.c.rehearsal)).scalar()
+        return bool(self._rehearsal)
+
+    def blind(self, caller: Caller) -> bool:
+        """Whether someone is not to see probabilities, prices and coins: phones, and staff whom nobody unblinded."""
+        if caller.role == STAFF:
+            return caller.name not in study_in_force(self.database).unblinded
+        return caller.role == PHONE
 
     def now(self) -> int:
         """The time: what a rehearsal has told, or the clock's."""
-        return self.rehearsed if self.rehearsal and self.rehearsed else clock.now()
+        return self.rehearsed or clock.now()
 
-    def set_time(self, told: str | None) -> None:
+    def set_time(self, told: str) -> None:
         """A rehearsal says what time it is; time does not go back."""
-        if told is None:
-            return
         try:
             told_at = clock.from_iso(told)
         except (ValueError, InputError):
@@ -117,8 +155,15 @@ class Service:
             raise Refused("invalid", f"Rehearsal-Time is {told!r}; expected a time before the year 9000")
         self.rehearsed = max(self.rehearsed, told_at)
 
+    @property
+    def running(self) -> StudyInForce:
+        """The study file in force."""
+        return study_in_force(self.database)
+
     async def carry_out(self, command: Command) -> Reply:
         """Have a command written; hands back the answer once it is durable."""
+        if not self.rehearsal and self.guard.jumped():
+            raise Refused("unavailable", f"{self.guard.doubt}; nothing is recorded until an administrator confirms it")
         return await self.writer.submit_async(command)
 
     def healthy(self) -> str | None:
@@ -129,21 +174,53 @@ class Service:
             return "the thread that writes has ended"
         if self.writer.failing is not None:
             return f"nothing could be stored: {self.writer.failing}"
+        if self.guard.doubt is not None:
+            return f"{self.guard.doubt}; if it is right, confirm it with opportune confirm-clock"
         return None if reachable(self.database) else "the database does not answer"
 
     def look_after(self) -> None:
         """Do what is to be done every few seconds."""
         for job in (
-            partial(expire_all, self.writer, self.now()),
+            self._check_clock,
+            self._expire,
             self._try_again,
             self.keys.note_use,
+            self.access.write,
             self.alerts.viewed.write,
             partial(self.alerts.look, self.now()),
+            self._anchor,
+            partial(unattended.tell, self.database, self.now()),
         ):
             try:
                 job()
             except Exception as error:
-                log.error("a regular job failed", **described(error))
+                log_sparingly("a regular job failed", **described(error))
+
+    def _check_clock(self) -> None:
+        """See whether the clock can be right; in a rehearsal requests say what time it is."""
+        if self.rehearsal:
+            return
+        doubt = self.guard.look()
+        if doubt is not None and not self._clock_told:
+            log.error("the clock is in doubt", reason=doubt)
+            self.alerts.raise_alert("red", "clock", None, f"{doubt[0].upper()}{doubt[1:]}.")
+        elif doubt is None and self._clock_told:
+            self.alerts.clear("clock")
+        self._clock_told = doubt is not None
+
+    def _expire(self) -> None:
+        """Let expire what is overdue, by a clock that nobody doubts."""
+        if self.guard.doubt is None:
+            expire_all(self.writer, self.now())
+
+    def _may_enrol(self) -> bool:
+        """Whether people are taken in from elsewhere: not in a rehearsal, nor by a clock in doubt."""
+        return not self.rehearsal and not self.guard.jumped()
+
+    def _anchor(self) -> None:
+        """Tell the end of the record once a day, by a clock that nobody doubts."""
+        if self.guard.doubt is None:
+            anchor(self.database)
 
     def _try_again(self) -> None:
         """See whether something can be stored again: nobody may ask while `/readyz` says that nothing can."""

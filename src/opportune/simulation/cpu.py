@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.algorithm.protocol import Draws
+from opportune.algorithm.random_effects import add_mean, add_spread, begin_update, end_mean, end_spread, take_prior
 from opportune.engine.compiled import compiled, inner_function
 from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned, flat
 from opportune.engine.threads import parts_of, share
 from opportune.engine.views import participant
 from opportune.simulation.loop import Batch, Results, run_step, start_run
-from opportune.simulation.record import FINAL_PRICE, add_up, write_down
+from opportune.simulation.record import FINAL_PRICE, add_up, write_chances, write_down
 
 
 class Room(NamedTuple):
@@ -23,6 +24,7 @@ class Room(NamedTuple):
     snapshot: NDArray[np.float64]
     memory: NDArray[np.float64]
     budget: NDArray[np.float64]
+    staff: NDArray[np.float64]
     history: NDArray[np.float64]
     scratch: NDArray[np.float64]
 
@@ -34,8 +36,10 @@ class Task(NamedTuple):
     rows: NDArray[np.int64]
     shared: bool
     pooled: bool
+    capped: bool
     seed: np.uint64
     horizon: int
+    slots: int  # decision points from the first participant's first to the last one's last
 
 
 def make_room(at: Layout, participants: int) -> Room:
@@ -45,12 +49,12 @@ def make_room(at: Layout, participants: int) -> Room:
 
 
 @inner_function
-def seat(batch, at, room, policy, w, model, row, budget):  # type: ignore[no-untyped-def]
+def seat(batch, at, room, policy, w, model, row, budget, staff):  # type: ignore[no-untyped-def]
     """Participant w under a policy, its state in these rows of the room."""
     return participant(
         flat(at), flat(batch.constants[w]), flat(batch.rules[policy, w]), flat(room.model[model]),
         flat(room.counts[row]), flat(room.snapshot[row]), flat(room.memory[row]), flat(room.budget[budget]),
-        flat(room.scratch[0]), flat(batch.worlds[w]), flat(room.history[row]),
+        flat(room.staff[staff]), flat(room.scratch[0]), flat(batch.worlds[w]), flat(room.history[row]),
     )  # fmt: skip
 
 
@@ -65,17 +69,19 @@ def run_alone(batch, at, task, streams, first, last, room, results, stop):  # ty
     for i in range(first, last):
         r, q, w = i // (chosen * worlds), i // worlds % chosen, i % worlds
         row = task.rows[q]
-        p = seat(batch, at, room, task.policies[q], w, 0, 0, 0)
+        p = seat(batch, at, room, task.policies[q], w, 0, 0, 0, 0)
         draws, sums = Draws(task.seed, streams[r, w]), flat(results.totals[r, row, w])
         trace, ticks = flat(results.numbers[r, row, w]), flat(results.marks[r, row, w])
+        chances = flat(results.chances[r, row, w])
         counted = task.policies[q] == 0 and p.sizes.contexts > 0
-        start_run(p, True, True)
+        start_run(p, True, True, True)
         for t in range(task.horizon):
             if stop[0] != 0:
                 return
             record = run_step(p, draws, t + 1)
             add_up(record, sums)
             write_down(record, t, results.traced, trace, ticks)
+            write_chances(p, t, results.traced, chances)
             if counted:
                 results.counts[r, w, record.context] += 1
         sums[FINAL_PRICE] = p.budget.price[0]
@@ -83,38 +89,70 @@ def run_alone(batch, at, task, streams, first, last, room, results, stop):  # ty
 
 @compiled(nogil=True)
 def run_together(batch, at, task, streams, first, last, room, results, stop):  # type: ignore[no-untyped-def]
-    """Runs first..last of all: studies whose participants, the worlds, share a budget, a model or both.
+    """Runs first..last of all: studies whose participants, the worlds, share a budget, a model, its prior or staff.
 
-    At each step participants decide in their order.
+    In each slot of the calendar participants decide in their order.
     """
     chosen = task.policies.shape[0]
     for i in range(first, last):
         r, q = i // chosen, i % chosen
         row = task.rows[q]
-        for t in range(-1, task.horizon):
+        for slot in range(-1, task.slots):
             if stop[0] != 0:
                 return
             for w in range(streams.shape[1]):
-                model, budget = 0 if task.pooled else w, 0 if task.shared else w
-                p = seat(batch, at, room, task.policies[q], w, model, w, budget)
-                if t < 0:
-                    start_run(p, model == w, budget == w)
-                else:
+                model, budget, staff = 0 if task.pooled else w, 0 if task.shared else w, 0 if task.capped else w
+                p = seat(batch, at, room, task.policies[q], w, model, w, budget, staff)
+                t = slot - int(p.calendar.start[0])
+                if slot < 0:
+                    start_run(p, model == w, budget == w, staff == w)
+                elif 0 <= t < task.horizon:
                     record = run_step(p, Draws(task.seed, streams[r, w]), t + 1)
                     add_up(record, flat(results.totals[r, row, w]))
                     write_down(
                         record, t, results.traced, flat(results.numbers[r, row, w]), flat(results.marks[r, row, w])
                     )
+                    write_chances(p, t, results.traced, flat(results.chances[r, row, w]))
                     if task.policies[q] == 0 and p.sizes.contexts > 0:
                         results.counts[r, w, record.context] += 1
                 results.totals[r, row, w, FINAL_PRICE] = p.budget.price[0]
+            if p.sizes.random > 0 and slot >= 0 and (slot + 1) % int(p.rule.prior_every[0]) == 0:
+                move_prior(batch, at, room, task, task.policies[q], streams.shape[1], slot)
+
+
+@inner_function
+def move_prior(batch, at, room, task, policy, participants, slot):  # type: ignore[no-untyped-def]
+    """Bring what participants have in common up to date by those who have begun, for all of them.
+
+    They have one scratch, where sums are kept.
+    """
+    for stage in range(3):
+        begun = 0
+        for w in range(participants):
+            p = seat(batch, at, room, policy, w, w, w, 0 if task.shared else w, 0 if task.capped else w)
+            if stage == 0 and w == 0:
+                begin_update(p.sizes, p.scratch)
+            if int(p.calendar.start[0]) <= slot:
+                begun += 1
+                if stage == 0:
+                    add_mean(p, p.scratch)
+                elif stage == 1:
+                    add_spread(p, p.scratch)
+            if stage == 2:
+                take_prior(p, p.scratch.centre, p.scratch.spread)
+        if begun == 0:
+            return
+        if stage == 0:
+            end_mean(p.sizes, p.scratch, begun)
+        elif stage == 1:
+            end_spread(p, p.scratch, begun)
 
 
 def run_batch(
     batch: Batch, at: Layout, task: Task, streams: NDArray[np.uint64], results: Results, threads: int
 ) -> None:
     """All runs, by `threads` threads; Ctrl-C is heard while they work."""
-    together = task.shared or task.pooled
+    together = task.shared or task.pooled or task.capped or at.sizes.random > 0
     participants = streams.shape[1] if together else 1
     runs = streams.shape[0] * task.policies.size * (1 if together else streams.shape[1])
     places = at.numbers()

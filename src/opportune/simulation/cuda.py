@@ -6,6 +6,7 @@ is one participant, or a study whose participants share a budget or a model: the
 
 import functools
 import math
+import warnings
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from opportune.engine.views import of_arrays
 from opportune.errors import InputError
 from opportune.simulation.loop import Batch, run_step, start_run, stream_of
 from opportune.simulation.pack import Output
-from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_down
+from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS, add_up, write_chances, write_down
 
 THREADS = 256
 
@@ -97,13 +98,13 @@ def build(at: Layout, used: Used, traced: bool) -> Any:
     """The kernel for one layout and kind of world, participants who share nothing."""
     _teach_compiler()
     participant = _participant_of(at, used)
-    model_size, counts_size, snapshot_size, memory_size, budget_size, history_size, scratch_size = (
+    model_size, counts_size, snapshot_size, memory_size, budget_size, staff_size, history_size, scratch_size = (
         max(1, at.length(name)) for name in (*STATE_ARRAYS, "scratch")
     )
     sums_size, contexts = len(TOTALS), at.sizes.contexts
 
     @cuda.jit
-    def kernel(constants, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks, arrived):  # type: ignore[no-untyped-def]
+    def kernel(constants, worlds, rules, policies, seed, streams, horizon, totals, numbers, marks, chances, arrived):  # type: ignore[no-untyped-def]
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
         model = cuda.local.array(model_size, float64)
@@ -111,6 +112,7 @@ def build(at: Layout, used: Used, traced: bool) -> Any:
         snapshot = cuda.local.array(snapshot_size, float64)
         memory = cuda.local.array(memory_size, float64)
         budget = cuda.local.array(budget_size, float64)
+        staff = cuda.local.array(staff_size, float64)
         history = cuda.local.array(history_size, float64)
         scratch = cuda.local.array(scratch_size, float64)
         sums = cuda.local.array(sums_size, float64)
@@ -123,10 +125,10 @@ def build(at: Layout, used: Used, traced: bool) -> Any:
                 sums[j] = 0.0
             draws = Draws(seed, streams[r, w])
             p = participant(
-                constants[w], rules[policies[q], w], model, counts, snapshot, memory, budget, scratch, worlds[w],
+                constants[w], rules[policies[q], w], model, counts, snapshot, memory, budget, staff, scratch, worlds[w],
                 history,
             )  # fmt: skip
-            start_run(p, True, True)
+            start_run(p, True, True, True)
             counted = policies[q] == 0
             if counted:
                 for k in range(contexts):
@@ -138,6 +140,7 @@ def build(at: Layout, used: Used, traced: bool) -> Any:
                     arrived[r, w, record.context] += 1
                 if traced:
                     write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
+                    write_chances(p, t, horizon, chances[r, q, w])
             sums[FINAL_PRICE] = p.budget.price[0]
             for j in range(sums_size):
                 totals[j, r, q, w] = sums[j]
@@ -155,7 +158,7 @@ def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: b
     @cuda.jit
     def kernel(  # type: ignore[no-untyped-def]
         constants, worlds, rules, policies, seed, streams, horizon, model, counts, snapshot, memory, budget,
-        history, totals, numbers, marks, arrived,
+        staff, history, totals, numbers, marks, chances, arrived,
     ):  # fmt: skip
         replicates, n_worlds = streams.shape
         chosen = policies.shape[0]
@@ -170,11 +173,11 @@ def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: b
                     b = 0 if shared else w
                     p = participant(
                         constants[w], rules[policies[q], w], model[thread, m], counts[thread, w],
-                        snapshot[thread, w], memory[thread, w], budget[thread, b], scratch, worlds[w],
+                        snapshot[thread, w], memory[thread, w], budget[thread, b], staff[thread, w], scratch, worlds[w],
                         history[thread, w],
                     )  # fmt: skip
                     if t < 0:
-                        start_run(p, m == w, b == w)
+                        start_run(p, m == w, b == w, True)
                         for j in range(totals.shape[0]):
                             totals[j, r, q, w] = 0.0
                         if policies[q] == 0:
@@ -187,6 +190,7 @@ def build_together(at: Layout, used: Used, shared: bool, pooled: bool, traced: b
                             arrived[r, w, record.context] += 1
                         if traced:
                             write_down(record, t, horizon, numbers[r, q, w], marks[r, q, w])
+                            write_chances(p, t, horizon, chances[r, q, w])
                     totals[FINAL_PRICE, r, q, w] = p.budget.price[0]
 
     return kernel
@@ -216,16 +220,18 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
     at_once = 1 if groups else AT_ONCE  # chunks would share the state
     threads_each = policies.size * (1 if groups else n_worlds)
     enough = -(-(ENOUGH_STUDIES if groups else ENOUGH_RUNS) // threads_each)
-    results = 8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS))
+    drawn = output.chances.shape[-2] if at.sizes.randomised else 0  # elsewhere the kernel writes none
+    results = 8 * len(TOTALS) + traced * (8 * len(NUMBERS) + 2 * len(MARKS) + 8 * drawn)
     bytes_each = policies.size * n_worlds * (at_once * results + 8 * sum(groups))
     bytes_each += at_once * output.counts[:1].nbytes
     chunk = min(replicates, _replicates_at_once(enough, bytes_each))
     at_once = min(at_once, -(-replicates // chunk))
     threads = -(-chunk * threads_each // THREADS) * THREADS
     room = [cuda.device_array((threads, n_worlds, size), np.float64) for size in groups]
-    places = [_Place.make(chunk, policies.size, n_worlds, traced, contexts) for _ in range(at_once)]
+    places = [_Place.make(chunk, policies.size, n_worlds, traced, drawn, contexts) for _ in range(at_once)]
     waiting: list[tuple[_Place, int, int]] = []
-    with cuda.defer_cleanup():  # to free memory is to wait for all kernels
+    with cuda.defer_cleanup(), warnings.catch_warnings():  # to free memory is to wait for all kernels
+        warnings.filterwarnings("ignore", message="Grid size")  # a small simulation cannot fill a card
         for number, first in enumerate(range(0, replicates, chunk)):
             last, place = min(first + chunk, replicates), places[number % at_once]
             if len(waiting) == at_once:
@@ -235,7 +241,7 @@ def run_batch(batch: Batch, at: Layout, policies: NDArray[np.int64], shared: boo
             kernel[-(-(last - first) * threads_each // THREADS), THREADS, place.stream](
                 *given, np.uint64(seed), streams, horizon, *room,
                 place.totals_of(last - first), place.numbers[: last - first], place.marks[: last - first],
-                place.counts[: last - first],
+                place.chances[: last - first], place.counts[: last - first],
             )  # fmt: skip
             waiting.append((place, first, last))
         for each in waiting:
@@ -251,10 +257,11 @@ class _Place(NamedTuple):
     totals: Any  # in one row, so that those of a smaller chunk lie side by side, too
     numbers: Any
     marks: Any
+    chances: Any
     counts: Any
 
     @classmethod
-    def make(cls, replicates: int, policies: int, worlds: int, traced: int, contexts: int) -> "_Place":
+    def make(cls, replicates: int, policies: int, worlds: int, traced: int, drawn: int, contexts: int) -> "_Place":
         shape = (replicates, policies, worlds)
         return cls(
             cuda.stream(),
@@ -263,6 +270,7 @@ class _Place(NamedTuple):
             cuda.device_array(len(TOTALS) * replicates * policies * worlds, np.float64),
             cuda.device_array((*shape, len(NUMBERS) * traced), np.float64),
             cuda.device_array((*shape, len(MARKS) * traced), np.int16),
+            cuda.device_array((*shape, drawn * traced), np.float64),
             cuda.device_array((replicates, worlds, contexts), np.int32),
         )
 
@@ -278,7 +286,12 @@ def _fetch(place: _Place, first: int, last: int, policies: NDArray[np.int64], ou
     totals = place.totals_of(replicates)
     pairs = [(totals[j], column) for j, column in enumerate(output.columns)]
     if output.numbers.shape[-1]:
-        for there, here in ((place.numbers, output.numbers), (place.marks, output.marks)):
+        kept: list[tuple[Any, Any]] = [
+            (place.numbers, output.numbers),
+            (place.marks, output.marks),
+            (place.chances, output.chances),
+        ]
+        for there, here in (pair for pair in kept if pair[0].size and pair[1].size):
             pairs.append((there[:replicates], here.reshape(*here.shape[:3], -1)))
     for there, here in pairs:
         if policies.size == here.shape[1] and here.dtype == there.dtype:

@@ -159,9 +159,9 @@ def participant_of(layout: Layout, used: Any) -> Any:
 
     @intrinsic
     def participant(  # type: ignore[no-untyped-def]
-        typing_context, constants, rule, model, counts, snapshot, memory, budget, scratch, world, history
+        typing_context, constants, rule, model, counts, snapshot, memory, budget, staff, scratch, world, history
     ):
-        given = (constants, rule, model, counts, snapshot, memory, budget, scratch, world, history)
+        given = (constants, rule, model, counts, snapshot, memory, budget, staff, scratch, world, history)
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             whole = context.make_helper(builder, signature.return_type)

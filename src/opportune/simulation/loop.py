@@ -1,7 +1,7 @@
 """A run, step by step: the world, the two agents and the draws put together. Every batch driver calls this.
 
 A `Batch` holds all worlds and policies of a simulation as stacked arrays. `run_step` is one participant's step.
-Rewards that come late wait in `p.mail`, one row per decision point under way.
+Rewards that come late, or wait for the model's next update, are in `p.mail`, one row per decision point under way.
 """
 
 import math
@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opportune.algorithm.budget import toss
+from opportune.algorithm.allowance import ANYTIME, Slot, toss
+from opportune.algorithm.history import record_reward
 from opportune.algorithm.protocol import (
     Judged,
     Moment,
     begin,
     begin_budget,
     begin_model,
+    begin_staff,
     clear,
     learn,
     learn_late,
@@ -24,12 +26,13 @@ from opportune.algorithm.protocol import (
     settle,
     stand_by,
 )
+from opportune.algorithm.reasons import ELIGIBLE, UNAVAILABLE
 from opportune.algorithm.rng import ARRIVAL, COIN, draw, draw_pair
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import hot_function, inner_function, step_function
 from opportune.engine.hooks import arrive, blind_value, respond
 from opportune.simulation.record import Record
-from opportune.worlds.common import answers, is_available, is_rewarded, lateness, opens
+from opportune.worlds.common import answers, is_available, is_rewarded, lateness, opens, remember_nudge
 
 
 class Batch(NamedTuple):
@@ -46,6 +49,7 @@ class Results(NamedTuple):
     totals: NDArray[np.float64]  # [R, P, W, ...]
     numbers: NDArray[np.float64]  # [R, P, W, numbers of a step x T]
     marks: NDArray[np.int16]  # [R, P, W, marks of a step x T]
+    chances: NDArray[np.float64]  # [R, P, W, (A + 2) x T], if actions are drawn: see algorithm.chances
     counts: NDArray[np.int32]  # [R, W, K]: contexts, counted while the first policy runs
     traced: int  # T, or 0
 
@@ -56,12 +60,14 @@ def stream_of(replicate: Any, world: Any) -> Any:
 
 
 @step_function
-def start_run(p, own_model, own_budget):  # type: ignore[no-untyped-def]
-    """Begin a participant's run; what others have begun already (a model, a budget) is left alone."""
+def start_run(p, own_model, own_budget, own_staff):  # type: ignore[no-untyped-def]
+    """Begin a participant's run; what others have begun already (a model, a budget, staff) is left alone."""
     if own_budget:
         begin_budget(p)
     if own_model:
         begin_model(p)
+    if own_staff:
+        begin_staff(p)
     begin(p)
     clear(p.history_array, p.lengths.history)
 
@@ -70,17 +76,25 @@ def start_run(p, own_model, own_budget):  # type: ignore[no-untyped-def]
 def run_step(p, draws, step):  # type: ignore[no-untyped-def]
     """One participant's step: arrival, decision, outcome, learning. Gives the step's record."""
     kind = int(p.happenings.kind[0])
+    if p.sizes.update > 1:
+        deliver(p, step - 1)
     arrival, noise = draw_pair(draws.seed, draws.stream, step, ARRIVAL)
     moment = arrive(kind, p, draws, step, arrival)
+    slot = ANYTIME
+    if p.sizes.timed > 0:
+        slot = slot_of(p, step)
     if p.sizes.interrupted > 0 and not is_available(p, draws, step):
-        return pass_over(kind, p, draws, moment, noise)
-    opened = opens(p, draws, step)
-    proposed = propose(p, moment, draws, opened)
+        return pass_over(kind, p, draws, moment, slot, noise)
+    opened = opens(p, draws, moment)
+    proposed = propose(p, moment, slot, draws, opened)
     nudged = False
     if proposed.probability > 0.0:  # draws have no state, so one that cannot matter need not be made
-        nudged = toss(p, proposed.probability, draw(draws.seed, draws.stream, step, COIN))
-    revealed = opened or (nudged and answers(p, draws, step))
-    judged = Judged(proposed.gap, proposed.disagreement, proposed.fresh_action, proposed.stale_action)
+        nudged = toss(p, slot, proposed.probability, draw(draws.seed, draws.stream, step, COIN))
+    revealed = opened or (nudged and answers(p, draws, moment))
+    if p.sizes.habituated > 0:
+        remember_nudge(p, step, nudged)
+    judged = Judged(proposed.gap, proposed.disagreement, proposed.fresh_action, proposed.stale_action,
+                    proposed.standing_action)  # fmt: skip
     action = settle(p, moment, draws, judged, nudged, revealed)
     reward, outcome, best = respond(kind, p, draws, moment, action, noise)
     rewarded = is_rewarded(p, draws, step)
@@ -88,6 +102,8 @@ def run_step(p, draws, step):  # type: ignore[no-untyped-def]
     if p.sizes.delay > 0:
         exchange(p, draws, moment, action, revealed, seen, rewarded, reward)
     elif rewarded:
+        if p.sizes.histories > 0:
+            record_reward(p.sizes, p.past, step, reward)
         learn(p, moment, action, seen, reward)
     value = outcome
     if not revealed:
@@ -95,32 +111,48 @@ def run_step(p, draws, step):  # type: ignore[no-untyped-def]
     return Record(
         proposed.probability, proposed.gap, proposed.price, proposed.disagreement, proposed.tolerance,
         reward if rewarded else math.nan, value, outcome, best,
-        moment.context, action, proposed.fresh_action, proposed.stale_action, revealed, nudged, opened, True,
+        moment.context, action, proposed.fresh_action, proposed.stale_action, proposed.reason, revealed, nudged, opened,
+        True, proposed.reason == ELIGIBLE,
     )  # fmt: skip
 
 
+@inner_function
+def slot_of(p, step):  # type: ignore[no-untyped-def]
+    """Where a simulated participant's decision point lies in the calendar."""
+    calendar, last = p.calendar, p.sizes.timed
+    first = max(step, int(p.rule.run_in[0]) + 1)
+    left = calendar.open_left[first - 1] if first <= last else 0.0
+    return Slot(int(calendar.closed[step - 1]), calendar.hours[step - 1], int(calendar.day[step - 1]), int(left))
+
+
 @step_function
-def pass_over(kind, p, draws, moment, noise):  # type: ignore[no-untyped-def]
+def pass_over(kind, p, draws, moment, slot, noise):  # type: ignore[no-untyped-def]
     """A decision point that is missing: the stale action stands, no charge, nothing is learned from it."""
-    action = stand_by(p, moment, draws)
+    stale, action = stand_by(p, moment, slot, draws)
+    if p.sizes.habituated > 0:
+        remember_nudge(p, moment.step, False)
     _, outcome, best = respond(kind, p, draws, moment, action, noise)
     if p.sizes.delay > 0:
-        deliver(p, moment.step)
+        remember_rewards(p, moment.step)
+        if p.sizes.update == 1:
+            deliver(p, moment.step)
     value = blind_value(kind, p, moment, action, outcome)
     return Record(
         0.0, 0.0, p.budget.price[0], 0.0, 0.0, math.nan, value, outcome, best,
-        moment.context, action, action, action, False, False, False, False,
+        moment.context, action, stale, stale, UNAVAILABLE, False, False, False, False, False,
     )  # fmt: skip
 
 
 @step_function
 def exchange(p, draws, moment, action, revealed, seen, rewarded, reward):  # type: ignore[no-untyped-def]
-    """Rewards that come late: this step's goes into the mail, those that arrive now are learned from."""
+    """Rewards that come late, or wait: this step's goes into the mail, those that are due are learned from."""
     post(p, draws, moment, action, seen, rewarded, reward)
     if revealed and p.sizes.reported > 0:  # which has uncovered every step so far
         for row in range(p.sizes.delay + 1):
             p.mail.seen[row] = 1.0
-    deliver(p, moment.step)
+    remember_rewards(p, moment.step)
+    if p.sizes.update == 1:
+        deliver(p, moment.step)
 
 
 @inner_function
@@ -128,7 +160,9 @@ def post(p, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-u
     """Put a step's reward into the mail."""
     n, mail = p.sizes, p.mail
     row = moment.step % (n.delay + 1)
-    mail.due[row] = moment.step + lateness(p, draws, moment.step) if rewarded else 0.0
+    came = moment.step + lateness(p, draws, moment.step)
+    mail.came[row] = came if rewarded else 0.0
+    mail.due[row] = -(-came // n.update) * n.update if rewarded else 0.0  # it waits for the model's next update
     mail.step[row] = moment.step
     mail.stratum[row] = moment.stratum
     mail.sense[row] = moment.sense
@@ -140,9 +174,20 @@ def post(p, draws, moment, action, seen, rewarded, reward):  # type: ignore[no-u
         mail.values[row * n.variables + v] = p.scratch.values[v]
 
 
+@inner_function
+def remember_rewards(p, step):  # type: ignore[no-untyped-def]
+    """Variables of the participant's own history go by a reward from the end of the step at which it arrives."""
+    n, mail = p.sizes, p.mail
+    if n.histories > 0:
+        for earlier in range(max(1, step - n.delay), step + 1):
+            row = earlier % (n.delay + 1)
+            if mail.came[row] == step and mail.step[row] == earlier:
+                record_reward(n, p.past, earlier, mail.reward[row])
+
+
 @step_function
 def deliver(p, step):  # type: ignore[no-untyped-def]
-    """Learn from the rewards that arrive at the end of this step, the oldest decision point first."""
+    """Learn from the rewards that are due at the end of this step, the oldest decision point first."""
     n, mail = p.sizes, p.mail
     for earlier in range(max(1, step - n.delay), step + 1):
         row = earlier % (n.delay + 1)

@@ -9,8 +9,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.algorithm.reasons import WORDS
 from opportune.analysis.results import label_dataset
-from opportune.engine.declared import Owners
+from opportune.engine.declared import BESIDE_CHANCES, CERTAIN, Owners
 from opportune.engine.hooks import WORLDS
 from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned
@@ -18,13 +19,18 @@ from opportune.errors import InputError
 from opportune.policy import Policy, layout_for, rule_for
 from opportune.problems.finite import Problem
 from opportune.simulation.loop import Batch, Results, stream_of
+from opportune.simulation.python_policy import PythonPolicy
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.simulation.sizes import check_layout
+from opportune.simulation.timetable import Timetable
 from opportune.worlds import SimulatedWorld, in_numbers, owner_of
 
 DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
     **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
+    "action_probability": "probability of each action at the step; NaN where a recommender draws its own",
+    "action_draw": "the uniform at which the action is the inverse cumulative probability; NaN where nothing is drawn",
+    "intended_action": "the most probable action, before the floor",
     "context_count": "how often each context arrived",
     "action_name": "what each action is called",
     "context_name": "the levels of each context's variables",
@@ -37,13 +43,16 @@ DESCRIPTIONS = {
 class Output:
     """Where runs leave their results: axes replicate, policy, world first.
 
+    Where actions are drawn, `drawn` numbers of a step say with which probabilities (algorithm.chances).
+
     In memory a run's totals lie side by side (`totals`) or, `by_total`, each total of all runs, of its own type; one or
     the other, each total is one of the `columns`.
     """
 
     def __init__(
-        self, replicates: int, policies: int, worlds: int, traced: int, *, contexts: int, by_total: bool = False
-    ) -> None:
+        self, replicates: int, policies: int, worlds: int, traced: int, *, contexts: int, drawn: int = 0,
+        by_total: bool = False,
+    ) -> None:  # fmt: skip
         lead = (replicates, policies, worlds)
         self.traced = traced
         self.totals: NDArray[np.float64] = np.zeros((0 if by_total else replicates, policies, worlds, len(TOTALS)))
@@ -53,6 +62,7 @@ class Output:
         ]
         self.numbers: NDArray[np.float64] = np.empty((*lead, len(NUMBERS), traced))
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
+        self.chances: NDArray[np.float64] = np.full((*lead, drawn, traced), np.nan)
         self.counts: NDArray[np.int32] = np.zeros((replicates, worlds, contexts), dtype=np.int32)
         """How often each context arrived, counted while the first policy runs: [R, W, K]."""
 
@@ -68,6 +78,7 @@ class Output:
             self.totals[first:last],
             self.numbers[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0)),
             self.marks[first:last].reshape(*lead, -1) if self.traced else np.empty((*lead, 0), dtype=np.int16),
+            self.chances[first:last].reshape(*lead, self.chances.shape[-2] * self.traced),
             self.counts[first:last],
             self.traced,
         )
@@ -77,6 +88,7 @@ class Output:
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
+        self.chances[first:last, chosen] = part.chances
         if 0 in chosen:
             self.counts[first:last] = part.counts
 
@@ -96,7 +108,7 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
     if not policies:
         raise InputError("policies is empty; expected at least one policy")
     for policy in policies:
-        if not isinstance(policy, Policy):
+        if not isinstance(policy, Policy | PythonPolicy):
             raise InputError(f"policies holds {checks.shown(policy)}; expected Policy, such as pd2_ucb(budget=10)")
     for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
@@ -104,16 +116,19 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
         checks.registered(world, WORLDS)
 
 
-def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]:
+def device_form(worlds: Sequence[SimulatedWorld], device: str, timed: int = 0) -> dict[str, Any]:
     """The form of layout that suits the worlds and a device, as a problem's `layout` takes it.
 
+    `timed` is how many steps the calendar has, 0 where there is none.
     The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
     compute scores on the spot, by the features that are not zero.
     """
     happenings = [w.happenings for w in worlds]
     world = {
         "delay": max(h.reward_delay for h in happenings),
-        "interrupted": any(h.available_rate < 1.0 for h in happenings),
+        "interrupted": any(h.interrupts for h in happenings),
+        "habituated": max(w.happenings.habituated(w.informed_problem().schedule.decisions_per_day) for w in worlds),
+        "timed": timed,
     }
     if device == "cpu":
         return world
@@ -121,20 +136,24 @@ def device_form(worlds: Sequence[SimulatedWorld], device: str) -> dict[str, Any]
 
 
 def layouts_for(
-    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str
+    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str, timed: int = 0
 ) -> list[Layout]:
-    """The layout that each policy needs."""
-    problem, form, owner = worlds[0].informed_problem(), device_form(worlds, device), owner_of(worlds[0])
+    """The layout that each policy needs; `timed` steps are in a calendar."""
+    problem, form, owner = worlds[0].informed_problem(), device_form(worlds, device, timed), owner_of(worlds[0])
     return [
         layout_for(policy, problem, horizon=horizon, participants=len(worlds), world=owner, **form)
         for policy in policies
     ]
 
 
-def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu") -> Batch:
+def pack(
+    worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu",
+    timetable: Timetable | None = None,
+) -> Batch:  # fmt: skip
     """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
     problems = [w.informed_problem() for w in worlds]
-    form = device_form(worlds, device)
+    timed = 0 if timetable is None else horizon
+    form = device_form(worlds, device, timed)
     kinds = {
         (w.number, p.layout(horizon=horizon, **form).with_owners(Owners(world=owner_of(w))))
         for w, p in zip(worlds, problems, strict=True)
@@ -144,7 +163,7 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
             "expected alike ones in one call of simulate"
         )
-    layouts = layouts_for(worlds, policies, horizon, device)
+    layouts = layouts_for(worlds, policies, horizon, device, timed)
     for at in set(layouts):
         check_layout(at, len(worlds), len(policies))
     at = layouts[0]
@@ -159,12 +178,26 @@ def pack(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: 
             numbers = rule_for(policy, problem, each, horizon=horizon, participants=len(worlds), member=w)
             rules[i, w, : numbers.size] = numbers
     alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
-    if any(p.pooled for p in policies) and not alike:
+    if any(p.one_model for p in policies) and not alike:
         raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
-    return Batch(constants=constants, worlds=np.stack([in_numbers(w, at) for w in worlds]), rules=rules)
+    if any(p.partial for p in policies) and not _have_one_prior(at, constants):
+        raise InputError("worlds differ in noise or prior; expected one of each where a policy is pooled in part")
+    packed = np.stack([in_numbers(w, at) for w in worlds])
+    if timetable is not None:
+        calendar = at.views("calendar", packed)
+        calendar.start[:, 0] = timetable.start
+        for name, table in timetable.tables().items():
+            getattr(calendar, name)[:, :horizon] = table
+    return Batch(constants=constants, worlds=packed, rules=rules)
 
 
-SAME = ("constants", "rule", "happenings", "world.settings")
+def _have_one_prior(at: Layout, constants: NDArray[np.float64]) -> bool:
+    """Whether these problems, a row each, are alike in what random effects have in common: noise and prior."""
+    known = at.views("constants", constants)
+    return all(bool((part == part[0]).all()) for part in (known.noise, known.regularisation, known.prior_mean))
+
+
+SAME = ("constants", "rule", "happenings", "calendar", "world.settings")
 """Groups that are packed once and read under the layout of every policy."""
 
 
@@ -176,9 +209,9 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
         [f" {p.scale}" for p in policies],
         [" hard" if p.budget and p.budget.hard else "" for p in policies],
         [" shared" if p.shared else "" for p in policies],
-        [" pooled" if p.pooled else "" for p in policies],
-        [f" {type(p.recommender).__name__}" for p in policies],
-        [f" {getattr(p.recommender, 'unknown', '')}".rstrip() for p in policies],
+        [{False: "", True: " pooled", "partial": " partial"}[p.pooled] for p in policies],
+        ["" if isinstance(p, PythonPolicy) else f" {type(p.recommender).__name__}" for p in policies],
+        ["" if isinstance(p, PythonPolicy) else f" {getattr(p.recommender, 'unknown', '')}".rstrip() for p in policies],
     ]
     for extra in extras:
         if len(set(labels)) == len(labels):
@@ -217,12 +250,38 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
         for i, name in enumerate(MARKS):
             marks = output.marks[:finished, :, :, i].transpose(1, 2, 0, 3)
             variables[name] = ((*axes, "step"), marks.astype(bool) if FIELDS[name][0] is bool else marks)
+        variables |= _chances(output, policies, finished)
     tables = [w.truth_table() for w in worlds]
     for name, (truth_axes, _) in tables[0].items():
         variables[name] = (("world", *truth_axes), np.stack([table[name][1] for table in tables]))
     if "true_gap" in tables[0]:
         variables["context_count"] = (("world", "replicate", "contexts"), output.counts[:finished].transpose(1, 0, 2))
-    return label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
+    data = label_dataset(variables, coords, {**attrs, **_days(worlds[0].informed_problem())}, DESCRIPTIONS)
+    if "reason" in data:
+        data["reason"].attrs["words"] = list(WORDS)
+    return data
+
+
+def _chances(output: Output, policies: Sequence[Policy], finished: int) -> dict[str, Any]:
+    """With which probability each action was taken, if any policy draws its actions; 1 where nothing is drawn."""
+    found = output.chances[:finished]
+    if not found.shape[-2]:
+        return {}
+    taken = output.marks[:finished, :, :, MARKS.index("action")]
+    actions = found.shape[-2] - BESIDE_CHANCES
+    for i, policy in enumerate(policies):
+        compiled = isinstance(policy, Policy)
+        if not (compiled and policy.randomised):
+            found[:, i, :, -1] = taken[:, i]
+            if compiled and policy.recommender.chances == CERTAIN:
+                for a in range(actions):
+                    found[:, i, :, a] = taken[:, i] == a
+    axes = ("policy", "world", "replicate", "step")
+    return {
+        "action_probability": ((*axes, "actions"), found[:, :, :, :actions].transpose(1, 2, 0, 4, 3)),
+        "action_draw": (axes, found[:, :, :, actions].transpose(1, 2, 0, 3)),
+        "intended_action": (axes, found[:, :, :, actions + 1].transpose(1, 2, 0, 3).astype(np.int16)),
+    }
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from opportune.engine.compiled import inner_function
+from opportune.engine.declared import BESIDE_CHANCES
 
 
 class Record(NamedTuple):
@@ -26,10 +27,12 @@ class Record(NamedTuple):
     action: Annotated[int, "the action taken"]
     fresh_action: Annotated[int, "the blind action with all that is known"]
     stale_action: Annotated[int, "the blind action by what was known at the last reveal"]
+    reason: Annotated[int, "why there could be no nudge; 0 where there could"]
     revealed: Annotated[bool, "the recommender was brought up to date"]
     nudged: Annotated[bool, "a nudge was made"]
     opened: Annotated[bool, "the patient opened the app unasked"]
     available: Annotated[bool, "the patient was available and sensed values were there"]
+    eligible: Annotated[bool, "a nudge was possible here"]
 
 
 class Totals(NamedTuple):
@@ -56,6 +59,14 @@ TOTALS = _kinds(Totals)
 NUMBERS = tuple(name for name, (kind, _) in FIELDS.items() if kind is float)
 MARKS = tuple(name for name, (kind, _) in FIELDS.items() if kind is not float)
 FINAL_PRICE = Totals._fields.index("final_price")
+
+
+@inner_function
+def write_chances(p, t, traced, chances):  # type: ignore[no-untyped-def]
+    """Write down how probable each action was at a step, where actions are drawn."""
+    if t < traced and p.sizes.randomised > 0:
+        for i in range(p.sizes.actions + BESIDE_CHANCES):
+            chances[i * traced + t] = p.scratch.chance[i]
 
 
 def _generate(name: str, arguments: str, lines: Sequence[str]) -> Any:

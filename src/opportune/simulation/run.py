@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opportune import checks
 from opportune._version import __version__
 from opportune.engine.compiled import code_hash, listeners
+from opportune.engine.declared import BESIDE_CHANCES
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.extensions import bring_extensions, list_extensions
@@ -32,7 +33,10 @@ from opportune.simulation.pack import (
     policy_labels,
     streams_of,
 )
+from opportune.simulation.python import run_in_python
+from opportune.simulation.python_policy import PythonPolicy
 from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_output, check_policies, check_worlds
+from opportune.simulation.timetable import Timetable, check_timetable
 from opportune.worlds import SimulatedWorld
 
 VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
@@ -46,7 +50,7 @@ SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about
 
 def simulate(
     worlds: SimulatedWorld | Sequence[SimulatedWorld],
-    policies: Policy | Sequence[Policy],
+    policies: Policy | PythonPolicy | Sequence[Policy | PythonPolicy],
     *,
     horizon: int,
     replicates: int,
@@ -55,6 +59,7 @@ def simulate(
     progress: bool = True,
     device: str | None = None,
     on_interrupt: str = "raise",
+    timetable: Timetable | None = None,
 ) -> xr.Dataset:
     """Run every policy in every world, `replicates` times, over `horizon` steps.
 
@@ -64,7 +69,8 @@ def simulate(
 
     Args:
         worlds: one or more worlds of the same kind and sizes; with a shared budget, the participants of a study.
-        policies: one or more policies, told apart by name (or by budget and scale where names repeat).
+        policies: one or more policies, told apart by name (or by budget and scale where names repeat); a `PythonPolicy`
+            meets the same patients as the others, on one core of this machine.
         horizon: steps in a run, T.
         replicates: runs of each policy in each world.
         seed: of every draw.
@@ -74,6 +80,8 @@ def simulate(
             `on_device` says.
         on_interrupt: what Ctrl-C does: "raise", KeyboardInterrupt as ever, or "return", give back the replicates that
             are finished, with a warning and the attribute `interrupted` = 1 (KeyboardInterrupt if there are none).
+        timetable: when each participant's (world's) decision points are and where the calendar allows no nudge; unless
+            given, all participants begin together and every decision point is open.
 
     Returns:
         A Dataset with dims policy, world, replicate and, with `trace`, step.
@@ -88,38 +96,85 @@ def simulate(
     device = checks.choice("device", _device.get() if device is None else device, DEVICES)
     checks.choice("on_interrupt", on_interrupt, INTERRUPTS)
     labels = policy_labels(policy_list)
-    check_output(world_list, len(policy_list), horizon, replicates, trace=trace)
-    device = pick_device(device, policy_list)
-    batch = pack(world_list, policy_list, horizon, device)
-    began = time.perf_counter()
-    traced = horizon if trace else 0
-    groups = _groups(policy_list, world_list, horizon, device)
-    contexts = groups[0].at.sizes.contexts
-    output = Output(replicates, len(policy_list), len(world_list), traced, contexts=contexts, by_total=device == "cuda")
-    with _compilation_told(progress and sys.stderr.isatty()):
-        finished = _run(
-            batch,
-            groups,
-            output,
-            world_list,
-            horizon=horizon,
-            seed=seed,
-            progress=progress,
-            device=device,
-            on_interrupt=on_interrupt,
-        )
+    drawn = 0
+    if any(isinstance(policy, Policy) and policy.randomised for policy in policy_list):
+        drawn = world_list[0].informed_problem().actions + BESIDE_CHANCES
+    check_output(world_list, len(policy_list), horizon, replicates, drawn, trace=trace)
+    compiled = [i for i, policy in enumerate(policy_list) if isinstance(policy, Policy)]
+    timetable = check_timetable(timetable, policy_list, participants=len(world_list), horizon=horizon)
+    device = pick_device(device, [policy_list[i] for i in compiled], timed=timetable is not None)
+    began, finished = time.perf_counter(), replicates
+    runs = Runs(world_list, horizon, replicates, seed, trace, drawn, progress, device, on_interrupt, timetable)
+    parts = []
+    if compiled:
+        output, finished = _compiled_part(runs, [policy_list[i] for i in compiled])
+        parts.append((compiled, output))
+    in_python = [i for i, policy in enumerate(policy_list) if not isinstance(policy, Policy)]
+    if in_python:
+        parts.append((in_python, _python_part(runs, [policy_list[i] for i in in_python], finished)))
+    described = {
+        "horizon": horizon, "replicates": replicates, "seed": seed, "worlds": len(world_list),
+        "policies": [p.describe() for p in policy_list], "labels": labels,
+    }  # fmt: skip
     attrs = {
         "seed": str(seed),
         "horizon": horizon,
         "device": device,
         "seconds": time.perf_counter() - began,
         "interrupted": int(finished < replicates),
-        "config": json.dumps(
-            {"horizon": horizon, "replicates": replicates, "seed": seed, "worlds": len(world_list),
-             "policies": [p.describe() for p in policy_list]}
-        ),
-    }  # fmt: skip
-    return build_dataset(world_list, policy_list, labels, output, finished, horizon, attrs)
+        "config": json.dumps(described),
+    }
+    found = [
+        build_dataset(world_list, [policy_list[i] for i in chosen], [labels[i] for i in chosen], output, finished,
+                      horizon, attrs)
+        for chosen, output in parts
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else beside(found, labels)
+
+
+class Runs(NamedTuple):
+    """What all policies of a simulation have in common."""
+
+    worlds: list[SimulatedWorld]
+    horizon: int
+    replicates: int
+    seed: int
+    trace: bool
+    drawn: int  # numbers of a step that say how its action was drawn, if any policy draws actions
+    progress: bool
+    device: str
+    on_interrupt: str
+    timetable: Timetable | None
+
+
+def _compiled_part(runs: Runs, policies: list[Policy]) -> tuple[Output, int]:
+    """The results of compiled policies, and how many replicates are finished."""
+    batch = pack(runs.worlds, policies, runs.horizon, runs.device, runs.timetable)
+    timed = 0 if runs.timetable is None else runs.horizon
+    groups = _groups(policies, runs.worlds, runs.horizon, runs.device, timed=timed)
+    output = Output(
+        runs.replicates, len(policies), len(runs.worlds), runs.horizon if runs.trace else 0,
+        contexts=groups[0].at.sizes.contexts, drawn=runs.drawn, by_total=runs.device == "cuda",
+    )  # fmt: skip
+    with _compilation_told(runs.progress and sys.stderr.isatty()):
+        return output, _run(batch, groups, output, runs)
+
+
+def _python_part(runs: Runs, policies: list[PythonPolicy], replicates: int) -> Output:
+    """The results of policies in Python."""
+    contexts = getattr(runs.worlds[0].informed_problem(), "contexts", 0)
+    traced = runs.horizon if runs.trace else 0
+    output = Output(replicates, len(policies), len(runs.worlds), traced, contexts=contexts, drawn=runs.drawn)
+    with _progress(runs.progress, replicates) as show:
+        run_in_python(runs.worlds, policies, output, seed=runs.seed, horizon=runs.horizon, show=show)
+    return output
+
+
+def beside(parts: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
+    """Results of the same worlds for several policies, as one Dataset with the policies in this order."""
+    joined = xr.concat(parts, "policy", data_vars="minimal", coords="minimal", compat="override", join="override",
+                       combine_attrs="override")  # fmt: skip
+    return joined.sel(policy=list(labels))
 
 
 @contextmanager
@@ -139,6 +194,7 @@ class Group(NamedTuple):
     chosen: NDArray[np.int64]
     shared: bool
     pooled: bool
+    capped: bool
 
 
 class Job(NamedTuple):
@@ -148,6 +204,7 @@ class Job(NamedTuple):
     seed: int
     horizon: int
     traced: int
+    drawn: int
     threads: int
     version: str
     extensions: tuple[tuple[str, str], ...]  # modules of what others have registered, each with a hash
@@ -171,40 +228,49 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
     contexts = group.at.sizes.contexts
-    part = Output(streams.shape[0], group.chosen.size, streams.shape[1], job.traced, contexts=contexts)
-    task = _task(group, np.arange(group.chosen.size), job.seed, job.horizon)
+    part = Output(
+        streams.shape[0], group.chosen.size, streams.shape[1], job.traced, contexts=contexts, drawn=job.drawn
+    )  # fmt: skip
+    task = _task(batch, group, np.arange(group.chosen.size), job.seed, job.horizon)
     run_batch(batch, group.at, task, streams, part.rows(0, len(streams)), job.threads)
     return part
 
 
-def _task(group: Group, rows: NDArray[np.int64], seed: int, horizon: int) -> Task:
+def _task(batch: Batch, group: Group, rows: NDArray[np.int64], seed: int, horizon: int) -> Task:
     """A group's policies, their results in these rows."""
-    return Task(group.chosen, rows, group.shared, group.pooled, np.uint64(seed), horizon)
+    slots = horizon + int(group.at.views("calendar", batch.worlds).start.max())
+    return Task(group.chosen, rows, group.shared, group.pooled, group.capped, np.uint64(seed), horizon, slots)
 
 
 def _usable(array: Any) -> Any:
     return np.require(array, requirements=["C", "A", "W", "E"])
 
 
-def pick_device(device: str, policies: Sequence[Policy]) -> str:
-    """The device to run on: "auto" takes a GPU where there is one that can do it, "cuda" insists."""
+def pick_device(device: str, policies: Sequence[Policy], *, timed: bool = False) -> str:
+    """The device to run on: "auto" takes a GPU where there is one that can do it, "cuda" insists.
+
+    `timed`: there is a timetable.
+    """
     if device == "cpu":
         return "cpu"
     from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
 
-    unfit = [p.name for p in policies if p.optimistic]
+    unfit = [f"policy {p.name!r} is optimistic" for p in policies if p.optimistic]
+    unfit += [f"policy {p.name!r} is pooled in part" for p in policies if p.partial]
+    unfit += [f"policy {p.name!r} limits nudges per day, for all participants" for p in policies if p.capped]
+    coupled = [p for p in policies if timed and (p.shared or p.pooled)]
+    unfit += [f"policy {p.name!r} has something that participants share, who follow a timetable" for p in coupled]
     if device == "auto":
         return "cuda" if cuda.available() and not unfit else "cpu"
     if unfit:
-        raise InputError(f"policy {unfit[0]!r} is optimistic; expected device='cpu' for it")
+        raise InputError(f"{unfit[0]}; expected device='cpu' for it")
     cuda.require()
     return "cuda"
 
 
-def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[SimulatedWorld], *, horizon: int, seed: int,
-         progress: bool, device: str, on_interrupt: str) -> int:  # fmt: skip
+def _run(batch: Batch, groups: list[Group], output: Output, runs: Runs) -> int:
     """Run everything in chunks of replicates; returns how many replicates are finished."""
-    replicates = output.shape[0]
+    replicates, horizon, device = runs.replicates, runs.horizon, runs.device
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
     if device == "cuda":
@@ -213,13 +279,13 @@ def _run(batch: Batch, groups: list[Group], output: Output, worlds: list[Simulat
     done = 0
     try:
         with (
-            _progress(progress and len(spans) >= 4, replicates) as show,
-            closing(run(batch, groups, output, spans, workers, seed, horizon)) as counts,
+            _progress(runs.progress and len(spans) >= 4, replicates) as show,
+            closing(run(batch, groups, output, spans, workers, runs.seed, horizon)) as counts,
         ):
             for done in counts:
                 show(done)
     except KeyboardInterrupt:
-        if done == 0 or on_interrupt == "raise":
+        if done == 0 or runs.on_interrupt == "raise":
             raise
         warnings.warn(
             f"interrupted: {done} of {replicates} replicates are finished and returned",
@@ -235,7 +301,7 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
     for first, last in spans:
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
-            task = _task(group, group.chosen, seed, horizon)
+            task = _task(batch, group, group.chosen, seed, horizon)
             run_batch(batch, group.at, task, streams, output.rows(first, last), workers.threads)
         yield last
 
@@ -253,7 +319,7 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: lis
     ]
     missing = [True] * len(chunks)
     complete = 0  # chunks, in the order of replicates
-    job = Job(batch, seed, horizon, traced, workers.threads, VERSION, list_extensions())
+    job = Job(batch, seed, horizon, traced, output.chances.shape[-2], workers.threads, VERSION, list_extensions())
     with closing(spread(workers, run_chunk, job, chunks)) as results:
         for number, part in results:
             chunk = chunks[number]
@@ -279,13 +345,17 @@ def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[t
     yield output.shape[0]
 
 
-def _groups(policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str) -> list[Group]:
+def _groups(
+    policies: Sequence[Policy], worlds: Sequence[SimulatedWorld], horizon: int, device: str, *, timed: int
+) -> list[Group]:
     """Policies that can run in one call of the compiled loop."""
-    groups: dict[tuple[Layout, bool, bool], list[int]] = {}
-    for i, (policy, at) in enumerate(zip(policies, layouts_for(worlds, policies, horizon, device), strict=True)):
-        groups.setdefault((at, policy.shared, policy.pooled), []).append(i)
+    groups: dict[tuple[Layout, bool, bool, bool], list[int]] = {}
+    layouts = layouts_for(worlds, policies, horizon, device, timed)
+    for i, (policy, at) in enumerate(zip(policies, layouts, strict=True)):
+        groups.setdefault((at, policy.shared, policy.one_model, policy.capped), []).append(i)
     return [
-        Group(at, np.array(chosen, dtype=np.int64), shared, pooled) for (at, shared, pooled), chosen in groups.items()
+        Group(at, np.array(chosen, dtype=np.int64), shared, pooled, capped)
+        for (at, shared, pooled, capped), chosen in groups.items()
     ]
 
 

@@ -7,6 +7,7 @@ from opportune import checks
 from opportune.engine.layout import Layout
 from opportune.errors import InputError
 from opportune.policy import Policy
+from opportune.simulation.python_policy import PythonPolicy
 from opportune.simulation.record import FIELDS, MARKS, NUMBERS, TOTALS
 from opportune.worlds import SimulatedWorld
 
@@ -22,9 +23,9 @@ def check_worlds(given: Any) -> list[SimulatedWorld]:
     return checks.listed("worlds", given, "a world, or a list of them", most=MOST_WORLDS)
 
 
-def check_policies(given: Any) -> list[Policy]:
+def check_policies(given: Any) -> list[Any]:
     """One policy or several."""
-    if isinstance(given, Policy):
+    if isinstance(given, Policy | PythonPolicy):
         return [given]
     return checks.listed("policies", given, "a Policy, such as pd2_ucb(budget=10), or a list", most=MOST_POLICIES)
 
@@ -40,7 +41,7 @@ def check_horizon(worlds: Sequence[SimulatedWorld], horizon: Any) -> int:
 
 
 def check_output(
-    worlds: Sequence[SimulatedWorld], policies: int, horizon: int, replicates: int, *, trace: bool
+    worlds: Sequence[SimulatedWorld], policies: int, horizon: int, replicates: int, drawn: int = 0, *, trace: bool
 ) -> None:
     """Refuse results that do not fit into memory: totals, counts of contexts and, with a trace, every step."""
     runs = float(replicates) * policies * len(worlds)
@@ -50,7 +51,7 @@ def check_output(
     if trace:
         steps = runs * horizon
         copied = sum(FIELDS[name][0] is bool for name in MARKS)  # what was or was not, as True and False
-        kept += steps * (8.0 * len(NUMBERS) + 2.0 * len(MARKS) + copied)
+        kept += steps * (8.0 * (len(NUMBERS) + drawn) + 2.0 * len(MARKS) + copied)
         checks.memory(f"keeping {steps:,.0f} steps", kept, "trace=False, or fewer replicates or a shorter horizon")
 
 

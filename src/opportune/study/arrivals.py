@@ -1,6 +1,7 @@
 """How contexts arrive: a study file's variables as the problem and the world take them, and how each is drawn."""
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError
+from opportune.problems.history import History, histories_of
 from opportune.problems.variables import DayOfStudy, Finite, Number, Schedule, Scheduled, TimeOfDay, Weekday, Weekend
+from opportune.study.people import is_range
 from opportune.study.schema import StudyFile
-from opportune.study.variables import DAY_OF_STUDY, VariableTable
+from opportune.study.variables import DAY_OF_STUDY, HistoryTable, VariableTable
 from opportune.worlds.distributions import Choice, Distribution, LogNormal, Normal, Resampled, Uniform, numbers_of, pack
 
 Floats = NDArray[np.float64]
@@ -21,7 +24,26 @@ def variables_of(settings: StudyFile) -> dict[str, Any]:
     """The variables of the context as `Problem.from_formula` takes them: levels, numbers, places in the schedule."""
     per_day = decisions_per_day(settings)
     days = -(-settings.study.horizon // per_day)
-    return {name: _variable(name, table, days) for name, table in settings.variables.items()}
+    own = {name: _variable(name, table, days, settings.reward.bounds) for name, table in settings.variables.items()}
+    own |= histories_of(own, per_day)
+    return {**own, **baseline_of(settings)}
+
+
+def baseline_of(settings: StudyFile) -> dict[str, Any]:
+    """The baseline variables that the formula or a condition names: public ones, which stay the same for a person."""
+    texts = [settings.reward.formula, *(table.never_if or "" for table in settings.actions.values())]
+    words = {word for text in texts for word in re.findall(r"[^\W\d]\w*", text)}
+    return {
+        name: Number(*values) if is_range(values) else values
+        for name, values in settings.participants.baseline.items()
+        if name in words
+    }
+
+
+def visibility_of(settings: StudyFile) -> dict[str, Any]:
+    """Who sees each variable that follows no schedule."""
+    own = {name: table.visibility for name, table in settings.variables.items() if table.schedule is None}
+    return {**own, **dict.fromkeys(baseline_of(settings), "public")}
 
 
 def decisions_per_day(settings: StudyFile) -> int:
@@ -36,21 +58,37 @@ def decisions_per_day(settings: StudyFile) -> int:
     return Schedule(scheduled, decisions_per_day=given or clock or None).decisions_per_day
 
 
-def _variable(name: str, table: VariableTable, days: int) -> Any:
+def _variable(name: str, table: VariableTable, days: int, bounds: list[float] | None) -> Any:
     if table.schedule == "time of day":
         return TimeOfDay(table.names or ())
-    if table.schedule == "weekday":
-        return Weekday(first=table.first)
-    if table.schedule == "weekend":
-        return Weekend(first=table.first)
+    if table.schedule in {"weekday", "weekend"}:
+        return (Weekday if table.schedule == "weekday" else Weekend)(first=table.first)
     if table.schedule == DAY_OF_STUDY:
         if days < 2:
             raise InputError(f"variable {name!r} is the day of a study of {days} day; expected 2 days or more")
         return DayOfStudy.scaled(days) if table.scaled else DayOfStudy(days)
+    if table.history is not None:
+        return _history(name, table, table.history, bounds)
     if table.numeric:
         assert table.range is not None
         return Number(*table.range)
     return table.values
+
+
+def _history(name: str, table: VariableTable, history: HistoryTable, bounds: list[float] | None) -> History:
+    """A variable of the person's own past; without a range of its own, a mean of rewards has the rewards' bounds."""
+    span = table.range
+    if span is None and history.of == "reward":
+        if bounds is None or history.summary != "mean":
+            text = f"variable {name!r} is a {history.summary} of rewards without range"
+            also = ", or bounds in [reward]" if history.summary == "mean" else ""
+            raise InputError(f"{text}; expected range = [lowest, highest]{also}")
+        span = bounds
+    low, high = (None, None) if span is None else span
+    return History(
+        of=history.of, summary=history.summary, decisions=history.decisions, days=history.days,
+        discount=history.discount, low=low, high=high, initial=table.initial,
+    )  # fmt: skip
 
 
 def distributions_of(settings: StudyFile) -> dict[str, Distribution]:
@@ -59,9 +97,14 @@ def distributions_of(settings: StudyFile) -> dict[str, Distribution]:
     for name, table in settings.variables.items():
         if table.distribution is not None:
             found[name] = distribution_of(table)
-        elif table.schedule is None and table.table is None:
+        elif table.schedule is None and table.table is None and table.history is None:
             chances = table.probabilities or [1.0 / len(table.values)] * len(table.values)
             found[name] = Choice(dict(zip(table.values, chances, strict=True)))
+    for name, variable in baseline_of(settings).items():
+        if isinstance(variable, Number):
+            found[name] = Uniform(variable.low, variable.high)
+        else:
+            found[name] = Choice(dict.fromkeys(variable, 1.0 / len(variable)))
     return found
 
 
@@ -108,7 +151,8 @@ def probabilities_of(settings: StudyFile, variables: Mapping[str, Any], table: R
     for name, size in sizes.items():
         each = np.ones(size)  # what belongs together is put in below
         if name not in scheduled and name not in together:
-            each = np.asarray(settings.variables[name].probabilities or np.full(size, 1.0 / size))
+            given = settings.variables[name].probabilities if name in settings.variables else None
+            each = np.asarray(given or np.full(size, 1.0 / size))
         joint = np.multiply.outer(joint, each).ravel()
     if scheduled:
         schedule = Schedule(scheduled, decisions_per_day=decisions_per_day(settings))

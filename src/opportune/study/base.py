@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from opportune import checks
@@ -13,6 +14,11 @@ class Table(BaseModel):
     """A table of the file: nothing unknown, nothing converted, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def keys_of(table: type[BaseModel]) -> dict[str, FieldInfo]:
+    """What a table may hold, by the keys of the file."""
+    return {field.alias or name: field for name, field in table.model_fields.items()}
 
 
 def refuse(key: str, message: str) -> PydanticCustomError:

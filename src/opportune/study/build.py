@@ -1,8 +1,6 @@
 """A study built from its file: the worlds and policies that the settings describe, and how to run them."""
 
-import copy
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,25 +12,38 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from opportune import checks
-from opportune.algorithm.rng import PARAMETER, draw
 from opportune.errors import InputError
+from opportune.limits import Limits
 from opportune.policy import Budget, Policy
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
+from opportune.problems.history import History
+from opportune.problems.terms import normal_term, term_names
 from opportune.problems.variables import DayOfStudy, Number
-from opportune.study.arrivals import decisions_per_day, distributions_of, probabilities_of, table_of, variables_of
+from opportune.study.arms import arm_at, arm_entries, stratum_of
+from opportune.study.arrivals import (
+    decisions_per_day,
+    distributions_of,
+    probabilities_of,
+    table_of,
+    variables_of,
+    visibility_of,
+)
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors
-from opportune.study.schema import BUDGETS, REST, Effect, StudyFile, StudyTable
-from opportune.study.terms import normal_term, term_names
-from opportune.worlds import ContinuousWorld, LinearWorld
-from opportune.worlds.common import BEYOND
+from opportune.study.randomised import least_action, least_nudge, with_candidates, with_floor
+from opportune.study.schema import BUDGETS, REST, PolicyTable, StudyFile, StudyTable
+from opportune.study.simulated import baseline_at, worlds_of
+from opportune.study.timetable import timetable_of
+from opportune.study.truth import Effect
 from opportune.worlds.distributions import Resampled
 from opportune.worlds.expected import expected_features
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from opportune.simulation.timetable import Timetable
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +72,7 @@ class Study:
     @cached_property
     def continuous(self) -> bool:
         """Whether some variable may be any number of a range, so that contexts are not a finite set."""
-        return any(isinstance(variable, Number | DayOfStudy) for variable in self.variables.values())
+        return any(isinstance(variable, Number | DayOfStudy | History) for variable in self.variables.values())
 
     @cached_property
     def table(self) -> Resampled | None:
@@ -91,18 +102,49 @@ class Study:
         return probabilities_of(self.settings, self.variables, self.table)
 
     def worlds(self) -> list[Any]:
-        """One world for each instance, a LinearWorld or a ContinuousWorld; instance i depends on (seed, i) alone."""
-        self.require_truth()
-        study = self.settings.study
-        make = self._continuous_world if self.continuous else self._linear_world
-        worlds = []
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # said once, for all instances
-            for i in range(study.instances):
-                draws = [float(draw(np.uint64(study.seed), i, j, PARAMETER)) for j in range(len(self.terms))]
-                theta = np.array([effect.at(u) for effect, u in zip(self.effects.values(), draws, strict=True)])
-                worlds.append(make(theta, self.name if study.instances == 1 else f"instance {i}"))
-        return worlds
+        """One world for each instance, a LinearWorld or a ContinuousWorld: a participant each."""
+        return [*worlds_of(self)]
+
+    @cached_property
+    def by_weekday(self) -> dict[str, Problem | ContinuousProblem]:
+        """The problems of participants who begin on other weekdays than the first ones, as they are needed."""
+        return {}
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """Where the file allows no nudge, besides what the calendar says."""
+        settings = self.settings
+        fixed = settings.study.run_in_days > 0 and settings.study.run_in == "fixed"
+        limits = Limits(
+            run_in=settings.study.run_in_days * decisions_per_day(settings),
+            run_in_actions="fixed" if fixed else "equal",
+            run_in_action=settings.study.actions.index(self.fallback) if fixed else None,
+            per_week=settings.nudge.per_week,
+            least_hours_between=settings.nudge.least_hours_between,
+            per_day=settings.staff.per_day,
+        )
+        return None if limits == Limits() else limits
+
+    @property
+    def fallback(self) -> str:
+        """The action that is recommended when all else fails."""
+        return self.settings.serve.fallback or self.settings.study.actions[0]
+
+    def allocation(self, participants: int) -> list[str]:
+        """The arm to which each of so many simulated participants is randomised, in the order of their enrolment."""
+        arms, seed = self.settings.arms, self.settings.study.seed
+        assert arms is not None
+        places: dict[int, int] = {}
+        found = []
+        for i in range(participants):
+            stratum = stratum_of(self, baseline_at(self, i))
+            found.append(arm_at(arms, seed, stratum=stratum, place=places.get(stratum, 0)))
+            places[stratum] = places.get(stratum, 0) + 1
+        return found
+
+    def timetable(self, participants: int) -> "Timetable | None":
+        """When so many simulated participants make decisions, and where the calendar allows no nudge."""
+        return timetable_of(self, participants)
 
     def warn_of_effects(self, worlds: Sequence[Any]) -> None:
         """Warn if true effects are beyond what the file says that agents go by."""
@@ -118,7 +160,9 @@ class Study:
             )
 
     def policies(self) -> list[Policy]:
-        """Every policy at each of its budgets."""
+        """Every policy at each of its budgets; in a trial with arms, the policy of each arm."""
+        if self.settings.arms is not None:
+            return [policy for entry in arm_entries(self.settings).policies.values() for policy in self._of_arm(entry)]
         return [policy for i in range(len(self.settings.policies)) for policy in self.policies_of(i)]
 
     def policies_of(self, i: int) -> list[Policy]:
@@ -127,18 +171,50 @@ class Study:
         general = study.budgets if entry.needs_budget else [None]
         return [self.policy(i, amount, participants=study.instances) for amount in entry.budgets or general]
 
+    def _of_arm(self, entry: PolicyTable) -> list[Policy]:
+        """An arm's policy with the budget of [serve], or with each of the file's where it has none."""
+        serve, study = self.settings.serve, self.settings.study
+        budgets: list[Any] = [None]
+        if entry.needs_budget:
+            budgets = [serve.budget] if serve.budget is not None else [*(entry.budgets or study.budgets)]
+        return [self.policy_of(entry, amount, participants=study.instances) for amount in budgets]
+
     def policy(self, i: int, budget: float | None, *, participants: int) -> Policy:
         """Policy i of the file with a budget per participant; participants who share one have the sum of theirs."""
-        entry, study = self.settings.policies[i], self.settings.study
+        return self.policy_of(self.settings.policies[i], budget, participants=participants)
+
+    def policy_of(self, entry: PolicyTable, budget: float | None, *, participants: int, served: bool = False) -> Policy:
+        """The policy that an entry describes, with a budget per participant; `served`, as it runs live."""
+        settings, study = self.settings, self.settings.study
         shared = study.budget_shared
         amount = None if budget is None else budget * participants if shared else budget
+        recommender = entry.recommender_among(study.actions)
         return Policy(
-            recommender=entry.recommender_among(study.actions),
-            revealer=entry.revealer,
+            recommender=with_floor(recommender, least_action(settings, served=served)),
+            revealer=with_candidates(entry.revealer, least_nudge(settings, served=served)),
             budget=None if amount is None else Budget(amount, hard=study.budget_kind == "hard", shared=shared),
             pooled=entry.pooled,
+            partial_every=self.partial_every,
+            update=self.update,
+            limits=self.limits,
             name=entry.name or "",
         )
+
+    @property
+    def pooling(self) -> int:
+        """After how many days what participants have in common is brought up to date, models pooled in part."""
+        return {"day": 1, "week": 7}[self.settings.learning.pooling]
+
+    @property
+    def partial_every(self) -> int:
+        """After how many decision times what participants have in common is brought up to date."""
+        return self.pooling * decisions_per_day(self.settings)
+
+    @property
+    def update(self) -> int:
+        """After how many decisions of a participant rewards are learned from."""
+        each = {"each reward": 0, "day": 1, "week": 7}[self.settings.learning.update]
+        return max(1, each * decisions_per_day(self.settings))
 
     def replace(self, **changes: Any) -> "Study":
         """Return a copy with some keys of [study] changed, such as `replicates=2`; all is checked again."""
@@ -175,8 +251,11 @@ class Study:
             trace=study.trace,
             progress=progress,
             on_interrupt=on_interrupt,
+            timetable=self.timetable(len(worlds)),
         )
         unit = self.settings.reward.unit
+        if self.settings.arms is not None:
+            data = data.assign_coords(arm=("world", self.allocation(len(worlds))))
         said = {"study": self.name, "study_file": self.text} | ({} if unit is None else {"unit": unit})
         return data.assign_attrs(said)
 
@@ -205,7 +284,8 @@ class Study:
             noise_sd=reward.noise_sd,
             theta_bound=1.0 if reward.theta_bound is None else reward.theta_bound,
             delta=reward.delta,
-            visibility={name: v.visibility for name, v in self.settings.variables.items() if v.schedule is None},
+            visibility=visibility_of(self.settings),
+            **self._safety,
             decisions_per_day=decisions_per_day(self.settings),
         )
         if reward.theta_bound is None:
@@ -214,45 +294,33 @@ class Study:
         if isinstance(problem, ContinuousProblem):
             given = reward.value_range
             problem = problem.replace(value_range=None if given is None else (given[0], given[1]))
-            if known:
+            if known and not problem.histories:  # whose means depend on what is decided: they are learned
                 means = expected_features(problem, distributions_of(self.settings), table=self.table)
                 problem = problem.replace(known_means=means)
+        if self.settings.prior:
+            mean, sd = self._prior(problem)
+            problem = problem.replace(prior_mean=mean, prior_sd=sd)
         return problem
+
+    @property
+    def _safety(self) -> dict[str, dict[str, str]]:
+        """When actions are forbidden, and what holds while that is not known."""
+        actions = self.settings.actions.items()
+        never = {name: table.never_if for name, table in actions if table.never_if is not None}
+        doubts = {name: table.when_unknown for name, table in actions if table.when_unknown is not None}
+        return {"never_if": never, "when_unknown": doubts} if never else {}  # type: ignore[dict-item]
+
+    def _prior(self, problem: Any) -> tuple[list[float], list[float]]:
+        """What is supposed of each term beforehand: mean and sd, as the bound on effects has it where none is given."""
+        by_term = {normal_term(key): prior for key, prior in self.settings.prior.items()}
+        usual = problem.theta_bound / math.sqrt(problem.d)
+        found = [by_term.get(normal_term(term), by_term.get(REST)) for term in self.terms]
+        means = [0.0 if prior is None else prior.mean for prior in found]
+        sds = [usual / unit if prior is None else prior.sd for prior, unit in zip(found, problem.units, strict=True)]
+        return means, [float(sd) for sd in sds]
 
     def require_bound(self) -> None:
         """Refuse to build what agents know where neither the file nor the truth bounds the effects."""
         if not self.has_truth and self.settings.reward.theta_bound is None:
             text = "[reward] lacks 'theta_bound', which agents need where the file has no [effects]"
             raise InputError(f"{self.source}: {text}; expected a number > 0, a bound on the norm of the effects")
-
-    def _continuous_world(self, theta: Floats, name: str) -> ContinuousWorld:
-        assert isinstance(self.problem, ContinuousProblem)
-        return ContinuousWorld(
-            self.problem,
-            theta=theta,
-            distributions=distributions_of(self.settings),
-            table=self.table,
-            name=name,
-            **self.settings.world.model_dump(),
-        )
-
-    def _linear_world(self, theta: Floats, name: str) -> LinearWorld:
-        return LinearWorld(
-            self._problem_for(theta),
-            theta=theta,
-            context_probs=self.probabilities,
-            name=name,
-            **self.settings.world.model_dump(),
-        )
-
-    def _problem_for(self, theta: Floats) -> Problem:
-        """The finite problem with a value_range, from the truth unless the file gives one."""
-        assert isinstance(self.problem, Problem)
-        problem, given = self.problem, self.settings.reward.value_range
-        best = (problem.features @ theta).max(axis=1)
-        low, high = given or (float(best.min()), float(best.max()))
-        if low >= high:  # every context is worth the same: no range to speak of
-            return problem
-        problem = copy.copy(problem)
-        problem.value_range = (low, high)
-        return problem

@@ -3,21 +3,35 @@
 import itertools
 import keyword
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from opportune import checks
 from opportune.errors import InputError
 from opportune.policy import LEAST_BUDGET, Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.history import History
 from opportune.problems.settings import MOST_CONTEXTS
+from opportune.problems.terms import normal_term
 from opportune.problems.variables import DayOfStudy, Number, check_variable
 from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
 from opportune.study.lines import Place
-from opportune.study.messages import Error, did_you_mean, section_of
-from opportune.study.schema import BUDGETS, EFFECT, REST, RewardTable, one_of
-from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term, normal_term
-from opportune.study.variables import DAY_OF_STUDY
+from opportune.study.messages import Error, did_you_mean
+from opportune.study.places import section_of
+from opportune.study.schema import BUDGETS, REST, RewardTable, one_of
+from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term
+from opportune.study.trial_checks import (
+    check_arms,
+    check_baseline,
+    check_kept,
+    check_prior,
+    check_probabilities,
+    check_rates,
+    check_redcap,
+    check_safety,
+    check_staff,
+)
+from opportune.study.truth import EFFECT
 from opportune.worlds.distributions import pack
 
 if TYPE_CHECKING:
@@ -28,13 +42,24 @@ MOST_TRIED = 100
 """Instances that policies are tried on before a study runs: they differ in numbers only."""
 
 
-def find_errors(study: "Study") -> list[Error]:
-    """All that does not fit together."""
-    found = [*_check_variables(study), *_check_budgets(study), *_check_policies(study), *_check_people(study)]
-    checks_in_turn = (_check_arrivals, _check_formula, _check_effects, _check_contexts, _check_fit)
-    for check in checks_in_turn:  # each needs what came before to be right
-        found = found or list(check(study))
+def find_errors(study: "Study", wrong: Collection[Place] = ()) -> list[Error]:
+    """All that does not fit together.
+
+    A check is left out where something that it reads is wrong already: found `wrong` before, or in an earlier stage.
+    """
+    found: list[Error] = []
+    for stage in STAGES:
+        unsure = [*wrong, *(place for place, _ in found)]
+        for check, reads in stage:
+            if not any(_overlap(place, part) for place in unsure for part in reads):
+                found += check(study)
     return found
+
+
+def _overlap(one: Place, other: Place) -> bool:
+    """Whether one place lies in the other."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
 
 
 def _check_variables(study: "Study") -> Iterator[Error]:
@@ -59,11 +84,12 @@ def _check_arrivals(study: "Study") -> Iterator[Error]:
     except InputError as error:
         yield ("study", "decisions_per_day"), str(error)
         return
-    day = next((name for name, variable in settings.variables.items() if variable.schedule == DAY_OF_STUDY), "")
     try:
         _ = study.variables
     except InputError as error:
-        yield ("variables", day, "schedule"), str(error)
+        name = next((name for name in settings.variables if repr(name) in str(error)), "")
+        key = "history" if name and settings.variables[name].history is not None else "schedule"
+        yield ("variables", name, key), str(error)
         return
     for name, variable in settings.variables.items():
         if variable.distribution is not None:
@@ -92,7 +118,7 @@ def _check_table(study: "Study") -> Iterator[Error]:
 
 def _check_no_joint(study: "Study") -> Iterator[Error]:
     if study.settings.contexts.joint is not None:
-        name = next(name for name, v in study.variables.items() if isinstance(v, Number | DayOfStudy))
+        name = next(name for name, v in study.variables.items() if isinstance(v, Number | DayOfStudy | History))
         text = f"joint in [contexts] is for variables with levels, and {name} may be any number"
         yield ("contexts", "joint"), f"{text}; expected a table for variables that belong together"
 
@@ -178,7 +204,7 @@ def _check_policies(study: "Study") -> Iterator[Error]:
 
 
 def _check_people(study: "Study") -> Iterator[Error]:
-    """What people read, and what runs live."""
+    """What people read, and what holds live."""
     settings, actions = study.settings, study.settings.study.actions
     for name in settings.actions:
         if name not in actions:
@@ -188,10 +214,6 @@ def _check_people(study: "Study") -> Iterator[Error]:
     if serve.fallback is not None and serve.fallback not in actions:
         text = f"fallback in [serve] is {serve.fallback!r}"
         yield ("serve", "fallback"), f"{text}; expected {one_of(actions)}"
-    names = [entry.name or entry.kind for entry in settings.policies]
-    if serve.policy is not None and serve.policy not in names:
-        text = f"policy in [serve] is {serve.policy!r}"
-        yield ("serve", "policy"), f"{text}; expected {one_of(names)}, as [[policies]] has them"
     if serve.budget is not None and serve.budget > settings.study.horizon:
         text = f"budget in [serve] is {serve.budget:g}"
         yield ("serve", "budget"), f"{text}; expected at most {settings.study.horizon}, the horizon"
@@ -199,9 +221,18 @@ def _check_people(study: "Study") -> Iterator[Error]:
         yield ("serve", "budget"), f"budget in [serve] is {serve.budget:g}; expected at least {LEAST_BUDGET:g}"
 
 
+def _check_served(study: "Study") -> Iterator[Error]:
+    """Which policy runs live."""
+    names, served = [entry.name or entry.kind for entry in study.settings.policies], study.settings.serve.policy
+    if served is not None and served not in names:
+        text = f"policy in [serve] is {served!r}"
+        yield ("serve", "policy"), f"{text}; expected {one_of(names)}, as [[policies]] has them"
+
+
 def _check_formula(study: "Study") -> Iterator[Error]:
     place = ("reward", "formula")
-    found = list(formula_errors(study.settings.reward.formula, list(study.variables)))
+    known = [*study.variables, *study.settings.participants.baseline]
+    found = list(formula_errors(study.settings.reward.formula, known))
     if found:
         yield from ((place, text) for text in found)
         return
@@ -278,6 +309,54 @@ def _check_fit(study: "Study") -> Iterator[Error]:
         except InputError as error:
             yield ("policies", i), str(error)
             return
+
+
+_ACTIONS: Place = ("study", "actions")
+_DAYS: tuple[Place, ...] = (("study", "horizon"), ("study", "decisions_per_day"), ("schedule", "times"))
+_ARRIVALS: tuple[Place, ...] = (
+    ("variables",), ("contexts",), ("participants", "baseline"), ("reward", "bounds"), *_DAYS,
+)  # fmt: skip
+_TERMS: tuple[Place, ...] = (*_ARRIVALS, ("reward", "formula"), _ACTIONS)
+_Check = tuple[Callable[["Study"], Iterator[Error]], tuple[Place, ...]]
+STAGES: tuple[tuple[_Check, ...], ...] = (
+    (
+        (_check_variables, (("variables",),)),
+        (_check_budgets, (("study", "budgets"), ("study", "budget_kind"), ("study", "horizon"), ("policies",))),
+        (_check_people, (("actions",), ("serve",), _ACTIONS, ("study", "horizon"))),
+        (_check_served, (("serve", "policy"), ("policies",))),
+        (
+            check_staff,
+            (
+                ("staff", "per_day"),
+                ("nudge", "per_day"),
+                ("schedule", "first"),
+                ("participants", "first_day"),
+                ("variables",),
+                ("study", "run_in_days"),
+                *_DAYS,
+            ),
+        ),
+        (check_baseline, (("participants", "baseline"), ("variables",))),
+        (check_redcap, (("redcap",), ("participants", "baseline"))),
+        (check_probabilities, (("probabilities",), _ACTIONS)),
+        (check_arms, (("arms",), ("participants", "baseline"), ("policies",), ("serve",), _ACTIONS)),
+    ),
+    ((_check_arrivals, _ARRIVALS),),
+    (
+        (check_rates, (*_ARRIVALS, ("world", "open_rate"), ("world", "response_rate"))),
+        (check_kept, _ARRIVALS),
+        (_check_policies, (("policies",), ("variables",), ("contexts", "known"), _ACTIONS, *_DAYS)),
+        (_check_formula, _TERMS),
+        (check_safety, (*_ARRIVALS, ("actions",), ("serve", "fallback"), _ACTIONS)),
+    ),
+    (
+        (_check_effects, (*_TERMS, ("effects",), ("study", "instances"), ("policies",))),
+        (check_prior, (*_TERMS, ("prior",))),
+    ),
+    ((_check_contexts, (*_TERMS, ("reward",), ("effects",), ("prior",))),),
+    ((_check_fit, ((),)),),
+)
+"""Checks with the parts of the file that each reads, () for all of it. Later ones need what came before to be right."""
 
 
 def check_memory(source: str, steps: int) -> None:

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from opportune import checks
 from opportune.errors import InputError
 from opportune.study.build import Study
+from opportune.study.checks import find_errors
 from opportune.study.content import MOST_BYTES, content_errors, parse_toml
+from opportune.study.examples import example
 from opportune.study.lines import key_lines
-from opportune.study.messages import list_errors, schema_errors
-from opportune.study.schema import StudyFile
+from opportune.study.messages import list_errors
+from opportune.study.partial import validate
 
 
 def load_study(path: str | Path) -> Study:
@@ -30,6 +30,11 @@ def load_study(path: str | Path) -> Study:
     return parse_study(text, source=str(source))
 
 
+def example_study(name: str) -> Study:
+    """A study that comes with the package: "stress-messages", "cardiac-calls", "oralytics" or "heartsteps"."""
+    return parse_study(example(name), source=f"{name}.toml")
+
+
 def parse_study(text: str, *, source: str = "study.toml") -> Study:
     """The study that a file's text describes; `source` is what errors call the file."""
     source = str(checks.path("source", source))
@@ -39,10 +44,11 @@ def parse_study(text: str, *, source: str = "study.toml") -> Study:
     lines = key_lines(text)
     if found := list(content_errors(content)):
         raise InputError(list_errors(source, lines, found))
-    try:
-        settings = StudyFile.model_validate(content)
-    except ValidationError as error:
-        raise InputError(list_errors(source, lines, schema_errors(error.errors(), content))) from None
+    settings, errors, wrong = validate(content)
+    if settings is None:
+        raise InputError(list_errors(source, lines, errors))
     study = Study(source=source, text=text, settings=settings)
-    study.check()
+    errors += find_errors(study, wrong)
+    if errors:
+        raise InputError(list_errors(source, lines, errors))
     return study

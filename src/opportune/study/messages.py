@@ -5,23 +5,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from opportune.study.base import show
+from opportune.study.base import keys_of, show
 from opportune.study.lines import Place
-from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
-from opportune.study.schema import (
-    ContextsTable,
-    Effect,
-    PolicyTable,
-    RewardTable,
-    StudyFile,
-    StudyTable,
-    WorldTable,
-    expected,
-)
-from opportune.study.variables import DistributionTable, VariableTable
+from opportune.study.places import brackets, is_named, section_of, sections, table_of
+from opportune.study.schema import StudyFile, expected
 
 MOST_ERRORS = 50
 MOST_LENGTH = 700
@@ -33,7 +22,7 @@ def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]
     """Errors in the order of the file, one per line, each with its line number."""
     found = sorted((_line(lines, place), message) for place, message in errors)
     said = [f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found]
-    said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in said]
+    said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in dict.fromkeys(said)]
     more = [f"{source}: and {len(said) - MOST_ERRORS} more"] if len(said) > MOST_ERRORS else []
     return "\n".join([*said[:MOST_ERRORS], *more])
 
@@ -53,7 +42,7 @@ def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], wi
     for error in errors:
         place = (*within, *error["loc"])
         if error["type"] == "extra_forbidden":
-            message, guess = _unknown_key(place, error["input"])
+            message, guess = unknown_key(place, error["input"])
             guessed.add((*place[:-1], guess))
             found.append((place, message))
         elif error["type"] == "missing":
@@ -74,11 +63,12 @@ def _own_error(place: Place, key: str, message: str) -> tuple[Place, str]:
     return ((*place, key) if key else place), message
 
 
-def _unknown_key(place: Place, value: Any) -> tuple[str, str]:
-    key, known = str(place[-1]), list(_table_at(place[:-1]).model_fields)
+def unknown_key(place: Place, value: Any) -> tuple[str, str]:
+    """What is said about an unknown key, and the known one that was probably meant."""
+    key, known = str(place[-1]), list(keys_of(table_of(place).table))
     if len(place) == 1:
         near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {_brackets(near[0])}?" if near else f"expected {', '.join(map(_brackets, known))}"
+        hint = f"did you mean {brackets(near[0])}?" if near else f"expected {', '.join(map(brackets, known))}"
         return f"unknown section [{key}]; {hint}", near[0] if near else ""
     if place[0] == "effects":
         known.remove("value")
@@ -90,17 +80,17 @@ def _unknown_key(place: Place, value: Any) -> tuple[str, str]:
     text = f"unknown key {key!r} in {section_of(place)}"
     if near:
         return f"{text}; did you mean {near[0]!r}?", near[0]
-    for section, table in _SECTIONS.items():
-        if key in table.model_fields:
-            return f"{text}; it belongs in {_brackets(section)}", ""
+    for section, table in sections().items():
+        if key in keys_of(table):
+            return f"{text}; it belongs in {brackets(section)}", ""
     return f"{text}; expected one of {', '.join(known)}", ""
 
 
 def _missing_key(place: Place) -> str:
     key = str(place[-1])
-    wanted = expected(_table_at(place[:-1]), key)
+    wanted = expected(table_of(place).table, key)
     if len(place) == 1:
-        return f"{_brackets(key)} is missing; expected {wanted}"
+        return f"{brackets(key)} is missing; expected {wanted}"
     return f"{section_of(place)} lacks {key!r}; expected {wanted}"
 
 
@@ -116,69 +106,17 @@ def _wrong_value(place: Place, content: Mapping[str, Any]) -> str:
         known = (*known, part)
     if len(known) == 1:
         return f"{known[0]} is {show(value)}; expected {expected(StudyFile, str(known[0]))}"
-    if known[0] in _NAMED and len(known) == 2:
+    if is_named(str(known[0])) and len(known) == 2:
         return f"{known[1]} in [{known[0]}] is {show(value)}; expected a table [{known[0]}.{known[1]}]"
     if known[0] == "policies" and len(known) == 2:
         return f"policies holds {show(value)}; expected {expected(StudyFile, 'policies')}"
-    name = "".join(f"[{part}]" if isinstance(part, int) else part for part in known[_depth(known) :])
-    field = next(str(part) for part in known[_depth(known) :])
-    wanted = expected(_table_at(known[: _depth(known)]), field)
+    table, depth = table_of(known)
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in known[depth:]).lstrip(".")
+    field = next(str(part) for part in known[depth:])
+    wanted = expected(table, field)
     text = f"{name} in {section_of(known)} is {show(value)}; expected {wanted}"
     options = re.findall(r"'([\w ]+)'", wanted)
     return text + (did_you_mean(value, options) if isinstance(value, str) and options else "")
-
-
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "study": StudyTable,
-    "variables": VariableTable,
-    "contexts": ContextsTable,
-    "reward": RewardTable,
-    "effects": Effect,
-    "world": WorldTable,
-    "policies": PolicyTable,
-    "actions": ActionTable,
-    "nudge": NudgeTable,
-    "participants": ParticipantsTable,
-    "schedule": ScheduleTable,
-    "serve": ServeTable,
-}
-_NAMED = ("variables", "actions")
-"""The sections that are tables by name: [variables.NAME]."""
-
-
-def _table_at(place: Place) -> type[BaseModel]:
-    """The table at a place, or the one that a key there belongs to."""
-    if _in_distribution(place):
-        return DistributionTable
-    return _SECTIONS[str(place[0])] if place else StudyFile
-
-
-def _depth(place: Place) -> int:
-    """How many parts of a place lead to its table: 3 in a distribution, 2 where it has a name or number, else 1."""
-    if _in_distribution(place) and len(place) > 3:
-        return 3
-    return 2 if place[0] in {*_NAMED, "effects", "policies"} else 1
-
-
-def _in_distribution(place: Place) -> bool:
-    return len(place) > 2 and place[0] == "variables" and place[2] == "distribution"
-
-
-def _brackets(section: str) -> str:
-    if section in _NAMED:
-        return f"[{section}.NAME]"
-    return "[[policies]]" if section == "policies" else f"[{section}]"
-
-
-def section_of(place: Place) -> str:
-    """What the table around a place is called in the file."""
-    if _in_distribution(place) and len(place) > 3:
-        return f"distribution of [variables.{place[1]}]"
-    if place[0] in _NAMED and len(place) > 1:
-        return f"[{place[0]}.{place[1]}]"
-    if place[0] == "effects" and len(place) > 2:
-        return f"{str(place[1])!r} of [effects]"
-    return _brackets(str(place[0]))
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -2,15 +2,14 @@
 
 import re
 from datetime import time
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfo
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from opportune.study.base import Table, refuse, show
-from opportune.study.variables import Weekdays
+from opportune.study.trial import DATE, QUIET, ZONE, Date, HoursTable, Words, known_zone, quiet_minutes
+from opportune.study.variables import Weekdays, good_levels
 
-Words = Annotated[str, Field(min_length=1, max_length=500)]
 _TIMES = "a list of times of day in order, such as ['09:00', '18:30']"
 
 
@@ -19,6 +18,18 @@ class ActionTable(Table):
 
     label: Words | None = Field(default=None, description="a text, what people read")
     description: Words | None = Field(default=None, description="a text for staff and reports")
+    never_if: Words | None = Field(
+        default=None, description="a condition, such as 'pain == \"strong\" or day < 3', under which it is forbidden"
+    )
+    when_unknown: Literal["forbid", "allow"] | None = Field(
+        default=None, description="'forbid' or 'allow', what holds where never_if asks for something unknown"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "ActionTable":
+        if self.when_unknown is not None and self.never_if is None:
+            raise refuse("when_unknown", "has when_unknown without never_if; expected a condition with it")
+        return self
 
 
 class NudgeTable(Table):
@@ -34,6 +45,25 @@ class NudgeTable(Table):
         le=10_080.0,
         description="a number above 0 and up to 10080, the minutes an answer may take",
     )
+    quiet: list[str] | None = Field(default=None, description=f"{QUIET}, by the participant's clock")
+    per_week: int | None = Field(
+        default=None, ge=1, le=1000, description="a whole number >= 1, the most for one person in any seven days"
+    )
+    least_hours_between: float | None = Field(
+        default=None, gt=0.0, le=8760.0, description="a number > 0, the hours between two for the same person"
+    )
+    least_window: float = Field(
+        default=15.0,
+        ge=0.0,
+        le=1440.0,
+        description="a number of minutes from 0 to 1440; with less left of staff hours, no nudge is made",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "NudgeTable":
+        if self.quiet is not None and quiet_minutes(self.quiet) is None:
+            raise refuse("quiet", f"quiet in [nudge] is {show(self.quiet)}; expected {QUIET}")
+        return self
 
     @property
     def several(self) -> str:
@@ -56,13 +86,30 @@ class ParticipantsTable(Table):
         lt=1.0,
         description="a share from 0 to less than 1, of participants who leave before the end",
     )
+    first_day: Date | None = Field(default=None, description=f"{DATE}, on which the first ones begin")
+    baseline: dict[str, list[Any]] = Field(
+        default={}, description="a table of what is known of each at enrolment, { site = ['A', 'B'], age = [18, 90] }"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "ParticipantsTable":
+        for name, values in self.baseline.items():
+            if not good_levels(values) or (is_range(values) and values[0] >= values[1]):
+                text = f"{name} in baseline of [participants] is {show(values)}"
+                raise refuse("baseline", f"{text}; expected a list of different levels, or [lowest, highest]")
+        return self
+
+
+def is_range(values: list[Any]) -> bool:
+    """Whether a baseline variable is any number from one to another: two numbers stand for a range."""
+    return len(values) == 2 and not any(isinstance(value, str) for value in values)
 
 
 class ScheduleTable(Table):
     """[schedule]: when decisions are made, in the participants' own time."""
 
     times: Annotated[list[str], Field(min_length=1)] | None = Field(default=None, description=_TIMES)
-    timezone: str = Field(default="UTC", description="a time zone by its IANA name, such as 'Europe/Berlin'")
+    timezone: str = Field(default="UTC", description=ZONE)
     first: Weekdays | None = Field(default=None, description="a weekday, on which the study begins, such as 'Monday'")
 
     @model_validator(mode="after")
@@ -71,18 +118,41 @@ class ScheduleTable(Table):
             good = all(re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", moment) for moment in self.times)
             if not good or sorted(set(self.times)) != self.times:
                 raise refuse("times", f"times in [schedule] is {show(self.times)}; expected {_TIMES}")
-        try:
-            ZoneInfo(self.timezone)
-        except (ValueError, OSError, LookupError):
-            expected = type(self).model_fields["timezone"].description
-            text = f"timezone in [schedule] is {self.timezone!r}"
-            raise refuse("timezone", f"{text}; expected {expected}") from None
+        if not known_zone(self.timezone):
+            raise refuse("timezone", f"timezone in [schedule] is {self.timezone!r}; expected {ZONE}")
         return self
 
     @property
     def clock(self) -> list[time]:
         """The times of day, empty where the file has none."""
         return [time.fromisoformat(moment) for moment in self.times or []]
+
+
+FIELD = "the name of a field in REDCap, of lower case letters, digits and '_'"
+RedcapField = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,99}$")]
+
+
+class RedcapTable(Table):
+    """[redcap]: the project in REDCap that outcomes are written to, and that participants come from."""
+
+    url: str = Field(
+        pattern=r"^(https://\S+|http://(localhost|127\.0\.0\.1)([:/]\S*)?)$",
+        description="the address of REDCap's API, 'https://.../api/'",
+    )
+    push: list[Literal["participants", "decisions"]] = Field(
+        default=["participants", "decisions"], description="a list of 'participants' and 'decisions', what is written"
+    )
+    enrol: RedcapField | None = Field(
+        default=None, description=f"{FIELD}: records in which it is 1 are enrolled; without it nobody is"
+    )
+    record: RedcapField = Field(default="record_id", description=f"{FIELD}, which names the record")
+    event: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,100}$")] | None = Field(
+        default=None, description="the unique name of an event, such as 'study_arm_1', for longitudinal projects"
+    )
+    timezone: RedcapField | None = Field(default=None, description=f"{FIELD}, which holds the time zone")
+    baseline: dict[str, RedcapField] = Field(
+        default={}, description="a table, { age = 'age_years' }, of fields in REDCap that are called otherwise"
+    )
 
 
 class ServeTable(Table):
@@ -97,6 +167,39 @@ class ServeTable(Table):
     nudges_by: Literal["staff", "app"] = Field(
         default="staff", description="'staff' or 'app', who shows nudges to participants"
     )
+    second_factor: Literal["admins", "everyone", "nobody"] = Field(
+        default="admins", description="'admins', 'everyone' or 'nobody', who must have a second factor to sign in"
+    )
+    contact_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="an address with {participant}, 'https://.../{participant}', where staff find whom to contact",
+    )
+    on_call: HoursTable | None = Field(
+        default=None,
+        description="a table such as { weekdays = ['09:00', '17:00'] }, when to write that calls wait and nobody looks",
+    )
+    unblinded: list[Words] = Field(
+        default=[], description="a list of people by account name, who see probabilities and coins"
+    )
+    app_webhook: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="an address, 'https://...', of the app's server, which is told what happens to participants",
+    )
     webhook: str | None = Field(
         default=None, pattern=r"^https?://\S+$", description="an address, 'https://...', that alerts are sent to"
     )
+    mail: list[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")]] = Field(
+        default=[], description="a list of e-mail addresses that alerts are sent to, such as ['team@example.org']"
+    )
+    messages: list[Literal["call", "settled"]] = Field(
+        default=[], description="a list of 'call' and 'settled', of what else the webhook and the mail tell"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "ServeTable":
+        if self.contact_url is not None and "{participant}" not in self.contact_url:
+            expected = type(self).model_fields["contact_url"].description
+            raise refuse("contact_url", f"contact_url in [serve] is {show(self.contact_url)}; expected {expected}")
+        return self

@@ -5,29 +5,29 @@ Which kinds of policy and which recommenders there are, and which settings each 
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from opportune.algorithm.rng import normal
 from opportune.checks import MOST_STEPS
 from opportune.engine.hooks import Registry
 from opportune.errors import InputError
 from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import RECOMMENDED, REVEALERS, Revealer
-from opportune.study.base import Table, refuse, show
-from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, ScheduleTable, ServeTable
+from opportune.study.analysis import AnalysisTable
+from opportune.study.base import Table, keys_of, refuse, show
+from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, RedcapTable, ScheduleTable, ServeTable
+from opportune.study.trial import ArmsTable, LearningTable, PriorEffect, ProbabilitiesTable, StaffTable
+from opportune.study.truth import Effect, WorldTable, as_effect
 from opportune.study.variables import VariableTable
 
 MOST_INSTANCES = 100_000
 REST = "*"
 """The key of [effects] that stands for every term not named."""
 BUDGETS = "a list of numbers > 0, such as [10, 20]"
-EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
 CHOICES: dict[str, Registry] = {"kind": REVEALERS, "recommender": RECOMMENDERS}
 """The keys of [[policies]] whose values are names from a registry."""
 
@@ -58,6 +58,18 @@ class StudyTable(Table):
         default=False, description="true (participants share what they have together) or false (one budget each)"
     )
     trace: bool = Field(default=True, description="true (keep every step) or false (keep totals only)")
+    run_in_days: int = Field(
+        default=0, ge=0, le=3660, description="a whole number >= 0, the days before the first nudge may be made"
+    )
+    run_in: Literal["equal", "fixed"] = Field(
+        default="equal",
+        description="'equal' (actions by equal coins) or 'fixed' (the fallback), what is recommended in the run-in",
+    )
+    language: str = Field(
+        default="en",
+        pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$",
+        description="the language of the file's texts, such as 'en', 'de' or 'pt-BR'",
+    )
 
     @model_validator(mode="after")
     def _names(self) -> "StudyTable":
@@ -95,6 +107,9 @@ class RewardTable(Table):
     unit: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="a word for what rewards count, such as 'minutes'"
     )
+    family: Literal["gaussian", "binary", "count"] = Field(
+        default="gaussian", description="'gaussian', 'binary' or 'count', how simulated rewards are drawn"
+    )
     bounds: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
         default=None, description="[lowest, highest] reward that can be right"
     )
@@ -113,6 +128,9 @@ class RewardTable(Table):
             if not low <= self.default <= high:
                 text = f"default in [reward] is {self.default:g}"
                 raise refuse("default", f"{text}; expected a number within bounds, {show(self.bounds)}")
+        if self.family == "binary" and self.bounds not in (None, [0.0, 1.0]):
+            text = f"bounds in [reward] is {show(self.bounds)}, and family is 'binary'"
+            raise refuse("bounds", f"{text}; expected [0, 1]")
         if self.value_range is not None:
             low, high = self.value_range
             text = f"value_range in [reward] is {show(self.value_range)}"
@@ -121,76 +139,6 @@ class RewardTable(Table):
             if high - low < LEAST_WIDTH:
                 raise refuse("value_range", f"{text}; expected a width of at least {LEAST_WIDTH:g}")
         return self
-
-
-class Effect(Table):
-    """The true effect of one term: a number, or a distribution it is drawn from."""
-
-    value: float | None = Field(default=None, description="a number")
-    low: float | None = Field(default=None, description="a number")
-    high: float | None = Field(default=None, description="a number")
-    mean: float | None = Field(default=None, description="a number")
-    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, how instances differ")
-    se: float | None = Field(default=None, ge=0.0, description="a number >= 0, how unsure the mean is")
-
-    @model_validator(mode="after")
-    def _check(self) -> "Effect":
-        if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}, {"mean", "sd", "se"}):
-            raise refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
-        return self
-
-    @property
-    def drawn(self) -> bool:
-        """Whether instances differ in it."""
-        return self.value is None
-
-    @property
-    def bound(self) -> float:
-        """How far from 0 it can be; a normal one is farther once in 400 draws."""
-        if self.value is not None:
-            return abs(self.value)
-        if self.low is not None and self.high is not None:
-            return max(abs(self.low), abs(self.high))
-        assert self.mean is not None
-        assert self.sd is not None
-        return abs(self.mean) + 3.0 * math.hypot(self.sd, self.se or 0.0)
-
-    def at(self, uniform: float) -> float:
-        """The effect at a uniform draw from [0, 1)."""
-        if self.value is not None:
-            return self.value
-        if self.low is not None and self.high is not None:
-            return self.low + uniform * (self.high - self.low)
-        assert self.mean is not None
-        assert self.sd is not None
-        return self.mean + self.sd * float(normal(uniform))
-
-
-def _as_effect(given: Any) -> Any:
-    if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
-        return {"value": given}
-    if isinstance(given, dict) and "value" not in given:
-        return given
-    raise refuse("", f"is {show(given)}; expected {EFFECT}")
-
-
-class WorldTable(Table):
-    """[world]: how patients treat the app and its nudges."""
-
-    noise_sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise")
-    open_rate: float = Field(
-        default=0.0, ge=0.0, le=1.0, description="a probability, that a patient opens the app unasked"
-    )
-    response_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a nudge is answered")
-    available_rate: float = Field(
-        default=1.0, ge=0.0, le=1.0, description="a probability, that a patient is available at a decision"
-    )
-    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a reward ever arrives")
-    reward_delay: int = Field(
-        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the most steps a reward is late"
-    )
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -203,7 +151,8 @@ def expected(table: type[BaseModel], key: str) -> str:
     """What is expected as a table's key: its description or, where a registry says it, what is registered now."""
     if table is PolicyTable and key in CHOICES:
         return one_of(list(CHOICES[key].kinds()))
-    return (table.model_fields[key].description if key in table.model_fields else None) or "a value"
+    field = keys_of(table).get(key)
+    return (field.description if field is not None else None) or "a value"
 
 
 def _registered(key: str) -> AfterValidator:
@@ -227,19 +176,32 @@ class PolicyTable(Table):
     scale: Literal["adaptive", "range", "gap"] = Field(default="adaptive", description="'adaptive', 'range' or 'gap'")
     every: Annotated[int, Field(ge=1)] | None = Field(default=None, description="a whole number >= 1")
     tolerance: Annotated[float, Field(ge=0.0)] | None = Field(default=None, description="a number >= 0")
-    randomise: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="a number above 0 and up to 1"
+    randomise: Literal["candidates"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="'candidates', or a number above 0 and up to 1"
     )
-    value: Literal["paper", "realised"] = Field(default="paper", description="'paper' or 'realised'")
+    least: Annotated[float, Field(gt=0.0, le=0.5)] | None = Field(
+        default=None, description="a number above 0 and up to 0.5"
+    )
+    value: Literal["realised", "paper"] = Field(default="realised", description="'realised' or 'paper'")
     guard: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="a number above 0 and up to 1"
     )
     unknown: Literal["plugin", "optimistic"] = Field(default="plugin", description="'plugin' or 'optimistic'")
-    pooled: bool = Field(default=False, description="true (all instances learn one model) or false (one each)")
+    pooled: bool | Literal["partial"] = Field(
+        default=False,
+        description="true (all instances learn one model), false (one each) or 'partial' (one each, learned towards "
+        "what all have in common)",
+    )
     rotate: bool = Field(default=False, description="true or false")
     kappa: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
     radius: Literal["uniform", "pointwise"] = Field(default="uniform", description="'uniform' or 'pointwise'")
     inflation: Annotated[float, Field(ge=0.0, le=1e6)] = Field(default=1.0, description="a number >= 0")
+    points: Annotated[int, Field(ge=2, le=4096, multiple_of=2)] | None = Field(
+        default=None, description="an even number from 2 to 4096"
+    )
+    floor: Annotated[float, Field(gt=0.0, le=0.5)] | None = Field(
+        default=None, description="a number above 0 and up to 0.5"
+    )
     action: str | None = Field(default=None, description="the name of an action in [study]")
     settings: dict[str, Any] = Field(default={})  # of rules from outside: keys of the table itself
 
@@ -272,6 +234,8 @@ class PolicyTable(Table):
                 if field.default is dataclasses.MISSING and field.name not in {*self.model_fields_set, *self.settings}:
                     lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
                     raise refuse("", f"{lacks}; expected {expected(PolicyTable, field.name)}")
+        if "least" in given and self.randomise != "candidates":
+            raise refuse("least", "least in [[policies]] is for randomise = 'candidates'; expected that beside it")
         if self.settings:
             try:
                 _ = (self.revealer, self._recommender(**self._settings(self._recommender)))
@@ -301,8 +265,8 @@ class PolicyTable(Table):
     def recommender_among(self, actions: Sequence[str]) -> Recommender:
         """The rule that picks the treatment, one of these actions."""
         settings = self._settings(self._recommender)
-        if self.rule.rotates and self._recommender is LinUCB and self.unknown == "plugin":
-            settings.setdefault("rotate", True)  # as in pace_ucb
+        if self._recommender is LinUCB and self.unknown == "plugin":
+            settings = {**self.rule.suits, **settings}  # as in pace_ucb
         if self.action is not None:
             settings["action"] = list(actions).index(self.action)
         return self._recommender(**settings)
@@ -324,13 +288,14 @@ def _owners(registry: Registry, key: str) -> list[str]:
 class StudyFile(Table):
     """The whole file. What only a simulation needs, the truth, is in [effects] and [world]."""
 
+    edition: Literal[1] = Field(default=1, alias="schema", description="1, the only edition of this format")
     study: StudyTable = Field(description="a table [study]")
     variables: Annotated[dict[str, VariableTable], Field(min_length=1)] = Field(
         description="a table [variables.NAME] for each variable of the context"
     )
     contexts: ContextsTable = Field(default=ContextsTable(), description="a table [contexts]")
     reward: RewardTable = Field(description="a table [reward]")
-    effects: dict[str, Annotated[Effect, BeforeValidator(_as_effect)]] = Field(
+    effects: dict[str, Annotated[Effect, BeforeValidator(as_effect)]] = Field(
         default={}, description="a table [effects] with the true effect of each term"
     )
     world: WorldTable = Field(default=WorldTable(), description="a table [world]")
@@ -343,3 +308,12 @@ class StudyFile(Table):
     participants: ParticipantsTable = Field(default=ParticipantsTable(), description="a table [participants]")
     schedule: ScheduleTable = Field(default=ScheduleTable(), description="a table [schedule]")
     serve: ServeTable = Field(default=ServeTable(), description="a table [serve]")
+    redcap: RedcapTable | None = Field(default=None, description="a table [redcap] with the url of its API")
+    staff: StaffTable = Field(default=StaffTable(), description="a table [staff]")
+    arms: ArmsTable | None = Field(default=None, description="a table [arms] with a name and a share for each arm")
+    probabilities: ProbabilitiesTable = Field(default=ProbabilitiesTable(), description="a table [probabilities]")
+    learning: LearningTable = Field(default=LearningTable(), description="a table [learning]")
+    prior: dict[str, PriorEffect] = Field(
+        default={}, description="a table [prior] with what is supposed beforehand of terms, { mean = ..., sd = ... }"
+    )
+    analysis: AnalysisTable = Field(default=AnalysisTable(), description="a table [analysis]")

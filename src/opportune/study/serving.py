@@ -1,4 +1,4 @@
-"""What of a study file runs live: the policy and what its agents know beforehand, without the truth."""
+"""What of a study file runs live: policies and what their agents know beforehand, without the truth."""
 
 import copy
 from typing import NamedTuple
@@ -7,26 +7,61 @@ from opportune.errors import InputError
 from opportune.policy import Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
+from opportune.study.arms import arm_entries
 from opportune.study.build import Study
-from opportune.study.schema import one_of
+from opportune.study.calendar import Calendar
+from opportune.study.schema import PolicyTable, one_of
+from opportune.study.timetable import calendar_of
+from opportune.study.trial import ArmsTable
 
 
 class Live(NamedTuple):
     """What a service runs: hand it to `Cohort(problem, policy, horizon=..., seed=..., participants=...)`."""
 
     problem: Problem | ContinuousProblem
-    policy: Policy
+    policies: dict[str, Policy]
+    """Of each arm; without arms, the one policy by the name ""."""
+    sizes: dict[str, int]
+    """How many participants each is for."""
     participants: int
     fallback: str
+    calendar: Calendar | None
+    """When nudges can be made, if not at all times."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the first arm that nudges; without arms, the only one."""
+        return next((p for p in self.policies.values() if p.revealer.spends), next(iter(self.policies.values())))
 
 
 def live(study: Study) -> Live:
     """What runs live; raises `InputError` with what the file lacks."""
-    policy = live_policy(study)
     problem = live_problem(study)
     participants = planned_participants(study)
-    rule_for(policy, problem, horizon=study.settings.study.horizon, participants=participants)
-    return Live(problem, policy, participants, study.settings.serve.fallback or study.settings.study.actions[0])
+    arms = study.settings.arms
+    if arms is None:
+        policies, sizes = {"": live_policy(study)}, {"": participants}
+    else:
+        sizes = {name: arm_size(arms, name, participants) for name in arms.named}
+        policies = {
+            name: _policy(study, entry, sizes[name]) for name, entry in arm_entries(study.settings).policies.items()
+        }
+    for name, policy in policies.items():
+        rule_for(policy, problem, horizon=study.settings.study.horizon, participants=sizes[name])
+    return Live(problem, policies, sizes, participants, study.fallback, live_calendar(study))
+
+
+def arm_size(arms: ArmsTable, name: str, participants: int) -> int:
+    """How many participants an arm has room for: its share of every block that may be begun."""
+    block = arms.block_of_arms()
+    return min(participants, -(-participants // len(block)) * block.count(name) * (len(arms.strata) + 1))
+
+
+def live_calendar(study: Study) -> Calendar | None:
+    """When nudges can be made, by staff's hours, holidays and quiet hours; None: at all times."""
+    made = calendar_of(study.settings)
+    by_the_clock = study.limits is not None and (study.limits.by_the_clock or study.limits.per_day is not None)
+    return None if made.always_open and not by_the_clock else made
 
 
 def planned_participants(study: Study) -> int:
@@ -40,21 +75,25 @@ def planned_participants(study: Study) -> int:
 
 def live_policy(study: Study) -> Policy:
     """The policy that runs live: the one that [serve] names, or the only one that there is."""
-    serve, general = study.settings.serve, study.settings.study
+    serve = study.settings.serve
     names = [entry.name or entry.kind for entry in study.settings.policies]
     chosen = [i for i, name in enumerate(names) if serve.policy in {None, name}]
     if len(chosen) > 1:
         text = f"[serve] does not say which of {len(names)} policies runs"
         raise InputError(f"{study.source}: {text}; expected policy = {one_of(list(dict.fromkeys(names)))}")
-    entry = study.settings.policies[chosen[0]]
+    return _policy(study, study.settings.policies[chosen[0]], planned_participants(study))
+
+
+def _policy(study: Study, entry: PolicyTable, participants: int) -> Policy:
+    """A policy as it runs live, for so many participants."""
+    serve, general = study.settings.serve, study.settings.study
     budgets = entry.budgets or (general.budgets if entry.needs_budget else [])
     budget = serve.budget if serve.budget is not None or not budgets else budgets[0]
     if serve.budget is None and (len(budgets) > 1 or (entry.needs_budget and not budgets)):
         text = f"[serve] lacks 'budget', and {len(budgets) or 'no'} budgets are in the file"
         raise InputError(f"{study.source}: {text}; expected budget = a number > 0, for each participant")
-    shared = general.budget_shared
-    participants = planned_participants(study) if shared else 1
-    return study.policy(chosen[0], budget, participants=participants)
+    nudges = entry.rule.spends or study.settings.arms is None  # an arm without nudges has none to fall back on
+    return study.policy_of(entry, budget if nudges else None, participants=participants, served=True)
 
 
 def live_problem(study: Study) -> Problem | ContinuousProblem:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from opportune.problems.variables import MOST_LEVELS
+from opportune.problems.variables import MOST_LEVELS, WEEKDAYS
 from opportune.study.base import Table, refuse, show
 
 Weekdays = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
@@ -27,6 +27,8 @@ _SCHEDULES: dict[str, set[str]] = {
     "weekend": {"first"},
     DAY_OF_STUDY: {"scaled"},
 }
+WEEK: dict[str, list[Any]] = {"weekday": list(WEEKDAYS), "weekend": ["weekday", "weekend"], DAY_OF_STUDY: []}
+"""The levels of what follows the calendar."""
 _KINDS_OF_VALUES = ("levels", "range", "schedule")
 _WAYS_TO_DRAW = ("probabilities", "distribution", "table")
 
@@ -53,6 +55,39 @@ class DistributionTable(Table):
             raise refuse("low", f"{text}; expected low < high")
         if self.kind == "lognormal" and self.mean is not None and self.mean <= 0.0:
             raise refuse("mean", f"has a lognormal distribution with mean = {self.mean:g}; expected a number > 0")
+        return self
+
+
+class HistoryTable(Table):
+    """A variable that is computed from what is on record of the person's own past."""
+
+    of: Literal["reward", "nudges", "answered", "opened", "contact"] = Field(
+        description="'reward', 'nudges', 'answered', 'opened' or 'contact' (answered or opened)"
+    )
+    summary: Literal["mean", "sum", "days since"] = Field(description="'mean', 'sum' or 'days since'")
+    decisions: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="a whole number from 1 to 1000, the latest decisions that count"
+    )
+    days: Annotated[int, Field(ge=1, le=366)] | None = Field(
+        default=None, description="a whole number from 1 to 366, the latest days that count"
+    )
+    discount: float = Field(
+        default=1.0,
+        gt=0.0,
+        le=1.0,
+        description="a number above 0 and up to 1, the weight of each decision further back",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "HistoryTable":
+        if self.decisions is not None and self.days is not None:
+            raise refuse("days", "has history with decisions and days; expected one of them")
+        window = self.decisions is not None or self.days is not None
+        if self.summary == "days since" and (self.of == "reward" or self.decisions or self.discount < 1.0):
+            text = "has history with summary = 'days since'"
+            raise refuse("summary", f"{text}; expected of = 'nudges' or 'contact', say, and at most days with it")
+        if self.summary != "days since" and not window:
+            raise refuse("", "has history without decisions or days; expected how far back it goes")
         return self
 
 
@@ -97,25 +132,53 @@ class VariableTable(Table):
     answers: list[Annotated[str, Field(min_length=1)]] | None = Field(
         default=None, description="a list of texts, one for each level, that participants choose from"
     )
+    level_labels: list[Annotated[str, Field(min_length=1)]] | None = Field(
+        default=None, description="a list of texts, one for each level, that people read instead of the levels"
+    )
+    digits: int | None = Field(
+        default=None, ge=0, le=6, description="a whole number from 0 to 6, the digits after the point that people read"
+    )
+    escalate: dict[str, Annotated[str, Field(min_length=1, max_length=500)]] = Field(
+        default={}, description="a table of levels with what staff must do at once, { strong = 'Ask for the doctor.' }"
+    )
+    persistence: float = Field(
+        default=0.0, ge=0.0, lt=1.0, description="a probability below 1, that it stays as it was at the last decision"
+    )
+    history: HistoryTable | None = Field(
+        default=None, description="a table such as { of = 'reward', summary = 'mean', decisions = 14 }"
+    )
+    initial: float | None = Field(default=None, description="a number, before there is any history")
 
     @model_validator(mode="after")
     def _check(self) -> "VariableTable":
         self._check_keys()
         if self.schedule is not None:
             self._check_schedule(self.schedule)
-        if self.levels is not None and not _good_levels(self.levels):
+        if self.levels is not None and len(self.levels) > MOST_LEVELS:
+            raise refuse("levels", f"has {len(self.levels):,} levels; expected at most {MOST_LEVELS:,}")
+        if self.levels is not None and not good_levels(self.levels):
             expected = type(self).model_fields["levels"].description
             raise refuse("levels", f"has levels = {show(self.levels)}; expected {expected}")
+        if self.levels is not None and len(self.levels) > MOST_LEVELS:
+            raise refuse("levels", f"has {len(self.levels)} levels; expected at most {MOST_LEVELS}")
         if self.range is not None:
             self._check_range(*self.range)
         if self.probabilities is not None:
             self._check_probabilities(self.probabilities)
         self._check_words()
+        if self.history is not None:
+            self._check_history()
+        elif self.initial is not None:
+            raise refuse("initial", "has initial without history; expected both")
+        if self.persistence and self.schedule is not None:
+            raise refuse("persistence", "has persistence and schedule; nothing is drawn, expected only schedule")
         return self
 
     @property
     def numeric(self) -> bool:
         """Whether it may be any number of its range: one that is drawn from a distribution, or a table's."""
+        if self.history is not None:
+            return True
         drawn = self.distribution is not None or self.table is not None
         return self.range is not None and drawn and "step" not in self.model_fields_set
 
@@ -133,7 +196,7 @@ class VariableTable(Table):
     def _check_keys(self) -> None:
         """Which keys go together."""
         given = [key for key in _KINDS_OF_VALUES if getattr(self, key) is not None]
-        if not given:
+        if not given and self.history is None:
             raise refuse("", "lacks its values; expected levels = [...], range = [lowest, highest] or schedule = ...")
         if len(given) > 1:
             raise refuse(given[1], f"has {given[0]} and {given[1]}; expected only one of them")
@@ -191,6 +254,29 @@ class VariableTable(Table):
                 expected = f"{wanted} different texts, one for each level" if wanted else "none for any number"
                 raise refuse("answers", f"{text}; expected {expected}")
 
+        levels = self.names or ([] if self.numeric or self.schedule is not None else self.values)
+        known = WEEK.get(self.schedule or "", levels)
+        if self.level_labels is not None and len(self.level_labels) != len(known):
+            expected = f"{len(known)} texts, one for each level" if known else "none for any number"
+            raise refuse("level_labels", f"has level_labels = {show(self.level_labels)}; expected {expected}")
+        for level in self.escalate:
+            if level not in map(str, known):
+                text = f"has escalate for {level!r}"
+                raise refuse("escalate", f"{text}; expected levels of it, {show([str(level) for level in known])}")
+
+    def _check_history(self) -> None:
+        for key in (*_WAYS_TO_DRAW, "question", "answers", "persistence", "step"):
+            if key in self.model_fields_set:
+                raise refuse(key, f"has {key} and history; nothing is drawn or asked, expected only history")
+        for key in ("levels", "schedule"):
+            if getattr(self, key) is not None:
+                raise refuse(key, f"has {key} and history; expected history alone, or with range = [lowest, highest]")
+        if self.visibility != "sensed":
+            text = f"has visibility = {self.visibility!r} and history"
+            raise refuse("visibility", f"{text}; expected 'sensed', as it is computed from the record")
+        if self.range is not None and self.initial is not None and not self.range[0] <= self.initial <= self.range[1]:
+            raise refuse("initial", f"has initial = {self.initial:g}; expected a number within {show(self.range)}")
+
     def _check_probabilities(self, probabilities: list[float]) -> None:
         given, wanted = len(probabilities), len(self.values)
         if given != wanted:
@@ -199,7 +285,8 @@ class VariableTable(Table):
             raise refuse("probabilities", f"has probabilities that sum to {sum(probabilities):.10g}; expected 1")
 
 
-def _good_levels(levels: list[Any]) -> bool:
+def good_levels(levels: list[Any]) -> bool:
+    """Whether these can be a variable's levels: at least two, all different, texts or numbers."""
     texts = all(isinstance(level, str) and level for level in levels)
     numbers = all(
         isinstance(level, int | float) and not isinstance(level, bool) and math.isfinite(level) for level in levels

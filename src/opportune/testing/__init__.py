@@ -19,6 +19,7 @@ from opportune.recommenders import RECOMMENDERS, Recommender
 from opportune.revealers import REVEALERS, Always, LearningPrimalDual, Never, Periodic, Revealer
 from opportune.testing.cases import HORIZON, PROBLEMS, Case, cases_for, simulated
 from opportune.testing.drivers import check_purity, check_record, check_simulator
+from opportune.testing.eligibility import check_eligibility
 from opportune.testing.live import check_blindness, check_live
 from opportune.testing.worlds import check_arrivals, check_numbers, check_results
 from opportune.worlds import WORLDS, SimulatedWorld
@@ -31,7 +32,8 @@ def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool =
 
     On every problem: probabilities lie in [0, 1] and sum to at most the budget, hard budgets are kept in count; a run
     depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of `simulate`, also if they are
-    saved and restored in the middle; and so does the CUDA kernel.
+    saved and restored in the middle; and so does the CUDA kernel. No forbidden action is taken, and no nudge is made
+    where a calendar, a run-in or a cap allows none.
 
     Args:
         revealer: with its settings, such as `PrimalDual(scale="range")`. Its class is registered.
@@ -52,6 +54,8 @@ def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool =
         policies.append(Policy(revealer=revealer, name="without a budget"))
     together = Policy(revealer=revealer, budget=Budget(2 * budget, shared=True), name="shared")
     check_everywhere(who, policies, together, simulator)
+    for case in cases_for(who, policies)[:1]:
+        check_eligibility(who, case, policies)
 
 
 def check_recommender(recommender: Recommender, *, simulator: bool = True) -> None:
@@ -59,7 +63,8 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
 
     On every problem: actions exist; an action taken blindly depends on nothing but what was known at the last reveal
     and on what is public; a run depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of
-    `simulate`, also if they are saved and restored in the middle; and so does the CUDA kernel.
+    `simulate`, also if they are saved and restored in the middle; and so does the CUDA kernel. No forbidden action is
+    taken: blindly by what is public, at a reveal by everything.
 
     Args:
         recommender: with its settings, such as `Thompson(inflation=2)`. Its class is registered.

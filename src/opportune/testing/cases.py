@@ -1,6 +1,8 @@
 """The problems that revealers and recommenders are tried on, and how they are simulated."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +12,9 @@ from opportune.errors import InputError
 from opportune.policy import Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
+from opportune.problems.history import History
 from opportune.problems.variables import Number, TimeOfDay
+from opportune.rehearsal.conditions import context_at
 from opportune.simulation.run import simulate
 from opportune.worlds.continuous import ContinuousWorld
 from opportune.worlds.distributions import Uniform
@@ -24,6 +28,12 @@ HAPPENINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
+NEVER_IF: dict[str, Any] = {
+    "never_if": {"rest": 'steps > 1.5 and time == "pm"', "call": "pain < -0.2 or not steps <= 1.8"},
+    "when_unknown": {"rest": "forbid", "call": "allow"},
+}
+
+
 class Case(NamedTuple):
     """A problem to try something on."""
 
@@ -32,48 +42,80 @@ class Case(NamedTuple):
     horizon: int = HORIZON
 
 
-def _finite(*, known: bool, reported: bool, **happenings: Any) -> list[Any]:
+def _finite(*, known: bool, reported: bool, masked: bool = False, **happenings: Any) -> list[Any]:
     """Two participants with finitely many contexts: time of day public, place sensed, mood sensed or reported."""
     rng = np.random.default_rng(1)
     variables = {"hour": ["am", "pm"], "place": ["home", "work"], "mood": ["good", "fair", "low"]}
     probabilities = rng.dirichlet(np.full(12, 2.0))
     problem = Problem(
         rng.normal(size=(12, 3, 4)), probabilities if known else None, noise_sd=0.3, theta_bound=2.0,
-        value_range=(-1.0, 3.0), largest_gap=2.0, variables=variables,
+        value_range=(-1.0, 3.0), largest_gap=2.0, variables=variables, allowed=_allowed(masked),
+        when_unknown={"2": "allow"} if masked else None,
         visibility={"hour": "public", "mood": "reported"} if reported else {},
     )  # fmt: skip
     thetas = rng.normal(size=(2, 4))
     return [LinearWorld(problem, theta=t, context_probs=probabilities, **happenings) for t in thetas]
 
 
-def _continuous(*, reported: bool, **happenings: Any) -> list[Any]:
+def _allowed(masked: bool) -> Any:
+    """Which actions may be recommended in each context; the second one always may."""
+    allowed = np.ones((12, 3), dtype=np.bool_)
+    if masked:
+        allowed[[1, 2, 8], 0] = False
+        allowed[::2, 2] = False
+    return allowed
+
+
+def _continuous(*, reported: bool, masked: bool = False, **happenings: Any) -> list[Any]:
     """Two participants with numbers among their variables, features computed at the moment."""
     problem = ContinuousProblem(
         "1 + action * (steps + pain) + time",
         {"time": TimeOfDay(["am", "pm"]), "steps": Number(0.0, 2.0), "pain": Number(-1.0, 1.0)},
         ["rest", "walk", "call"],
         visibility={"pain": "reported" if reported else "sensed"},
-        noise_sd=0.3, theta_bound=3.0, value_range=(-1.0, 3.0), largest_gap=2.0,
+        noise_sd=0.3, theta_bound=3.0, value_range=(-1.0, 3.0), largest_gap=2.0, **(NEVER_IF if masked else {}),
     )  # fmt: skip
     thetas = np.random.default_rng(2).normal(size=(2, problem.d))
     drawn = {"steps": Uniform(0.0, 2.0), "pain": Uniform(-1.0, 1.0)}
     return [ContinuousWorld(problem, theta=t, distributions=drawn, **happenings) for t in thetas]
 
 
+def _remembering() -> list[Any]:
+    """Two participants with variables of their own history; they differ, wear out and go away for days."""
+    problem = ContinuousProblem(
+        "1 + action * (recent + dose) + stress",
+        {
+            "stress": Number(0.0, 1.0),
+            "recent": History(of="reward", summary="mean", decisions=4, discount=0.9, low=-2.0, high=2.0),
+            "dose": History(of="nudges", summary="sum", days=5),
+        },
+        ["rest", "walk"], noise_sd=0.3, theta_bound=3.0, value_range=(-1.0, 3.0), largest_gap=2.0,
+    )  # fmt: skip
+    thetas = np.random.default_rng(3).normal(size=(2, problem.d))
+    people: dict[str, Any] = {
+        **HAPPENINGS, "response_spread": 0.5, "habituation": 0.7, "spells": {"rate": 0.05, "days": 2},
+        "persistence": {"stress": 0.5}, "bounds": (-1.0, 2.0),
+    }  # fmt: skip
+    drawn = {"stress": Uniform(0.0, 1.0)}
+    return [ContinuousWorld(problem, theta=t, distributions=drawn, **people) for t in thetas]
+
+
 def _problems() -> dict[str, list[Any]]:
     return {
         "known probabilities": _finite(known=True, reported=False),
         "unknown probabilities": _finite(known=False, reported=False, open_rate=0.1, response_rate=0.6),
-        "public, sensed and reported variables": _finite(known=True, reported=True, **HAPPENINGS),
-        "reported variables, unknown probabilities": _finite(known=False, reported=True, **HAPPENINGS),
+        "public, sensed and reported variables": _finite(known=True, reported=True, masked=True, **HAPPENINGS),
+        "reported variables, unknown probabilities": _finite(known=False, reported=True, masked=True, **HAPPENINGS),
         "continuous variables": _continuous(reported=False, **HAPPENINGS),
-        "continuous variables, one reported": _continuous(reported=True, **HAPPENINGS),
+        "continuous variables, one reported": _continuous(reported=True, masked=True, **HAPPENINGS),
+        "variables of one's own history": _remembering(),
     }
 
 
 PROBLEMS = tuple(_problems())
 """What the problems are called on which revealers and recommenders are tried, each with two participants. But for the
-first two, patients open the app unasked, leave nudges unanswered and are away, and rewards come late or never."""
+first two, patients open the app unasked, leave nudges unanswered and are away, and rewards come late or never. Where
+something is reported, some actions are forbidden in some moments."""
 
 
 def must(holds: bool, who: str, where: str, otherwise: str) -> None:
@@ -101,3 +143,10 @@ def simulated(case: Case, policies: Sequence[Policy], **settings: Any) -> xr.Dat
     """The policies in a case's worlds, every step kept."""
     given = {"horizon": case.horizon, "replicates": REPLICATES, "seed": SEED, "progress": False, **settings}
     return simulate(given.pop("worlds", case.worlds), list(policies), **given)
+
+
+@functools.lru_cache(maxsize=10_000)
+def simulated_context(world: Any, index: int, step: int, stream: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
+    given, reported = context_at(world, index, step, seed=SEED, stream=stream)
+    return MappingProxyType(given), MappingProxyType(reported)

@@ -12,15 +12,18 @@ import numba
 import numpy as np
 import xarray as xr
 
+from opportune.engine.declared import PUBLIC_PART, WHOLE
 from opportune.errors import InputError
 from opportune.policy import Policy
-from opportune.testing.cases import Case, must, simulated
+from opportune.rehearsal.conditions import stream_of
+from opportune.testing.cases import Case, must, simulated, simulated_context
 
 TOLERANCE = 1e-9  # between the CPU and a GPU, which add up in another order
 
 
 def check_record(who: str, case: Case, policies: Sequence[Policy], data: xr.Dataset) -> None:
     """Probabilities, budgets and actions of simulated runs."""
+    check_allowed(who, case, data)
     actions = case.worlds[0].informed_problem().actions
     for i, policy in enumerate(policies):
         run = data.isel(policy=i)
@@ -43,6 +46,29 @@ def check_record(who: str, case: Case, policies: Sequence[Policy], data: xr.Data
         if policy.budget.hard:
             nudges = int(run["nudged"].sum(over).max())
             must(nudges <= amount, who, where, f"a run made {nudges} nudges; the budget is hard, expected {amount:g}")
+
+
+def check_allowed(who: str, case: Case, data: xr.Dataset) -> None:
+    """No action is forbidden to who took it: blindly by the public part, at a reveal by the whole context."""
+    for w, world in enumerate(case.worlds):
+        problem = world.informed_problem()
+        if len(problem.always_allowed) == problem.actions:
+            continue
+        for replicate in range(data.sizes["replicate"]):
+            runs = data.isel(world=w, replicate=replicate)
+            for t, step in enumerate(runs["step"].values.tolist()):
+                index = int(runs["context"].values[0, t])  # the same for every policy
+                context, reported = simulated_context(world, index, step, stream_of(w, replicate))
+                place = problem.locate({**context, **reported}, step)
+                by_view = problem.forbids(place, PUBLIC_PART), problem.forbids(place, WHOLE)
+                for name in ("action", "fresh_action", "stale_action"):
+                    informed = (
+                        runs["revealed"].values[:, t] if name == "action" else np.zeros(runs.sizes["policy"], int)
+                    )
+                    for i, action in enumerate(runs[name].values[:, t]):
+                        bad = by_view[int(informed[i])][action]
+                        text = f"{name} of step {step} is {action}, which is forbidden there; expected an allowed one"
+                        must(not bad, who, f"{case.name}, policy {str(data['policy'].values[i])!r}", text)
 
 
 def check_purity(who: str, case: Case, policies: Sequence[Policy], data: xr.Dataset) -> None:

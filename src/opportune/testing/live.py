@@ -14,9 +14,9 @@ from opportune.live.decision import Decision
 from opportune.policy import Policy
 from opportune.problems.variables import levels_of
 from opportune.recommenders import Recommender
-from opportune.rehearsal.conditions import context_at, most_late, steps_late
+from opportune.rehearsal.conditions import most_late, steps_late
 from opportune.revealers import Never
-from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must
+from opportune.testing.cases import HORIZON, REPLICATES, SEED, Case, cases_for, must, simulated_context
 
 RESTORED = 7  # steps after which participants are saved and restored: before a proposal, then after one
 TRACED = (
@@ -30,6 +30,7 @@ def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resume
     for replicate in range(1 if resumed else REPLICATES):
         run = {name: data[name].isel(replicate=replicate).values for name in (*TRACED, "context", "reward")}
         where = f"{case.name}, policy {policy.name!r}, replicate {replicate}"
+        chances = data["action_probability"].isel(replicate=replicate).values if policy.randomised else None
         if resumed:
             where += ", saved and restored in between"
         for number, w, decision in _replayed(case, policy, run, replicate, resumed, (who, where)):
@@ -40,6 +41,10 @@ def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resume
                 got = getattr(decision, name)
                 text = f"live, {name} of participant {w} at step {number} is {got!r}; simulate has {wanted!r}"
                 must(got == wanted, who, where, f"{text}, expected the same")
+            got = decision.probabilities
+            wanted = None if chances is None else tuple(chances[w, number - 1].tolist())
+            text = f"live, probabilities of participant {w} at step {number} are {got}; simulate has {wanted}"
+            must(got == wanted, who, where, f"{text}, expected the same")
 
 
 def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], replicate: int,
@@ -47,7 +52,7 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
     """Drive live participants with what simulated ones met: (step, participant, decision)."""
     worlds = case.worlds
     problem = worlds[0].informed_problem()
-    settings = {"horizon": case.horizon, "seed": SEED}
+    settings: dict[str, Any] = {"horizon": case.horizon, "seed": SEED}
     group: Any
     if policy.together:
         group = Cohort(problem, policy, participants=len(worlds), **settings)
@@ -58,44 +63,41 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
     for number in range(1, case.horizon + 1):
         for w, world in enumerate(worlds):
             stream = w << 32 | replicate
-            context, reported = _context(world, run["context"][w, number - 1], number, stream)
+            context, reported = simulated_context(world, int(run["context"][w, number - 1]), number, stream)
             opened, available, nudged, revealed = (
                 bool(run[name][w, number - 1]) for name in ("opened", "available", "nudged", "revealed")
             )
             sealed = reported if replicate % 2 else None  # known beforehand, or only once it is revealed
             if resumed and number % RESTORED == 0:
-                group = _restored(group)
+                group = _restored(group, str(w))
             made = group[str(w)].propose(context, opened=opened, available=available, reported=sealed or None)
             text = f"live, nudged of participant {w} at step {number} is {made.nudged}; simulate has {nudged}"
             must(made.nudged == nudged, *about, f"{text}, expected the same")
             if resumed and number % RESTORED == 1:
-                group = _restored(group)
+                group = _restored(group, str(w))
             told: dict[str, Any] = {}
             if revealed and reported and not sealed:
                 pending = [s for s in range(1, number) if run["available"][w, s - 1] and s > _last(run, w, number)]
                 told["reported"] = reported
-                told["earlier"] = {s: _context(world, run["context"][w, s - 1], s, stream)[1] for s in pending}
+                told["earlier"] = {
+                    s: simulated_context(world, int(run["context"][w, s - 1]), s, stream)[1] for s in pending
+                }
             yield number, w, group[str(w)].settle(answered=revealed if nudged and not opened else None, **told)
             for step, reward in _due(world, run["reward"][w], number, stream):
                 group[str(w)].learn(reward, step=step)
 
 
-def _restored(group: Any) -> Any:
-    """Participants after they were written as JSON and read again."""
+def _restored(group: Any, name: str) -> Any:
+    """Participants after this one, or the cohort it belongs to, was written as JSON and read again."""
     if isinstance(group, Cohort):
         return Cohort.from_dict(json.loads(json.dumps(group.to_dict())))
-    return {name: Agent.from_dict(json.loads(json.dumps(agent.to_dict()))) for name, agent in group.items()}
+    return {**group, name: Agent.from_dict(json.loads(json.dumps(group[name].to_dict())))}
 
 
 def _last(run: Mapping[str, NDArray[Any]], w: int, number: int) -> int:
     """The step of the last reveal before this one; 0 if there was none."""
     steps = np.flatnonzero(run["revealed"][w, : number - 1])
     return int(steps[-1]) + 1 if steps.size else 0
-
-
-def _context(world: Any, index: int, step: int, stream: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
-    return context_at(world, index, step, seed=SEED, stream=stream)
 
 
 def _due(world: Any, rewards: NDArray[np.float64], now: int, stream: int) -> Iterator[tuple[int, float]]:
@@ -118,7 +120,7 @@ def check_blindness(who: str, recommender: Recommender) -> None:
         rewards = np.random.default_rng(4).normal(size=HORIZON)
         for number in range(1, HORIZON + 1):
             opened = number <= revealed
-            seen, told = _context(world, contexts[number - 1], number, 5)
+            seen, told = simulated_context(world, int(contexts[number - 1]), number, 5)
             actions = []
             for agent in (one, other):
                 hidden = agent is other and not opened

@@ -22,6 +22,8 @@ from opportune.worlds.continuous import ContinuousWorld as ContinuousWorld
 from opportune.worlds.drifting import DriftingWorld as DriftingWorld
 from opportune.worlds.linear import LinearWorld as LinearWorld
 from opportune.worlds.linear import synthetic_worlds as synthetic_worlds
+from opportune.worlds.logged import ResampledWorld as ResampledWorld
+from opportune.worlds.steps import StepCountWorld as StepCountWorld
 
 
 @runtime_checkable
@@ -40,7 +42,7 @@ class SimulatedWorld(Protocol):
 
     @property
     def happenings(self) -> Happenings:
-        """What it does to decision points: openings, answers, availability, late and lost rewards."""
+        """What it does to decision points and rewards: openings, answers, absences, late and lost rewards, bounds."""
 
     def extents(self) -> Mapping[str, int]:
         """The lengths of dimensions that its declarations name and problems do not have."""
@@ -62,5 +64,8 @@ def owner_of(world: SimulatedWorld) -> Owner:
 
 def in_numbers(world: SimulatedWorld, at: Layout) -> Any:
     """A world as the flat array that compiled code takes."""
-    happenings = world.happenings.numbers(world.number, getattr(world, "opens_hold", 1))
+    happenings = world.happenings.numbers(
+        world.number, getattr(world, "opens_hold", 1), strata=at.sizes.strata,
+        per_day=world.informed_problem().schedule.decisions_per_day,
+    )  # fmt: skip
     return at.filled("world", happenings=happenings, world_settings=world.numbers())

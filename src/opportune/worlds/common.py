@@ -1,9 +1,10 @@
-"""What all worlds have in common: what the world does to a decision point besides rewards.
+"""What all worlds have in common: what the world does to a decision point and to rewards.
 
 Compiled code reads it as `p.happenings` (engine.declared). Draws come from `algorithm.rng`, so that every policy meets
-the same arrivals, noise and openings.
+the same people: arrivals, noise, openings, absences, and who answers how readily.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,41 +12,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
-from opportune.algorithm.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, draw
+from opportune.algorithm.rng import ANSWER, AVAILABLE, DELAY, LOST, OPEN, PERSON, SPELL, draw, normal
 from opportune.engine.compiled import inner_function
+from opportune.engine.declared import BINARY, COUNTED, GAUSSIAN
+from opportune.errors import InputError
+from opportune.problems.terms import normal_term
+from opportune.worlds.rewards import expected_reward
 
 BEYOND = "theta has"
 """How the warning of a true parameter beyond its bound begins."""
+FAMILIES = {"gaussian": GAUSSIAN, "binary": BINARY, "count": COUNTED}
+WEEK = 7
+"""Days during which a nudge makes further answers less probable."""
+MOST_SPELL = 1_000
+"""Days that a spell may last."""
+ALWAYS = 10**9
+"""The patience of somebody whom no number of nudges keeps from answering."""
+
+Rate = float | tuple[float, ...]
 
 
 class Happenings:
-    """What the world does to decision points besides rewards, checked.
+    """What the world does to decision points and rewards, checked.
 
     Args:
-        open_rate: how probable it is that the patient opens the app unasked, at each step.
-        response_rate: how probable it is that a nudge is answered.
-        available_rate: how probable it is that the patient is available and sensed values are there.
-        reward_rate: how probable it is that a reward arrives at all.
+        open_rate: the probability that the patient opens the app unasked, at each step; a number, or one for each
+            public stratum.
+        response_rate: the probability that a nudge is answered; a number, or one for each public stratum.
+        available_rate: the probability that the patient is available and sensed values are there.
+        reward_rate: the probability that a reward arrives at all.
         reward_delay: a reward arrives up to so many steps late, each delay equally likely.
+        response_spread: how much participants differ in answering: the sd of what is added to the rate's logit, drawn
+            once for each participant.
+        habituation: what each nudge of the last seven days multiplies the probability of an answer by, above 0 to 1.
+        spells: {"rate": the probability, each day, that the participant goes away, "days": for how many days};
+            meanwhile the participant is unavailable; or, with "silent": True, nobody knows, no nudge is answered and
+            the app is not opened.
+        family: how rewards are drawn: "gaussian", the linear mean plus normal noise; "binary", 1 with the linear mean
+            as probability (held to 0..1), else 0; "count", as gaussian, then rounded and not below 0.
+        bounds: (low, high), which rewards are held to, as a clipped measurement is.
+
+    With a family or bounds, the expected reward of an action is no longer its linear mean. What a world reports as
+    outcome and as the best possible outcome, and so all regret, is the expected reward (of counts, before rounding).
 
     """
 
-    NAMES = ("open_rate", "response_rate", "available_rate", "reward_rate", "reward_delay")
+    NAMES = (
+        "open_rate", "response_rate", "available_rate", "reward_rate", "reward_delay", "response_spread",
+        "habituation", "spells", "family", "bounds",
+    )  # fmt: skip
 
-    def __init__(self, open_rate: float = 0.0, response_rate: float = 1.0, available_rate: float = 1.0,
-                 reward_rate: float = 1.0, reward_delay: int = 0) -> None:  # fmt: skip
-        self.open_rate = checks.real("open_rate", open_rate, least=0.0, most=1.0)
-        self.response_rate = checks.real("response_rate", response_rate, least=0.0, most=1.0)
+    def __init__(self, open_rate: Any = 0.0, response_rate: Any = 1.0, available_rate: float = 1.0,
+                 reward_rate: float = 1.0, reward_delay: int = 0, response_spread: float = 0.0,
+                 habituation: float = 1.0, spells: Mapping[str, Any] | None = None, family: str = "gaussian",
+                 bounds: tuple[float, float] | None = None) -> None:  # fmt: skip
+        self.open_rate: Rate = _rate("open_rate", open_rate)
+        self.response_rate: Rate = _rate("response_rate", response_rate)
         self.available_rate = checks.real("available_rate", available_rate, least=0.0, most=1.0)
         self.reward_rate = checks.real("reward_rate", reward_rate, least=0.0, most=1.0)
         self.reward_delay = checks.whole("reward_delay", reward_delay, least=0, most=10_000)
+        self.response_spread = checks.real("response_spread", response_spread, least=0.0, most=10.0)
+        self.habituation = checks.real("habituation", habituation, above=0.0, most=1.0)
+        self.spells = _spells(spells)
+        self.family = checks.choice("family", family, FAMILIES)
+        self.bounds = _bounds(bounds, self.family)
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any]) -> "Happenings":
-        """Happenings from keyword arguments; an unknown name is refused."""
+    def checked(cls, given: Mapping[str, Any], *, strata: int | None = None) -> "Happenings":
+        """Happenings from keyword arguments; an unknown name is refused, and rates that are not one per stratum."""
         for name in given:
             checks.choice("a world's setting", name, cls.NAMES)
-        return cls(**given)
+        made = cls(**given)
+        if strata is not None:
+            made.check_strata(strata)
+        return made
 
     @staticmethod
     def warn_of_theta(theta: NDArray[np.float64], bound: float) -> None:
@@ -57,38 +97,211 @@ class Happenings:
                 "expected a theta_bound of at least that"
             )
 
+    def check_strata(self, strata: int) -> None:
+        """Refuse rates by stratum that are not one for each."""
+        for name in ("open_rate", "response_rate"):
+            rate = getattr(self, name)
+            if isinstance(rate, tuple) and len(rate) != strata:
+                raise InputError(f"{name} has {len(rate)} rates; expected a number, or {strata}, one per stratum")
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether participants may be unavailable."""
+        return self.available_rate < 1.0 or (self.spells is not None and not self.spells["silent"])
+
+    def habituated(self, decisions_per_day: int) -> int:
+        """How many decision points a nudge is remembered for; 0 where nobody minds."""
+        return WEEK * decisions_per_day if self.habituation < 1.0 else 0
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """What rewards are held to; counts are never below 0."""
+        low, high = (-math.inf, math.inf) if self.bounds is None else self.bounds
+        return (max(low, 0.0), high) if self.family == "count" else (low, high)
+
+    @property
+    def bends(self) -> bool:
+        """Whether the expected reward is another than the linear mean."""
+        return self.family != "gaussian" or self.bounds is not None
+
+    def expected(self, means: NDArray[np.float64], noise_sd: float) -> NDArray[np.float64]:
+        """The expected rewards that go with these linear means."""
+        if not self.bends:
+            return means
+        family, (low, high) = FAMILIES[self.family], self.limits
+        found = [expected_reward(float(mean), noise_sd, family, low, high) for mean in means.ravel()]
+        return np.array(found).reshape(means.shape)
+
+    def truth_table(self) -> dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]:
+        """What rewards are held to, if to anything."""
+        return {} if self.bounds is None else {"reward_bounds": (("bound",), np.array(self.bounds))}
+
     def settings(self) -> Mapping[str, Any]:
-        """All rates and the delay by name."""
+        """All settings by name."""
         return {name: getattr(self, name) for name in self.NAMES}
 
-    def numbers(self, kind: int, opens_hold: int = 1) -> dict[str, float]:
+    def numbers(self, kind: int, opens_hold: int = 1, *, strata: int = 1, per_day: int = 1) -> dict[str, Any]:
         """What happens in numbers, in a world of this kind; an opening holds for so many steps in a row."""
-        return {"kind": kind, "opens_hold": opens_hold, **self.settings()}
+        self.check_strata(strata)
+        spells, (low, high) = self.spells or {"rate": 0.0, "days": 0, "silent": False}, self.limits
+        return {
+            "kind": kind,
+            "open_rate": np.broadcast_to(self.open_rate, strata),
+            "opens_hold": opens_hold,
+            "response_rate": np.broadcast_to(self.response_rate, strata),
+            "response_spread": self.response_spread,
+            "habituation": self.habituation,
+            "available_rate": self.available_rate,
+            "spell_rate": spells["rate"],
+            "spell_days": spells["days"],
+            "spell_silent": spells["silent"],
+            "decisions_per_day": per_day,
+            "reward_rate": self.reward_rate,
+            "reward_delay": self.reward_delay,
+            "family": FAMILIES[self.family],
+            "bends": self.bends,
+            "least_reward": low,
+            "most_reward": high,
+        }
+
+
+def check_persistence(given: Any, variables: Mapping[str, Any], scheduled: Mapping[str, Any]) -> dict[str, float]:
+    """How probable it is, for each variable that persists, that it stays as it was at the decision point before."""
+    if given is None:
+        return {}
+    found = {}
+    for name, stays in checks.mapping("persistence", given, "{variable: a probability}").items():
+        checks.choice("variable in persistence", name, variables)
+        if name in scheduled:
+            raise InputError(f"persistence has {name!r}; expected variables that are drawn")
+        found[name] = checks.real(f"persistence of {name!r}", stays, least=0.0, below=1.0)
+    return {name: stays for name, stays in found.items() if stays > 0.0}
+
+
+def _rate(name: str, given: Any) -> Rate:
+    """A probability, or one for each public stratum."""
+    if isinstance(given, list | tuple | np.ndarray) and np.ndim(given) > 0:
+        rates = checks.listed(name, given, "a probability, or one for each public stratum", most=1_000_000)
+        return tuple(checks.real(f"{name}[{i}]", rate, least=0.0, most=1.0) for i, rate in enumerate(rates))
+    return checks.real(name, given, least=0.0, most=1.0)
+
+
+def _spells(given: Any) -> dict[str, Any] | None:
+    """How often participants go away, and for how long."""
+    if given is None:
+        return None
+    spells = checks.mapping("spells", given, '{"rate": a probability per day, "days": how long}')
+    for name in spells:
+        checks.choice("a setting of spells", name, ("rate", "days", "silent"))
+    if not {"rate", "days"} <= set(spells):
+        raise InputError(f'spells is {checks.shown(given)}; expected {{"rate": a probability per day, "days": ...}}')
+    rate = checks.real("rate of spells", spells["rate"], least=0.0, most=1.0)
+    days = checks.whole("days of spells", spells["days"], least=1, most=MOST_SPELL)
+    return {"rate": rate, "days": days, "silent": checks.yes_no("silent of spells", spells.get("silent", False))}
+
+
+def _bounds(given: Any, family: str) -> tuple[float, float] | None:
+    """What rewards are held to."""
+    if given is None:
+        return None
+    pair = checks.listed("bounds", given, "(low, high)", most=2)
+    if len(pair) != 2:
+        raise InputError(f"bounds is {checks.shown(given)}; expected (low, high)")
+    low, high = checks.real("low of bounds", pair[0]), checks.real("high of bounds", pair[1])
+    if low >= high:
+        raise InputError(f"bounds is from {low:g} to {high:g}; expected low < high")
+    if family == "binary" and (low > 0.0 or high < 1.0):
+        raise InputError(f"bounds is from {low:g} to {high:g}; expected 0 to 1 or wider, as rewards are binary")
+    if family == "count" and high <= 0.0:
+        raise InputError(f"bounds is from {low:g} to {high:g}; expected a high above 0, as rewards are counts")
+    return low, high
 
 
 @inner_function
-def opens(p, draws, step):  # type: ignore[no-untyped-def]
+def opens(p, draws, moment):  # type: ignore[no-untyped-def]
     """Whether the patient opens the app unasked."""
-    rate = p.happenings.open_rate[0]
-    if rate <= 0.0:
+    rate = p.happenings.open_rate[moment.stratum]
+    if rate <= 0.0 or is_silent(p, draws, moment.step):
         return False
-    hold = int(p.happenings.opens_hold[0])
+    step, hold = moment.step, int(p.happenings.opens_hold[0])
     when = (step - 1) // hold * hold + 1 if hold > 1 else step  # step, or the first of its day
     return draw(draws.seed, draws.stream, when, OPEN) < rate
 
 
 @inner_function
-def answers(p, draws, step):  # type: ignore[no-untyped-def]
-    """Whether the patient answers a nudge."""
-    rate = p.happenings.response_rate[0]
-    return rate >= 1.0 or draw(draws.seed, draws.stream, step, ANSWER) < rate
+def base_rate(p, draws, stratum):  # type: ignore[no-untyped-def]
+    """The probability that this participant answers a nudge if none was made lately."""
+    rate, spread = p.happenings.response_rate[stratum], p.happenings.response_spread[0]
+    if spread > 0.0 and 0.0 < rate < 1.0:
+        own = spread * normal(draw(draws.seed, draws.stream, 0, PERSON))
+        rate = 1.0 / (1.0 + (1.0 - rate) / rate * math.exp(-own))
+    return rate
+
+
+@inner_function
+def answers(p, draws, moment):  # type: ignore[no-untyped-def]
+    """Whether the patient answers a nudge, after those of the last seven days."""
+    if is_silent(p, draws, moment.step):
+        return False
+    rate = base_rate(p, draws, moment.stratum)
+    if p.sizes.habituated > 0:
+        rate *= p.happenings.habituation[0] ** p.lately.nudges[0]
+    return rate >= 1.0 or draw(draws.seed, draws.stream, moment.step, ANSWER) < rate
+
+
+@inner_function
+def patience(p, draws, moment):  # type: ignore[no-untyped-def]
+    """After how many nudges in the last seven days the patient would still answer one; -1: not even the first."""
+    rate, factor = base_rate(p, draws, moment.stratum), p.happenings.habituation[0]
+    u = draw(draws.seed, draws.stream, moment.step, ANSWER)
+    if is_silent(p, draws, moment.step) or not (rate >= 1.0 or u < rate):
+        return -1
+    if factor >= 1.0:
+        return ALWAYS
+    most = 0
+    while u < rate * factor ** (most + 1.0) and most < ALWAYS:
+        most += 1
+    return most
+
+
+@inner_function
+def remember_nudge(p, step, nudged):  # type: ignore[no-untyped-def]
+    """Keep whether there was a nudge at this step, in place of the step a week before."""
+    lately, window = p.lately, p.sizes.habituated
+    lately.nudged[step % window] = nudged
+    following = (step + 1) % window  # the next decision point is a week after this one
+    total = 0.0
+    for i in range(window):
+        total += lately.nudged[i]
+    lately.nudges[0] = total - lately.nudged[following]
 
 
 @inner_function
 def is_available(p, draws, step):  # type: ignore[no-untyped-def]
     """Whether the patient is available and sensed values are there."""
     rate = p.happenings.available_rate[0]
-    return rate >= 1.0 or draw(draws.seed, draws.stream, step, AVAILABLE) < rate
+    if rate < 1.0 and draw(draws.seed, draws.stream, step, AVAILABLE) >= rate:
+        return False
+    if p.happenings.spell_rate[0] <= 0.0 or p.happenings.spell_silent[0] > 0.0:
+        return True
+    return not is_away(p, draws, step)
+
+
+@inner_function
+def is_silent(p, draws, step):  # type: ignore[no-untyped-def]
+    """Whether the participant is away and nobody knows."""
+    return p.happenings.spell_silent[0] > 0.0 and p.happenings.spell_rate[0] > 0.0 and is_away(p, draws, step)
+
+
+@inner_function
+def is_away(p, draws, step):  # type: ignore[no-untyped-def]
+    """Whether a spell that began today, or not too many days ago, goes on."""
+    per_day = int(p.happenings.decisions_per_day[0])
+    today = (step - 1) // per_day
+    for day in range(max(0, today - int(p.happenings.spell_days[0]) + 1), today + 1):
+        if draw(draws.seed, draws.stream, day * per_day + 1, SPELL) < p.happenings.spell_rate[0]:
+            return True
+    return False
 
 
 @inner_function
@@ -105,3 +318,20 @@ def lateness(p, draws, step):  # type: ignore[no-untyped-def]
     if most == 0:
         return 0
     return min(int(draw(draws.seed, draws.stream, step, DELAY) * (most + 1)), most)
+
+
+def true_parameter(problem: Any, theta: Any) -> NDArray[np.float64]:
+    """The true parameter of a world, checked: a number for each feature, or effects by the terms' names, others 0."""
+    if isinstance(theta, Mapping):
+        if problem.formula is None:
+            raise InputError(
+                "theta is given by terms; expected numbers, or a problem of Problem.from_formula, which names terms"
+            )
+        place = {normal_term(term): i for i, term in enumerate(problem.terms)}
+        given = np.zeros(problem.d)
+        for name, effect in theta.items():
+            if normal_term(str(name)) not in place:
+                checks.choice("term in theta", name, problem.terms)
+            given[place[normal_term(str(name))]] = checks.real(f"theta[{name!r}]", effect)
+        return given
+    return checks.array("theta", theta, (problem.d,))

@@ -7,16 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune import checks
+from opportune.algorithm.history import write_history
 from opportune.algorithm.protocol import Moment, stratum_of
-from opportune.algorithm.rng import VARIABLE, draw, normal
+from opportune.algorithm.rng import STAY, VARIABLE, draw
 from opportune.algorithm.scores import write_moment
 from opportune.engine.compiled import inner_function, step_function
-from opportune.engine.declared import Declares, Numbers
+from opportune.engine.declared import WHOLE, Declares, Numbers
 from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
-from opportune.worlds.common import Happenings
+from opportune.worlds.common import Happenings, check_persistence, true_parameter
 from opportune.worlds.distributions import Distribution, Resampled, pack, quantile
+from opportune.worlds.rewards import outcome_of, reward_around
 
 Floats = NDArray[np.float64]
 
@@ -29,10 +31,11 @@ class Settings(NamedTuple):
     columns: Annotated[Numbers, 1]
     schedule: Annotated[Numbers, "rows", "columns"]
     theta: Annotated[Numbers, "d"]
-    column: Annotated[Numbers, "drawn"]  # of each variable, its column in the schedule; -1: it is drawn
-    kind: Annotated[Numbers, "drawn"]  # its kind of distribution
+    column: Annotated[Numbers, "drawn"]  # of each variable, its column in the schedule; -1: it has none
+    kind: Annotated[Numbers, "drawn"]  # its kind of distribution; -1: it is not drawn
     place: Annotated[Numbers, "drawn"]  # where its parameters begin
     uniform: Annotated[Numbers, "drawn"]  # which of the moment's uniform draws is its own
+    persistence: Annotated[Numbers, "drawn"]  # the probability that it stays as it was
     parameters: Annotated[Numbers, "parameters"]
 
 
@@ -44,9 +47,20 @@ def write_values(p, own, draws, step):  # type: ignore[no-untyped-def]
     for v in range(p.sizes.variables - 1):
         if truth.column[v] >= 0.0:
             values[v] = truth.schedule[row + int(truth.column[v])]
-        else:
-            u = draw(draws.seed, draws.stream, step, VARIABLE + int(truth.uniform[v]))
+        elif truth.kind[v] >= 0.0:
+            number = int(truth.uniform[v])
+            u = draw(
+                draws.seed, draws.stream, last_change(draws, step, number, truth.persistence[v]), VARIABLE + number
+            )
             values[v] = quantile(int(truth.kind[v]), truth.parameters, int(truth.place[v]), u)
+
+
+@inner_function
+def last_change(draws, step, number, stays):  # type: ignore[no-untyped-def]
+    """The step, up to this one, since which a variable has stayed as it is."""
+    while stays > 0.0 and step > 1 and draw(draws.seed, draws.stream, step, STAY + number) < stays:
+        step -= 1
+    return step
 
 
 @inner_function
@@ -54,24 +68,28 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     """The moment of a step: its values and features go into the scratch."""
     n, scratch = p.sizes, p.scratch
     write_values(p, own, draws, step)
+    if n.histories > 0:
+        write_history(n, p.constants, p.past, scratch.values, step)
     write_moment(n, p.constants, scratch, scratch.values, scratch.x)
     return Moment(step, stratum_of(n, p.constants, scratch.values), 0, 0)
 
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
-    """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
-    n, x, theta = p.sizes, p.scratch.x, own.settings.theta
+    """What comes of an action: reward, expected reward, that of the best allowed one; `noise` is a uniform."""
+    n, x, theta, sd = p.sizes, p.scratch.x, own.settings.theta, own.settings.noise_sd[0]
+    masks, first = p.scratch.forbidden, WHOLE * n.actions
     mean = 0.0
     best = -np.inf
     for a in range(n.actions):
         value = 0.0
         for i in range(n.d):
             value += theta[i] * x[a * n.d + i]
-        best = max(best, value)
+        if n.masked == 0 or masks[first + a] == 0.0:
+            best = max(best, value)
         if a == action:
             mean = value
-    return mean + own.settings.noise_sd[0] * normal(noise), mean, best
+    return reward_around(p, mean, sd, noise), outcome_of(p, mean, sd), outcome_of(p, best, sd)
 
 
 @inner_function
@@ -82,16 +100,19 @@ def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def
 
 @WORLDS.add
 class ContinuousWorld:
-    """The truth of a problem with continuous contexts: X = <theta, phi(s, a)> + normal noise.
+    """The truth of a problem with continuous contexts: X = <theta, phi(s, a)> + noise, as for LinearWorld.
 
     Args:
         problem: what the agents know.
-        theta: the true parameter, in the order of the problem's features.
+        theta: the true parameter, a number for each feature or {term: effect} (`problem.terms`; others are 0).
         distributions: {variable: Normal, LogNormal, Uniform, Truncated or Choice}, for every variable that is neither
-            scheduled nor in the table.
+            scheduled, nor in the table, nor the participant's own history.
         table: rows of one's own data from which variables are drawn jointly, `Resampled.from_csv(...)`.
         noise_sd: the noise; the problem's unless given.
-        happenings: as for LinearWorld: open_rate, response_rate, available_rate, reward_rate, reward_delay.
+        persistence: {variable: the probability that it stays as it was at the decision point before}; it is drawn
+            anew otherwise, so that its distribution in the long run is the one given. The variables of a table, which
+            are drawn jointly, stay together.
+        happenings: as for LinearWorld: open_rate, response_rate, available_rate, family, ...
         name: for people.
 
     """
@@ -110,13 +131,14 @@ class ContinuousWorld:
         distributions: Mapping[str, Distribution] | None = None,
         table: Resampled | None = None,
         noise_sd: float | None = None,
+        persistence: Mapping[str, float] | None = None,
         name: str = "",
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem):
             raise InputError(f"problem is {checks.shown(problem)}; expected a ContinuousProblem")
         self.problem = problem
-        self.theta: Floats = checks.array("theta", theta, (problem.d,))
+        self.theta: Floats = true_parameter(problem, theta)
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)
         expected = "{variable: Normal, LogNormal, Uniform, Truncated or Choice}"
         given = {} if distributions is None else checks.mapping("distributions", distributions, expected)
@@ -124,8 +146,16 @@ class ContinuousWorld:
         if table is not None and not isinstance(table, Resampled):
             raise InputError(f"table is {checks.shown(table)}; expected Resampled(...)")
         self.table = table
+        for drawn in (*given, *(() if table is None else table.columns)):
+            if drawn in problem.histories:
+                raise InputError(f"{drawn!r} has a distribution; expected none, as it is the participant's own history")
         self.packed = pack(problem.variables, self.distributions, table=table)
-        self.happenings = Happenings.checked(happenings)
+        self.persistence = check_persistence(
+            persistence, problem.variables, {**problem.schedule.variables, **problem.histories}
+        )
+        if table is not None and len({self.persistence.get(name, 0.0) for name in table.columns}) > 1:
+            raise InputError("persistence differs between variables of the table; expected one for all, as rows stay")
+        self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.name = checks.text("name of the world", name, empty=True)
         self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
@@ -148,12 +178,13 @@ class ContinuousWorld:
             "schedule": self._schedule,
             "theta": self.theta * self.problem.units,
             "column": [
-                scheduled.index(name) if kind < 0 else -1
+                scheduled.index(name) if kind < 0 and name in scheduled else -1
                 for name, kind in zip(self.problem.variables, packed.kinds, strict=True)
             ],
             "kind": packed.kinds,
             "place": packed.places,
             "uniform": packed.uniforms,
+            "persistence": [self.persistence.get(name, 0.0) for name in self.problem.variables],
             "parameters": packed.parameters,
         }
 
@@ -171,7 +202,11 @@ class ContinuousWorld:
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
         """What metrics need of the truth."""
         bounds = self.problem.value_range or (np.nan, np.nan)
-        return {"value_range": (("bound",), np.array(bounds)), "theta": (("feature",), self.theta)}
+        return {
+            **self.happenings.truth_table(),
+            "value_range": (("bound",), np.array(bounds)),
+            "theta": (("feature",), self.theta),
+        }
 
     def replace(self, **changes: Any) -> "ContinuousWorld":
         """A copy with some settings changed."""
@@ -180,6 +215,7 @@ class ContinuousWorld:
             "distributions": self.distributions,
             "table": self.table,
             "noise_sd": self.noise_sd,
+            "persistence": self.persistence,
             **self.happenings.settings(),
             "name": self.name,
             **changes,

@@ -1,6 +1,6 @@
 """Drifting worlds: contexts whose probabilities change over the course of a study, or that stay for a while.
 
-One table says how probable each context is at each step; one number says how probable it is that the last step's
+One table says the probability of each context at each step; one number says the probability that the last step's
 context stays instead. That covers weekly cycles (a table of seven rows, which comes round), trends and good moments
 that stop coming (a row for each step), and contexts that persist.
 """
@@ -18,7 +18,8 @@ from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.worlds.common import Happenings
-from opportune.worlds.linear import Floats, LinearWorld, find_context, moment_of
+from opportune.worlds.finite import Floats
+from opportune.worlds.linear import LinearWorld, find_context, moment_of
 
 
 class Settings(NamedTuple):
@@ -31,25 +32,19 @@ class Settings(NamedTuple):
     value: Annotated[Numbers, "contexts", "actions"]
     best: Annotated[Numbers, "contexts"]
     blind: Annotated[Numbers, "strata", "actions"]
-    stay: Annotated[Numbers, 1]  # how probable it is that the last step's context stays
-
-
-class State(NamedTuple):
-    """The world's own past."""
-
-    context: Annotated[Numbers, 1]  # 1 + the last step's context; 0 before the first
+    stay: Annotated[Numbers, 1]  # the probability that the last step's context stays
 
 
 @inner_function
 def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     """The last context where `arrival` < stay; else one by the step's row, what is left of the uniform choosing it."""
     n, stay = p.sizes, own.settings.stay[0]
-    context = int(own.state.context[0]) - 1
+    context = int(p.lately.context[0]) - 1
     if context < 0 or arrival >= stay:
         u = arrival if context < 0 else (arrival - stay) / (1.0 - stay)
         row = (step - 1) % int(own.settings.period[0])
         context = find_context(own.settings.cumulative, row * n.contexts, n.contexts, u)
-        own.state.context[0] = context + 1
+        p.lately.context[0] = context + 1
     return moment_of(p, step, context)
 
 
@@ -60,15 +55,15 @@ class DriftingWorld(LinearWorld):
     Args:
         problem: what the agents know.
         theta: the true parameter.
-        course: how probable each context is, one row per step [n, K]; after the last row the first comes again.
-        stay: how probable it is that the context of the last step stays, whatever the row says; less than 1.
+        course: the probability of each context, one row per step [n, K]; after the last row the first comes again.
+        stay: the probability that the context of the last step stays, whatever the row says; less than 1.
         settings: noise_sd, name and happenings, as for LinearWorld.
 
     Metrics compare with the long run, `context_probs`, the mean of the rows; `drift` tells it to the agents too.
 
     """
 
-    declares: ClassVar[Declares] = Declares(settings=Settings, state=State)
+    declares: ClassVar[Declares] = Declares(settings=Settings)
     arrive: ClassVar[Any] = staticmethod(arrive)
 
     def __init__(self, problem: Problem, *, theta: Any, course: Any, stay: float = 0.0, **settings: Any) -> None:
@@ -108,7 +103,8 @@ class DriftingWorld(LinearWorld):
 
     def numbers(self) -> dict[str, Any]:
         """The truth in numbers, for the fields of its settings."""
-        return {**super().numbers(), "stay": self.stay}
+        known = {**super().numbers(), "stay": self.stay}
+        return {name: known[name] for name in Settings._fields}
 
     def replace(self, **changes: Any) -> "DriftingWorld":
         """A copy with some settings changed."""

@@ -56,6 +56,9 @@ def expected_features(
         table: rows to draw variables from jointly. Rows of the stratum count, or all where it has none.
 
     """
+    if problem.histories:
+        names = ", ".join(map(repr, problem.histories))
+        raise InputError(f"the means of {names} depend on what is decided; expected a problem without known means")
     packed = pack(problem.variables, distributions, table=table)
     public = [v for v, name in enumerate(problem.variables) if name in problem.stratified]
     sizes = [len(levels_of(variable) or ()) for v, variable in enumerate(problem.variables.values()) if v in public]
@@ -100,7 +103,7 @@ def _nodes(problem: ContinuousProblem, packed: Packed, fixed: Mapping[int, int])
         nodes.append(_rows(packed, resampled, fixed))
     for v, variable in enumerate(problem.variables.values()):
         if v not in fixed and v not in resampled:
-            points, weights = _of_one(packed, v, variable)
+            points, weights = one_variable(packed, v, variable)
             nodes.append(Nodes((v,), points[:, None], weights))
     return nodes
 
@@ -121,8 +124,8 @@ def _rows(packed: Packed, variables: list[int], fixed: Mapping[int, int]) -> Nod
     return Nodes(tuple(variables[column] for column in free), points[:, free], weights)
 
 
-def _of_one(packed: Packed, v: int, variable: Variable) -> tuple[Floats, Floats]:
-    """Points and weights for the distribution of one variable."""
+def one_variable(packed: Packed, v: int, variable: Variable) -> tuple[Floats, Floats]:
+    """Points and weights that stand for the distribution of one variable."""
     if isinstance(variable, DayOfStudy) and packed.kinds[v] < 0:
         days = np.array([variable.on(day + 1) for day in range(variable.days)])
         return days, np.full(days.size, 1.0 / days.size)

@@ -1,6 +1,6 @@
 """Linear worlds: the truth behind a finite problem, and the paper's synthetic study (Section 5)."""
 
-import copy
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.algorithm.protocol import Moment
-from opportune.algorithm.rng import PARAMETER, PROBABILITY, draw, normal
-from opportune.engine.compiled import inner_function
+from opportune.algorithm.rng import PARAMETER, PROBABILITY, STAY, draw
+from opportune.engine.compiled import inner_function, step_function
 from opportune.engine.declared import Declares, Numbers
 from opportune.engine.hooks import WORLDS
 from opportune.errors import InputError
 from opportune.problems.finite import Problem
 from opportune.problems.settings import MOST_ACTIONS, MOST_CONTEXTS
-from opportune.worlds.common import Happenings
-
-Floats = NDArray[np.float64]
+from opportune.worlds.common import Happenings, check_persistence, true_parameter
+from opportune.worlds.finite import FiniteWorld, Floats
+from opportune.worlds.rewards import outcome_of, reward_around
 
 MOST_WORLDS = 1_000_000
+MOST_LASTING = 60
+"""Variables of a world that may persist."""
 
 
 class Settings(NamedTuple):
@@ -30,9 +32,12 @@ class Settings(NamedTuple):
     period: Annotated[Numbers, 1]  # L, of the schedule
     slot_of: Annotated[Numbers, "period"]  # the slot of each of its steps
     cumulative: Annotated[Numbers, "slots", "contexts"]  # context probabilities in each slot
+    persisting: Annotated[Numbers, 1]  # how many variables persist
+    stays: Annotated[Numbers, "persisting"]  # the probability that a variable stays as it was
+    level: Annotated[Numbers, "persisting", "contexts"]  # the number of its level in each context
     value: Annotated[Numbers, "contexts", "actions"]  # <theta, phi[k, a]>
-    best: Annotated[Numbers, "contexts"]  # the best of these
-    blind: Annotated[Numbers, "strata", "actions"]  # <theta, bar(z, a)>
+    best: Annotated[Numbers, "contexts"]  # the expected reward of the best action
+    blind: Annotated[Numbers, "strata", "actions"]  # the expected reward given only the public part
 
 
 @inner_function
@@ -62,42 +67,79 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
     contexts, period, first = p.sizes.contexts, int(own.settings.period[0]), 0
     if period > 1:
         first = int(own.settings.slot_of[(step - 1) % period]) * contexts
-    return moment_of(p, step, find_context(own.settings.cumulative, first, contexts, arrival))
+    if own.settings.persisting[0] == 0.0:
+        return moment_of(p, step, find_context(own.settings.cumulative, first, contexts, arrival))
+    return moment_of(p, step, find_lasting(p, own.settings, draws, step, first, arrival))
+
+
+@step_function
+def find_lasting(p, truth, draws, step, first, arrival):  # type: ignore[no-untyped-def]
+    """The context of a step where variables persist: those that stay are as before, given them the others are drawn."""
+    n, cumulative = p.sizes.contexts, truth.cumulative
+    last = int(p.lately.context[0]) - 1
+    staying = 0  # a bit for each variable
+    for v in range(int(truth.persisting[0])):
+        if last >= 0 and draw(draws.seed, draws.stream, step, STAY + v) < truth.stays[v]:
+            staying |= 1 << v
+    total = 0.0
+    for k in range(n):
+        if fits(truth, n, staying, k, last):
+            total += cumulative[first + k] - (cumulative[first + k - 1] if k > 0 else 0.0)
+    context, reached = last, 0.0
+    for k in range(n):
+        chance = cumulative[first + k] - (cumulative[first + k - 1] if k > 0 else 0.0)
+        if chance > 0.0 and reached <= arrival * total and fits(truth, n, staying, k, last):
+            context = k
+            reached += chance
+    p.lately.context[0] = context + 1
+    return context
+
+
+@inner_function
+def fits(truth, contexts, staying, k, last):  # type: ignore[no-untyped-def]
+    """Whether context k agrees with the last one in the variables that stay."""
+    for v in range(int(truth.persisting[0])):
+        if staying & (1 << v) and truth.level[v * contexts + k] != truth.level[v * contexts + last]:
+            return False
+    return True
 
 
 @inner_function
 def respond(p, own, draws, moment, action, noise):  # type: ignore[no-untyped-def]
     """What comes of an action: reward, expected reward, that of the best action; `noise` is a uniform."""
-    mean = own.settings.value[moment.context * p.sizes.actions + action]
-    return mean + own.settings.noise_sd[0] * normal(noise), mean, own.settings.best[moment.context]
+    mean, sd = own.settings.value[moment.context * p.sizes.actions + action], own.settings.noise_sd[0]
+    return reward_around(p, mean, sd, noise), outcome_of(p, mean, sd), own.settings.best[moment.context]
 
 
 @inner_function
 def blind_value(p, own, moment, action, outcome):  # type: ignore[no-untyped-def]
-    """<theta, bar(z, a)>: what the paper counts where nothing was revealed."""
+    """The expected reward given only the public part: what the paper counts where nothing was revealed."""
     return own.settings.blind[moment.stratum * p.sizes.actions + action]
 
 
 @WORLDS.add
-class LinearWorld:
-    """The truth of a finite problem: X = <theta, phi[s, a]> + normal noise.
+class LinearWorld(FiniteWorld):
+    """The truth of a finite problem: X = <theta, phi[s, a]> + normal noise, or as its family and bounds say.
 
     Args:
         problem: what the agents know.
-        theta: the true parameter.
+        theta: the true parameter, a number for each feature or {term: effect} (`problem.terms`; others are 0).
         noise_sd: the noise; the problem's unless given.
         context_probs: how contexts arrive; the problem's unless given (needed where the problem has none). Where the
             problem has a schedule, they arrive with these probabilities among those of the step's place in it.
-        happenings: how probable it is, at each step, that the patient opens the app unasked (`open_rate`, 0), answers
+        persistence: {variable: the probability that it stays as it was at the decision point before}; given those
+            that stay the others are drawn anew, so that in the long run contexts have the probabilities given.
+        happenings: the probability, at each step, that the patient opens the app unasked (`open_rate`, 0), answers
             a nudge (`response_rate`, 1) and is available (`available_rate`, 1), that a reward arrives at all
-            (`reward_rate`, 1), and up to how many steps late (`reward_delay`, 0).
+            (`reward_rate`, 1), and up to how many steps late (`reward_delay`, 0); how answers differ between people
+            and change over time, and how rewards are drawn: see `worlds.common.Happenings`.
         name: for people.
 
     """
 
     number: ClassVar[int]
     declares: ClassVar[Declares] = Declares(settings=Settings)
-    stay: float = 0.0  # how probable it is that the last step's context stays
+    stay: float = 0.0  # the probability that the last step's context stays
     arrive: ClassVar[Any] = staticmethod(arrive)
     respond: ClassVar[Any] = staticmethod(respond)
     blind_value: ClassVar[Any] = staticmethod(blind_value)
@@ -109,59 +151,62 @@ class LinearWorld:
         theta: Any,
         noise_sd: float | None = None,
         context_probs: Any = None,
+        persistence: Mapping[str, float] | None = None,
         name: str = "",
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, Problem):
             raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
         self.problem = problem
-        self.theta: Floats = checks.array("theta", theta, (problem.d,))
+        self.theta: Floats = true_parameter(problem, theta)
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)
         probs = problem.context_probs if context_probs is None else context_probs
         if probs is None:
             raise InputError("the problem's context_probs are unknown; expected context_probs=... for the world")
         self.context_probs: Floats = checks.probabilities("context_probs", probs, problem.contexts)
-        self.happenings = Happenings.checked(happenings)
+        self.persistence = check_persistence(persistence, problem.variables, problem.schedule.variables)
+        if self.persistence:
+            self._check_lasting()
+        self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.name = checks.text("name of the world", name, empty=True)
         self.happenings.warn_of_theta(self.theta * problem.units, problem.theta_bound)
 
     @cached_property
     def values(self) -> Floats:
-        """<theta, phi[k, a]>, what action a is worth in context k: [K, A]."""
+        """<theta, phi[k, a]>, the linear mean of action a in context k: [K, A]."""
         return np.asarray(self.problem.features @ self.theta)
 
     @cached_property
-    def blind_values(self) -> Floats:
-        """<theta, bar(z, a)>, what action a is worth to one who sees only the public part z: [Z, A]."""
+    def outcomes(self) -> Floats:
+        """The expected reward of action a in context k, by family and bounds: [K, A]."""
+        return self.happenings.expected(self.values, self.noise_sd)
+
+    def _averaged(self, part_of: NDArray[np.int64], parts: int) -> Floats:
+        """The expected reward of each action, averaged over the contexts of each part."""
+        if self.happenings.bends:
+            return super()._averaged(part_of, parts)
+        return np.asarray(self.problem.means(part_of, parts, self.context_probs) @ self.theta)
+
+    def _check_lasting(self) -> None:
+        """Refuse persistence where other places of the schedule have other contexts: what stays would not fit there."""
+        if len(self.persistence) > MOST_LASTING:
+            raise InputError(f"persistence has {len(self.persistence)} variables; expected at most {MOST_LASTING}")
         problem = self.problem
-        return np.asarray(problem.means(problem.stratum_of, problem.strata, self.context_probs) @ self.theta)
-
-    @cached_property
-    def gaps(self) -> Floats:
-        """u* - v* for each context: what its sensed part is worth knowing: [K]."""
-        problem = self.problem
-        sensed = problem.means(problem.sense_of, problem.senses, self.context_probs) @ self.theta
-        return np.asarray(sensed.max(axis=1)[problem.sense_of] - self.blind_values.max(axis=1)[problem.stratum_of])
-
-    @cached_property
-    def largest_gap(self) -> float:
-        """The largest gap of a context that can happen."""
-        return float(self.gaps[self.context_probs > 0].max())
-
-    @cached_property
-    def slot_of(self) -> NDArray[np.int64]:
-        """The slot of each step of the schedule's period: [L]."""
-        return self.problem.slots()[0]
-
-    @cached_property
-    def cumulative(self) -> Floats:
-        """Cumulative probabilities of the contexts in each slot of the schedule: [slots, K]."""
-        slots = self.problem.slots()[1]
-        return np.stack([np.cumsum(within(self.context_probs, members)) for members in slots])
+        names, scheduled = list(problem.variables), problem.schedule.variables
+        axes = tuple(i for i, name in enumerate(names) if name in scheduled)
+        shape = tuple(len(levels) for levels in problem.variables.values())
+        joint = self.context_probs.reshape(shape)
+        others = tuple(i for i in range(len(names)) if i not in axes)
+        apart = joint.sum(axis=axes, keepdims=True) * joint.sum(axis=others, keepdims=True)
+        if np.abs(joint - apart).max() > 1e-9:
+            raise InputError(
+                "persistence is given where contexts depend on the schedule; expected variables that do not depend "
+                "on the time"
+            )
 
     def extents(self) -> dict[str, int]:
         """The lengths of dimensions that its declarations name and problems do not have."""
-        return {"period": self.slot_of.size, "slots": len(self.cumulative)}
+        return {"period": self.slot_of.size, "slots": len(self.cumulative), "persisting": len(self.persistence)}
 
     def numbers(self) -> dict[str, Any]:
         """The truth in numbers, for the fields of its settings."""
@@ -170,37 +215,23 @@ class LinearWorld:
             "period": self.slot_of.size,
             "slot_of": self.slot_of,
             "cumulative": self.cumulative,
+            "persisting": len(self.persistence),
+            "stays": list(self.persistence.values()),
+            "level": self._levels(),
             "value": self.values,
-            "best": self.values.max(axis=1),
+            "best": self.best,
             "blind": self.blind_values,
         }
 
-    def informed_problem(self) -> Problem:
-        """The problem with the largest true gap filled in, which scale `gap` needs."""
-        return self._informed
-
-    @cached_property
-    def _informed(self) -> Problem:
-        """`informed_problem`, made once: what follows from a problem is kept with it, for every simulation."""
-        if self.problem.largest_gap is not None or self.largest_gap <= 0.0:
-            return self.problem
-        informed = copy.copy(self.problem)
-        informed.largest_gap = self.largest_gap
-        return informed
+    def _levels(self) -> Floats:
+        """The number of each persisting variable's level in each context: [variables, K]."""
+        shape = tuple(len(levels) for levels in self.problem.variables.values())
+        every = dict(zip(self.problem.variables, np.indices(shape).reshape(len(shape), -1), strict=True))
+        return np.array([every[name] for name in self.persistence], dtype=np.float64)
 
     def truth_table(self) -> dict[str, tuple[tuple[str, ...], Floats]]:
         """What metrics need of the truth, as {name: (axes, values)}."""
-        best = self.values.max(axis=1)
-        blind = self.blind_values.max(axis=1)[self.problem.stratum_of]
-        bounds = self.problem.value_range or (np.nan, np.nan)
-        return {
-            "value_range": (("bound",), np.array(bounds)),
-            "true_gap": (("contexts",), self.gaps),
-            "true_best": (("contexts",), best),
-            "true_blind": (("contexts",), blind),
-            "context_probs": (("contexts",), self.context_probs),
-            "theta": (("feature",), self.theta),
-        }
+        return {**super().truth_table(), "theta": (("feature",), self.theta)}
 
     def replace(self, **changes: Any) -> "LinearWorld":
         """A copy with some settings changed."""
@@ -208,6 +239,7 @@ class LinearWorld:
             "theta": self.theta,
             "noise_sd": self.noise_sd,
             "context_probs": self.context_probs,
+            "persistence": self.persistence,
             **self.happenings.settings(),
             "name": self.name,
             **changes,
@@ -216,16 +248,6 @@ class LinearWorld:
 
     def __repr__(self) -> str:
         return f"LinearWorld({self.name or 'unnamed'}, {self.problem!r})"
-
-
-def within(probs: Floats, members: NDArray[np.bool_]) -> Floats:
-    """Probabilities given that the context is one of these; all alike where none of them can happen."""
-    if members.all():
-        return probs
-    kept = np.where(members, probs, 0.0)
-    if kept.sum() <= 0.0:
-        kept = members.astype(np.float64)
-    return np.asarray(kept / kept.sum())
 
 
 def synthetic_worlds(

@@ -50,19 +50,24 @@ class Resampled:
 
         Values that read as numbers are numbers. A row with an empty or missing value is refused with its line.
         """
-        source = checks.path("path", path)
         given = checks.listed("columns", columns, "a list of column names", most=MOST_COLUMNS)
-        wanted = [checks.text("a name in columns", name) for name in given]
-        if not wanted:
+        if not given:
             raise InputError(f"columns is {checks.shown(columns)}; expected a list of column names")
-        try:
-            with source.open(newline="", encoding="utf-8-sig") as file:
-                found = _read_rows(file, str(source), wanted)
-        except OSError as error:
-            raise InputError(f"{source} cannot be read: {error.strerror}; expected a CSV file in UTF-8") from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{source} cannot be read: {error}; expected a CSV file in UTF-8") from None
-        return cls({name: [row[i] for row in found] for i, name in enumerate(wanted)})
+        return cls(read_columns(path, given))
+
+
+def read_columns(path: str | Path, columns: Sequence[Any]) -> dict[str, list[Any]]:
+    """Some columns of a CSV file with a header: numbers where a value reads as one, else text; none may be empty."""
+    source = checks.path("path", path)
+    wanted = [checks.text("a name in columns", name) for name in columns]
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as file:
+            found = _read_rows(file, str(source), wanted)
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror}; expected a CSV file in UTF-8") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{source} cannot be read: {error}; expected a CSV file in UTF-8") from None
+    return {name: [row[i] for row in found] for i, name in enumerate(wanted)}
 
 
 def _plain(column: str, value: Any) -> Any:

@@ -3,11 +3,14 @@
 import time
 
 import pytest
+from course import launch
 from site_over_http import site_on
+from study_text import study_text
 
 from opportune.service.accounts import keys as module
 from opportune.service.accounts.keys import Keys, add_key, revoke_key
 from opportune.service.record.database import Database
+from opportune.service.record.writer import Writer
 
 
 def test_a_key_is_looked_up_once_in_a_while(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,9 +18,9 @@ def test_a_key_is_looked_up_once_in_a_while(sqlite: Database, monkeypatch: pytes
     asked: list[str] = []
     read = Keys._read
 
-    def counted(keys: Keys, hashed: str) -> module.Caller | None:
+    def counted(keys: Keys, key: str, hashed: str) -> module.Caller | None:
         asked.append(hashed)
-        return read(keys, hashed)
+        return read(keys, key, hashed)
 
     monkeypatch.setattr(Keys, "_read", counted)
     with site_on(sqlite) as site:
@@ -29,7 +32,7 @@ def test_a_key_is_looked_up_once_in_a_while(sqlite: Database, monkeypatch: pytes
 
 def test_a_revoked_key_is_not_remembered_for_long(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was looked up counts for a moment only."""
-    sqlite.migrate()
+    launch(Writer(sqlite), study_text())
     key = add_key(sqlite, "phone", "app")
     keys = Keys(sqlite)
     assert keys.remembered(key) is None, "nobody has asked yet"

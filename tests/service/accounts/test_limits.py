@@ -44,13 +44,13 @@ def test_requests_with_a_valid_key_are_not_counted(site: Site) -> None:
 
 
 def test_failed_sign_ins_are_refused_after_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever names are tried, before any password is hashed; the page says so. Links are counted with them."""
+    """Whatever names are tried, before any password is hashed; the page says so. Invitations are counted with them."""
     tried = []
-    monkeypatch.setattr("opportune.service.accounts.people.sign_in", lambda *given: tried.append(given))
+    monkeypatch.setattr("opportune.service.accounts.people.sign_in", lambda *given, **where: tried.append(given))
     desks = [Desk(site, f"nobody{i}") for i in range(limits.SIGN_INS + 2)]
     for desk in desks[: limits.SIGN_INS]:
         assert desk.sign_in("wrong password").status_code == 401
-    refused = Desk(site, "anna").request("GET", "/signin?link=none")
+    refused = Desk(site, "anna").request("GET", "/invitation?token=none")
     assert refused.status_code == 429
     assert "Too many attempts" in refused.text
     assert desks[-1].sign_in("wrong password").status_code == 429

@@ -20,13 +20,17 @@ from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.expiry import expire_all
 from opportune.service.commands.participants import Enrol
 from opportune.service.commands.rewards import Reward
-from opportune.service.export import exports
-from opportune.service.export.exports import NAMES, cell, dictionary, export, whole_file
+from opportune.service.commands.safety import ReportAdverse
+from opportune.service.export import download, exports
+from opportune.service.export.download import whole_file
+from opportune.service.export.exports import NAMES, cell, dictionary, export
+from opportune.service.monitoring.alerts import Alerts
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 from opportune.service.state.packing import pack, unpack
+from opportune.service.verify.check import verify
 
 EFFECT = 0.5
 
@@ -140,7 +144,8 @@ def test_analysts_find_the_effect_of_nudges(sqlite: Database) -> None:
 COLUMNS = """
 participant decision step day time_utc time_local timezone available unavailable_reason past time_of_day stress sleep
 mood features_version action action_probability action_probability_rest action_probability_walk
-action_probability_breathe nudge nudge_probability nudge_probability_before coin gap price budget_before budget_after
+action_probability_breathe action_intended action_draw eligible ineligible_reason nudge_class opened_before nudge
+nudge_probability nudge_probability_before coin gap price budget_before budget_after
 answered revealed reward reward_received_utc reward_first reward_changes mode policy_version software_version
 """
 
@@ -157,8 +162,8 @@ def test_every_column_is_there_and_explained(sqlite: Database) -> None:
         assert all(len(entry["meaning"]) > 3 and entry["type"] for entry in explained[f"{name}.csv"])
 
 
-@pytest.mark.parametrize("share", [None, 0.3, 1.0])
-def test_probabilities_before_and_after_randomising(sqlite: Database, share: float | None) -> None:
+@pytest.mark.parametrize("share", [None, 0.3, 1.0, '"candidates"'])
+def test_probabilities_before_and_after_randomising(sqlite: Database, share: float | str | None) -> None:
     """Before is what the rule without its coin would do in the very same state; after is what was used."""
     text = study_text(budget=25, planned=4, horizon=100)
     if share is not None:
@@ -188,15 +193,67 @@ def test_probabilities_before_and_after_randomising(sqlite: Database, share: flo
     assert (before == after) == (share is None)
 
 
+def test_chance_is_on_record(sqlite: Database) -> None:
+    """Eligible points have probability 1 - eps or eps and a class; others have 0 and a reason. Actions are their draw.
+
+    The control: an opening after the coin leaves its point eligible, one before it does not.
+    """
+    text = study_text(budget=15, planned=3, horizon=80, hard=True)
+    text += "[probabilities]\nactions = 0.1\nnudge = 0.25\n"
+    writer = Writer(sqlite)
+    launch(writer, text)
+    names = ["P1", "P2", "P3"]
+    writer.write([Enrol(who="staff", received=BEGIN, participant=name) for name in names])
+    rnd, later = random.Random(5), 0
+    for number in range(80 * 3):
+        stress = rnd.randrange(4)
+        sensed = {"time_of_day": "morning", "stress": stress, "sleep": rnd.choice(["good", "poor"])}
+        given = {"sensed": sensed, "opened": rnd.random() < 0.05, "available": rnd.random() < 0.9}
+        ask = Propose(who="app", received=BEGIN + number, participant=names[number % 3], given=given)
+        made = answer_of(writer.do(ask))
+        if made["status"] == "nudge":
+            answered, opened = rnd.random() < 0.6, rnd.random() < 0.3
+            later += opened
+            told = {"mood": "low"} if answered or opened else None
+            answer = Answer(who="s", received=BEGIN, decision=made["decision"], answered=answered and not opened)
+            answer.opened, answer.reported = opened, told
+            made = answer_of(writer.do(answer))
+        reward = (stress - 1.0) * (made["action"] == "breathe") + rnd.gauss(0.0, 0.3)
+        writer.do(Reward(who="app", received=BEGIN, decision=made["decision"], reward=reward))
+    rows = pd.read_csv(io.StringIO("".join(export(sqlite, "decisions"))), keep_default_na=False, na_values=[""])
+    eligible, others = rows[rows["eligible"] == 1], rows[rows["eligible"] == 0]
+    expected = eligible["nudge_class"].map({"rank": 0.75, "grid": 0.75, "candidate": 0.25})
+    np.testing.assert_allclose(eligible["nudge_probability"], expected, atol=1e-12)
+    assert set(eligible["nudge_class"]) == {"rank", "grid", "candidate"}
+    assert (others["nudge_probability"] == 0.0).all()
+    assert others["nudge_class"].isna().all()
+    assert {"opened", "unavailable", "not a candidate"} <= set(others["ineligible_reason"])
+    assert (rows["opened_before"] == (rows["ineligible_reason"] == "opened")).all()
+    assert rows["opened"].sum() == rows["opened_before"].sum() + later
+    assert later > 0
+    assert eligible["opened"].sum() == later
+    actions = ["walk", "breathe", "rest"]
+    p = rows[[f"action_probability_{name}" for name in actions]].to_numpy()
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert p.min() == pytest.approx(0.1)
+    drawn = [actions[int(np.searchsorted(np.cumsum(each), u, side="right"))]
+             for each, u in zip(p, rows["action_draw"], strict=True)]  # fmt: skip
+    assert drawn == rows["action"].tolist()
+    most = [actions[int(np.argmax(each))] for each in p]
+    assert most == rows["action_intended"].tolist()
+    assert most != drawn, "the control: the draw often falls on another"
+
+
 def alone(writer: Writer, sensed: dict[str, Any], opened: bool) -> float:
     """The probability of the rule without its coin, in the participant's present state."""
     fold, participants = writer.memory.fold, writer.memory.participants
     assert fold is not None
     agent = participants["P1"].agent
-    copy = fold.agent(0, agent.stream)
+    copy = fold.agent(0)
     unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
     settings = copy.numbers.at.views("revealer.settings", copy.numbers.rule)
     settings.randomise[0] = min(settings.randomise[0], 1e-14)
+    settings.least[0] = 0.0
     return copy.propose(sensed, opened=opened).probability
 
 
@@ -265,7 +322,7 @@ def test_a_file_that_is_sent_is_of_one_moment(database: Database, name: str, mon
     writer = Writer(database)
     launch(writer, study_text())
     run_course(writer.write, people=3, steps=4)
-    monkeypatch.setattr(exports, "IN_MEMORY", 100)  # the rest lies on disk
+    monkeypatch.setattr(download, "IN_MEMORY", 100)  # the rest lies on disk
     expected = "".join(export(database, name)).encode()
     sent = whole_file(database, name)
     first = next(sent)
@@ -274,6 +331,9 @@ def test_a_file_that_is_sent_is_of_one_moment(database: Database, name: str, mon
         made = answer_of(writer.do(ask))
         if made["status"] == "settled":
             writer.do(Reward(who="app", received=BEGIN + clock.HOUR, decision=made["decision"], reward=0.5))
+    fell: dict[str, Any] = {"text": "fell", "severity": "mild", "serious": False, "began": "today"}
+    writer.do(ReportAdverse(who="staff", received=BEGIN + clock.HOUR, participant="P001", **fell))
+    Alerts(database).raise_alert("yellow", "pacing", None, "spent faster than planned")
     assert first + b"".join(sent) == expected
     assert "".join(export(database, name)).encode() != expected, "the control"
 
@@ -306,3 +366,21 @@ def test_moments_that_were_past_are_told_apart(sqlite: Database) -> None:
     rows = table(sqlite, "decisions")
     assert [row["past"] for row in rows] == ["0", "0", "1", "1"]
     assert [row["nudge"] for row in rows] == ["1", "1", "0", "0"]
+
+
+def test_probabilities_of_drawn_actions(sqlite: Database) -> None:
+    """With a floor every row says how probable each action was, as it was put on record; the record verifies."""
+    writer = Writer(sqlite)
+    launch(writer, study_text().replace('kind = "PACE"\n', 'kind = "PACE"\nfloor = 0.1\n', 1))
+    run_course(writer.write, people=3, steps=15)
+    rows = [row for row in table(sqlite, "decisions") if row["action"] != ""]
+    names = [name for name in rows[0] if name.startswith("action_probability_")]
+    other = 0
+    for row in rows:
+        chances = [float(row[name]) for name in names]
+        assert sum(chances) == pytest.approx(1.0)
+        assert min(chances) == pytest.approx(0.1)
+        assert row["action_probability"] == row[f"action_probability_{row['action']}"]
+        other += row["action_probability"] != str(max(chances))
+    assert other > 0
+    assert verify(sqlite).findings == []

@@ -3,7 +3,6 @@
 import http.server
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +12,11 @@ from site_over_http import site_on
 from study_text import study_text
 
 from opportune.service.monitoring.alerts import CODES, Alerts
+from opportune.service.monitoring.delivery import Delivery
 from opportune.service.record.database import Database
 from opportune.service.record.queries import alert_rows
 from opportune.service.record.writer import Writer
+from opportune.service.state import clock
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -57,10 +58,10 @@ def test_an_alert_is_raised_once_and_sent_without_names(
     assert alerts.raise_alert("red", "fallback", "SECRET-1", "SECRET-1 was affected")
     assert not alerts.raise_alert("red", "fallback", "SECRET-1", "SECRET-1 was affected")
     assert [alert["participant"] for alert in alert_rows(sqlite)] == ["SECRET-1"]
-    end = time.monotonic() + 20
-    while not got and time.monotonic() < end:
-        time.sleep(0.01)
-    assert got == [{"study": "stress-messages", "level": "red", "code": "fallback", "text": CODES["fallback"][1]}]
+    assert Delivery(sqlite).deliver(clock.now()) == 1
+    (message,) = got
+    said = {"study": "stress-messages", "level": "red", "code": "fallback", "text": CODES["fallback"][1]}
+    assert said.items() <= message.items()
     assert "SECRET" not in "".join(capsys.readouterr())
     alerts.clear("fallback", "SECRET-1")
     assert alert_rows(sqlite) == []
@@ -80,8 +81,11 @@ def test_a_rehearsal_tells_the_time(sqlite: Database, rehearsal: bool) -> None:
     with site_on(sqlite, rehearsal=rehearsal) as site:
         headers = {**site.headers("staff"), "Rehearsal-Time": "2031-05-01T09:00:00Z"}
         response = site.client.post("/api/v1/participants", json={"participant": "P1"}, headers=headers)
-        assert response.json()["enrolled"].startswith("2031-05-01T09:00:00") == rehearsal
-        if rehearsal:
+        if not rehearsal:
+            assert response.status_code == 422
+            assert "the study is with people" in response.text
+        else:
+            assert response.json()["enrolled"].startswith("2031-05-01T09:00:00")
             headers["Rehearsal-Time"] = "soon"
             refused = site.client.post("/api/v1/participants", json={"participant": "P2"}, headers=headers)
             assert refused.status_code == 422

@@ -30,6 +30,9 @@ class Desk:
         match words:
             case ["opportune", "serve", *_]:
                 self.serve(words[1:])
+            case ["opportune", "analyse", *_]:  # of decisions: tests/trial; nobody has made one here
+                assert cli.run(words[1:]) == 2
+                assert "decisions.csv has no rows; expected at least one" in self._capsys.readouterr().err
             case ["opportune", *rest]:
                 extra = ["--url", f"http://127.0.0.1:{self.port}"] if rest[0] == "rehearse" else []
                 code = cli.run([*rest, *extra])

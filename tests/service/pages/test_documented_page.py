@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from servers import free_port, parent
 from study_text import study_text
 
 from opportune.client import Client, ServiceError
-from opportune.service.accounts.keys import add_key
+from opportune.service.accounts.keys import FRESH_SECONDS, add_key
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
 from opportune.service.verify.check import verify
@@ -29,15 +30,18 @@ def test_the_page_runs(sqlite: Database) -> None:
     names |= {f"{role}_key": add_key(sqlite, role, role) for role in ("app", "staff")}
     with parent() as servers:
         pid = servers.start(sqlite.url, port)
-        (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+        code = "".join(re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
         exec(compile(code, "service.md", "exec"), names)
         assert names["decision"].step == 1
+        time.sleep(FRESH_SECONDS + 0.1)
+        with pytest.raises(ServiceError, match="unauthenticated"):
+            names["phone"].get("participants/P001")  # its tokens are revoked at the end
         (curl,) = re.findall(r"\$ (curl .*?)\n```", PAGE, flags=re.DOTALL)
         command = curl.replace("localhost:8000", f"127.0.0.1:{port}").replace("$(uuidgen)", "one").replace("\\\n", " ")
         done = subprocess.run(
             ["bash", "-c", f"KEY={names['app_key']}; {command}"], capture_output=True, text=True, check=True
         )
-        assert json.loads(done.stdout)["step"] == 2
+        assert json.loads(done.stdout)["step"] == 3
         with Client(names["address"], names["app_key"], attempts=2) as client:
             assert [
                 item["status"] for item in client.decide_all([{"participant": "P9", "key": "k", "sensed": {}}])
@@ -48,4 +52,5 @@ def test_the_page_runs(sqlite: Database) -> None:
         servers.kill(pid, signal.SIGTERM)
         names["staff"].close()
         names["app"].close()
+        names["phone"].close()
     assert verify(sqlite).findings == []

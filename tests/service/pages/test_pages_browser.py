@@ -19,6 +19,7 @@ from opportune.service.accounts.people import add_person
 from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.participants import Enrol
 from opportune.service.commands.rewards import Reward
+from opportune.service.commands.safety import ReportAdverse
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
@@ -39,7 +40,9 @@ class Trial:
 
     def __init__(self, database: Database, address: str) -> None:
         self.database, self.address = database, address
-        launch(database, StudyInForce.from_text(study_text(policy="always", planned=20)))
+        text = study_text(policy="always", planned=20)
+        text = text.replace("[serve]\n", '[serve]\nsecond_factor = "nobody"\n')  # test_on_record.py has them
+        launch(database, StudyInForce.from_text(text))
         for name, role in PEOPLE.items():
             add_person(database, name, role, PASSWORD)
         self._keys = {role: add_key(database, role, role) for role in ("app", "staff")}
@@ -65,6 +68,21 @@ class Trial:
                 told = {"mood": "good"}
                 writer.write([Answer(who="s", received=now, decision=d, answered=True, reported=told) for d in made])
                 writer.write([Reward(who="a", received=now, decision=d, reward=0.1 * step) for d in made])
+
+    def fell(self, name: str) -> None:
+        """An adverse event, which stands above the list."""
+        fell: dict[str, Any] = {
+            "text": "Fell on the stairs.",
+            "severity": "moderate",
+            "serious": False,
+            "began": "today",
+        }
+        Writer(self.database).do(ReportAdverse(who="s", received=clock.now(), participant=name, **fell))
+
+    def call_again(self, name: str) -> None:
+        """The participant opens the app, and is to be called again at the next decision."""
+        self.post(f"decisions/{self.open_decision(name)}/answer", {"answered": False, "opened": True})
+        self.post(f"participants/{name}/decisions", {"sensed": SENSED})
 
     def open_decision(self, name: str) -> str:
         """The decision about which a participant is to be called."""
@@ -150,7 +168,7 @@ def test_a_days_work(opened: Open, trial: Trial) -> None:
     """Sign in, call, report, not reached, undo, enrol, correct, withdraw; all of it on record, and it verifies."""
     page = opened("anna")
     expect(page.get_by_role("heading", name="To call: 6")).to_be_visible()
-    expect(card(page, "P001")).to_contain_text("Stress is 3 now (usually 0), and the advice is from today.")
+    expect(card(page, "P001")).to_contain_text("In this study calls come by a plan, whatever the phone has sensed.")
     card(page, "P001").get_by_role("button", name="I will call").click()
     card(page, "P001").get_by_label("Rather low").check()
     card(page, "P001").get_by_label("Note").fill("Sleeps badly. <script>alert(1)</script>")
@@ -250,10 +268,14 @@ def test_a_double_click_counts_once(opened: Open, trial: Trial) -> None:
 def test_every_page_is_accessible(opened: Open, trial: Trial, viewport: Any, scheme: str) -> None:
     """Nothing that axe finds on any page; nothing is wider than the window, and all of it can be read at 200%."""
     found: list[str] = []
+    trial.fell("P002")
     for name, paths in {
-        "anna": ("/today", "/participants", "/participants/0", "/participants/0/withdrawn", "/study", "/settings"),
-        "ada": ("/accounts", "/record"),
-    }.items():
+        "anna": (
+            "/today", "/participants", "/participants/0", "/participants/0/withdrawn", "/participants/0/adverse",
+            "/participants/0/calls", "/week", "/study", "/settings",
+        ),
+        "ada": ("/accounts", "/record", "/checklist", "/study"),
+    }.items():  # fmt: skip
         page = opened(name, viewport=viewport, color_scheme=scheme)
         if name == "anna":
             card(page, "P001").get_by_role("button", name="I will call").click()
@@ -313,12 +335,134 @@ def test_with_the_keyboard_alone(opened: Open) -> None:
 
 
 def test_the_list_on_paper(opened: Open) -> None:
-    """Printed, the list has names, reasons and windows, and room to write; no buttons."""
+    """Printed: the date, names, reasons, until when, boxes for answers and outcomes; no buttons, no minutes left."""
     page = opened("anna")
     page.emulate_media(media="print")
-    expect(card(page, "P001")).to_contain_text("Stress is 3 now")
+    expect(card(page, "P001")).to_contain_text("In this study calls come by a plan")
     expect(page.get_by_role("button", name="I will call").first).to_be_hidden()
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
+    expect(page.get_by_text(", printed at ")).to_be_visible()
+    expect(card(page, "P001").locator(".left strong")).to_be_hidden()
+    expect(card(page, "P001").locator(".left")).to_contain_text("until")
+    assert card(page, "P001").locator(".box:visible").count() == 2 + 5  # a question with two answers, five outcomes
+    page.emulate_media(media="screen")
+    expect(page.locator(".box").first).to_be_hidden()
+
+
+TOLD = """
+window.told = [];
+window.Notification = class { constructor(title) { window.told.push(title); } close() {} };
+window.Notification.permission = "granted";
+"""
+
+
+def test_a_call_is_told_while_the_tab_is_in_the_background(opened: Open, trial: Trial) -> None:
+    """The title and the icon count; a notification comes for what is new, unless the page is being looked at."""
+    page = opened("anna")
+    page.context.add_init_script(TOLD)
+    page.goto("/study")
+    expect(page).to_have_title("(6) Study · Opportune")
+    assert page.locator('link[rel="icon"]').get_attribute("href") == "/icon/6"
+    trial.post(f"decisions/{trial.open_decision('P001')}/answer", {"answered": False, "opened": True})
+    expect(page).to_have_title("(5) Study · Opportune")
+    trial.call_again("P002")
+    trial.post("participants/P001/decisions", {"sensed": SENSED})
+    expect(page).to_have_title("(6) Study · Opportune")
+    assert page.evaluate("window.told") == []  # the control: it is being looked at
+    other = page.context.new_page()
+    page.context.new_cdp_session(page).send("Emulation.setFocusEmulationEnabled", {"enabled": False})
+    other.goto("about:blank")
+    other.bring_to_front()
+    page.wait_for_function("!document.hasFocus()")
+    trial.post(f"decisions/{trial.open_decision('P001')}/answer", {"answered": False, "opened": True})
+    expect(page).to_have_title("(5) Study · Opportune")
+    trial.post("participants/P001/decisions", {"sensed": SENSED})
+    expect(page).to_have_title("(6) Study · Opportune")
+    assert page.evaluate("window.told") == ["Calls wait: 6"]
+    found = page.request.get("/icon/6")
+    assert found.headers["content-type"].startswith("image/svg+xml")
+    assert ">6</text>" in found.text()
+
+
+def test_a_session_ends_while_typing(opened: Open, trial: Trial) -> None:
+    """A notice over the full width, buttons that cannot be pressed, the text kept; signed in again, it is sent."""
+    page = opened("anna", expected="401")
+    card(page, "P001").get_by_role("button", name="I will call").click()
+    card(page, "P001").get_by_label("Note").fill("half a sen")
+    with trial.database.writing.begin() as connection:
+        connection.execute(tables.sessions.delete())
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(page.locator("#ended")).to_be_visible()
+    box = page.locator("#ended").bounding_box()
+    assert box is not None
+    assert box["width"] == DESKTOP["width"]
+    expect(card(page, "P001").get_by_role("button", name="Reached", exact=True)).to_be_disabled()
+    expect(card(page, "P001").get_by_label("Note")).to_have_value("half a sen")
+    assert violations(page) == []
+    again = page.context.new_page()
+    again.goto("/signin")
+    again.get_by_label("Name").fill("anna")
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    expect(again.get_by_role("navigation", name="Pages")).to_be_visible()
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(page.locator("#ended")).to_be_hidden()
+    expect(card(page, "P001").get_by_label("Note")).to_have_value("half a sen")
+    card(page, "P001").get_by_role("button", name="Reached", exact=True).click()
+    expect(page.get_by_role("heading", name="Tell P001")).to_be_visible()
+
+
+def test_a_person_keeps_the_session_and_a_script_does_not(opened: Open, trial: Trial) -> None:
+    """Soon after a key was pressed the session goes on for another hour; an open page alone changes nothing."""
+    page = opened("anna")
+    page.clock.install()
+    page.goto("/today")
+
+    def last_used(minutes: int) -> int:
+        """When the session was used last, after it was said to be so many minutes ago."""
+        ago = clock.now() - minutes * clock.MINUTE
+        with trial.database.writing.begin() as connection:
+            connection.execute(tables.sessions.update().values(used=ago))
+        page.clock.fast_forward(31_000)
+        page.wait_for_timeout(1_000)
+        with trial.database.reading.connect() as connection:
+            used = int(connection.execute(tables.sessions.select()).mappings().one()["used"])
+        return (clock.now() - used) // clock.MINUTE
+
+    assert last_used(40) >= 40
+    page.keyboard.press("Shift")
+    assert last_used(40) == 0
+
+
+def test_what_must_be_seen_to_stands_first(opened: Open, trial: Trial) -> None:
+    """An adverse event reported by one appears above the list of the other, who says what was done."""
+    anna, bert = opened("anna"), opened("bert")
+    expect(anna.get_by_text("Also here: bert")).to_be_visible()
+    anna.goto("/participants/0/adverse")
+    anna.get_by_label("What happened").fill("Fell on the stairs.")
+    anna.get_by_label("When it began").fill("this morning")
+    anna.get_by_label("How severe it is").select_option("moderate")
+    anna.get_by_role("button", name="Report the adverse event").click()
+    expect(anna.get_by_role("status")).to_contain_text("The adverse event is on record")
+    expect(bert.get_by_role("heading", name="Urgent: 1")).to_be_visible()
+    expect(bert).to_have_title("(7) Today · Opportune")
+    bert.get_by_label("What was done").fill("Told the doctor.")
+    bert.get_by_role("button", name="I have dealt with it").click()
+    expect(bert.get_by_text("Fell on the stairs.")).to_have_count(0)
+
+
+def test_with_one_hand_on_a_phone(opened: Open) -> None:
+    """The pages are chosen at the bottom, and every button that is pressed in a call is large and wide."""
+    page = opened("anna", viewport=PHONE, has_touch=True, is_mobile=True)
+    nav = page.get_by_role("navigation", name="Pages").bounding_box()
+    assert nav is not None
+    assert nav["y"] + nav["height"] == PHONE["height"]
+    card(page, "P001").get_by_role("button", name="I will call").tap()
+    for button in card(page, "P001").locator(".outcomes .buttons button").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert box["height"] >= 44
+        assert box["width"] > 0.7 * PHONE["width"]
 
 
 def test_a_session_that_has_ended(opened: Open, trial: Trial) -> None:

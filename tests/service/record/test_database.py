@@ -65,6 +65,19 @@ def test_a_database_that_forgets_is_refused(new_postgres: str) -> None:
     opened.close()
 
 
+def test_a_standby_that_nothing_waits_for_is_named(new_postgres: str) -> None:
+    """A failover to it may lose what was answered last."""
+    plain = Database(new_postgres)
+    assert plain.standby() is None
+    with plain.writing.begin() as connection:  # a standby, as far as this database can tell
+        connection.execute(text("CREATE TABLE public.pg_stat_replication AS SELECT 1 AS pid"))
+    plain.close()
+    option = new_postgres + ("&" if "?" in new_postgres else "?") + "options=-csearch_path%3Dpublic,pg_catalog"
+    opened = Database(option)
+    assert "a standby that nothing waits for" in str(opened.standby())
+    opened.close()
+
+
 def test_one_service_holds_a_file(sqlite: Database) -> None:
     """A second process is told who has it; afterwards it is free."""
     program = f"""

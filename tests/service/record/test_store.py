@@ -323,7 +323,7 @@ def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str)
     run_course(writer.write, people=3, steps=12)
     with sqlite.reading.begin() as connection:
         spoken = rebuilt(connection)
-        silent = Replay(Verdict())
+        silent = Replay(Verdict(), secret=None)
         for row in event_rows(sqlite, limit=10_000):
             silent.take(events.decode(row["body"]), row["received"])
     assert silent.verdict.findings == []

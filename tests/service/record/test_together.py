@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from opportune.service.commands.participants import Enrol
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
+from opportune.service.state import clock
 from opportune.service.verify.check import verify
 
 WRITERS, BUDGET, EACH = 64, 100, 4
@@ -41,7 +43,7 @@ def prepare(url: str) -> str:
     database = Database(url)
     database.migrate()
     writer = Writer(database)
-    launch(writer, TEXT)
+    launch(writer, TEXT, rehearsal=False)
     writer.write([Enrol(who="staff", received=BEGIN, participant=f"P{i}") for i in range(WRITERS)])
     key = add_key(database, "phones", "app")
     database.close()
@@ -125,4 +127,84 @@ def test_four_workers(new_postgres: str, tmp_path: Path) -> None:
         process.terminate()
         process.wait(timeout=60)
     check(new_postgres, made)
-    assert "sign in as admin" in (tmp_path / "log").read_text()
+    assert "nobody can sign in yet" in (tmp_path / "log").read_text()
+
+
+CAP, WEEK_CAP = 20, 1
+CAPPED = f"""
+[staff]
+timezone = "Europe/Berlin"
+per_day = {CAP}
+
+[arms]
+calls = {{ share = 1 }}
+control = {{ share = 1, policy = "never" }}
+block = 4
+strata = ["site"]
+"""
+
+
+def capped_study() -> str:
+    """A study that nudges whenever it can, with a cap by day and by person, and arms in blocks by site."""
+    text = study_text(hard=True, budget=EACH, planned=WRITERS, policy="always", extra=CAPPED)
+    text = text.replace("[nudge]\n", f"[nudge]\nper_week = {WEEK_CAP}\n")
+    return text.replace("[participants]\n", '[participants]\nbaseline = { site = ["A", "B"] }\n')
+
+
+async def enrol_and_ask(addresses: list[str], app: str, staff: str) -> list[dict[str, object]]:
+    """Sixty-four people are enrolled at once, then all ask at once, now one server, now the other."""
+    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=WRITERS), timeout=60.0) as http:
+
+        async def post(key: str, number: int, turn: int, path: str, body: dict[str, object]) -> dict[str, object]:
+            address = addresses[(number + turn) % len(addresses)]
+            headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": f"{path}.{turn}"}
+            response = await http.post(f"{address}/api/v1/{path}", json=body, headers=headers)
+            assert response.status_code == 201, response.text
+            found: dict[str, object] = response.json()
+            return {**found, "of": number}
+
+        async def enrol(number: int) -> dict[str, object]:
+            body: dict[str, object] = {"participant": f"P{number}", "baseline": {"site": "AB"[number % 2]}}
+            return await post(staff, number, number, "participants", body)
+
+        async def ask(number: int) -> list[dict[str, object]]:
+            path = f"participants/P{number}/decisions"
+            return [await post(app, number, turn, path, {"sensed": SENSED}) for turn in range(EACH)]
+
+        await asyncio.gather(*map(enrol, range(WRITERS)))
+        return [made for some in await asyncio.gather(*map(ask, range(WRITERS))) for made in some]
+
+
+def test_caps_and_blocks_hold_for_two_servers(new_postgres: str, servers: Parent) -> None:
+    """64 at once, on two servers: as many calls a day as staff can make, one for each person, arms in balance."""
+    database = Database(new_postgres)
+    database.migrate()
+    launch(Writer(database), capped_study(), rehearsal=False)
+    keys = [add_key(database, "phones", "app"), add_key(database, "desk", "staff")]
+    database.close()
+    ports = [free_port(), free_port()]
+    pids = [servers.start(new_postgres, port) for port in ports]
+    made = asyncio.run(enrol_and_ask([f"http://127.0.0.1:{port}" for port in ports], *keys))
+    for pid in pids:
+        servers.kill(pid, signal.SIGTERM)
+    nudged = [decision for decision in made if decision["nudge"]]
+    assert len(made) == WRITERS * EACH
+    assert max(Counter(decision["of"] for decision in nudged).values()) == WEEK_CAP
+    database = Database(new_postgres)
+    with database.reading.connect() as connection:
+        people = connection.execute(select(tables.participants).order_by(tables.participants.c.number)).all()
+        rows = connection.execute(select(tables.decisions)).all()
+    per_day = Counter(clock.local(row.happened, "Europe/Berlin").date() for row in rows if row.nudge)
+    assert max(per_day.values()) == CAP, "32 people wanted a call"
+    assert sum(per_day.values()) == len(nudged)
+    arms = {person.name: person.arm for person in people}
+    assert {arms[row.participant] for row in rows if row.nudge} == {"calls"}
+    assert "cap" in {row.ineligible_reason for row in rows}
+    assert sorted(person.number for person in people) == list(range(WRITERS))
+    for stratum in (0, 1):
+        here = [person.arm for person in people if person.stratum == stratum]
+        assert len(here) == WRITERS // 2
+        for i in range(0, len(here), 4):
+            assert Counter(here[i : i + 4]) == {"calls": 2, "control": 2}
+    assert verify(database).findings == []
+    database.close()

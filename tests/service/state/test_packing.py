@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,13 @@ from opportune.service.state import packing
 from opportune.service.state.packing import pack, pack_shared, unpack, unpack_shared
 
 
-def cohort(**sharing: bool) -> op.Cohort:
+def cohort(*, floor: float | None = None, update: int = 1, **sharing: bool) -> op.Cohort:
     """Two places."""
     budget = op.Budget(8, shared=sharing.get("shared", False))
-    policy = op.Policy(revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False))
+    recommender = op.LinUCB(floor=floor)
+    policy = op.Policy(
+        recommender=recommender, revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False), update=update
+    )
     return op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
 
 
@@ -32,15 +36,18 @@ def steps(agent: op.Agent, number: int) -> list[op.Decision]:
     return made
 
 
-@pytest.mark.parametrize("sharing", [{}, {"shared": True}, {"pooled": True}, {"shared": True, "pooled": True}])
-def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, bool]) -> None:
+@pytest.mark.parametrize(
+    "sharing",
+    [{}, {"shared": True}, {"pooled": True}, {"shared": True, "pooled": True}, {"update": 4, "floor": 0.2}],
+)
+def test_unpacked_agents_go_on_as_if_they_had_never_stopped(sharing: dict[str, Any]) -> None:
     """Own and shared parts, between proposal and settlement too."""
     one, other = cohort(**sharing), cohort(**sharing)
     agent = one.seat(1, stream=7)
     steps(agent, 9)
     agent.propose({"hour": "pm", "place": 1}, opened=True, reported={"mood": "a"})
     copy = other.seat(1, stream=7)
-    unpack_shared(other, pack_shared(one))
+    unpack_shared({"": other}, pack_shared({"": one}))
     unpack(copy, pack(agent), [replace(step) for step in agent.steps.values()])
     assert copy.settle() == agent.settle()
     copy.learn(0.5)
@@ -108,7 +115,7 @@ def test_numbers_that_cannot_be_are_refused(value: float) -> None:
         unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
     one.common.parts(one.common.shared)["model.theta"][0] = np.nan
     with pytest.raises(StateError, match="NaN or infinity"):
-        unpack_shared(cohort(pooled=True), pack_shared(one))
+        unpack_shared({"": cohort(pooled=True)}, pack_shared({"": one}))
 
 
 @pytest.mark.parametrize("array", ["model", "snapshot", "budget", "memory"])

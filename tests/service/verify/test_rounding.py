@@ -95,9 +95,9 @@ def test_other_steps_or_rewards_that_wait_are_another_state() -> None:
     """What a state has besides its numbers is compared exactly."""
     agent = agent_at_work()
     packed = pack(agent)
-    agent.late_answer = not agent.late_answer
+    agent.opened_since = {}
     assert not is_state_of(agent, packed)
-    agent.late_answer = not agent.late_answer
+    agent.opened_since = None
     assert is_state_of(agent, packed)
     with pytest.raises(StateError, match="checksum"):
         is_state_of(agent, packed[:-1] + bytes([packed[-1] ^ 1]))
@@ -110,11 +110,11 @@ def test_what_is_shared_is_compared_likewise(sharing: dict[str, bool]) -> None:
     policy = op.Policy(revealer=op.Pace(), budget=budget, pooled=sharing.get("pooled", False))
     cohort = op.Cohort(mixed_problem(known=True), policy, horizon=60, seed=1, participants=2)
     cohort.enrol("P1").decide({"hour": "am", "place": 1, "mood": "a"}, answered=True)
-    packed = pack_shared(cohort)
+    packed = pack_shared({"": cohort})
     part = next(iter(cohort.common.parts(cohort.common.shared).values())).reshape(-1)
     was = part[0]
     part[0] = was + 1e-13
-    assert pack_shared(cohort) != packed
-    assert is_shared_state_of(cohort, packed)
+    assert pack_shared({"": cohort}) != packed
+    assert is_shared_state_of({"": cohort}, packed)
     part[0] = was + 1e-6
-    assert not is_shared_state_of(cohort, packed)
+    assert not is_shared_state_of({"": cohort}, packed)

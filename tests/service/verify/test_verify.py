@@ -11,12 +11,16 @@ from sqlalchemy import select, update
 from study_text import numeric, study_text
 
 from opportune.problems.continuous import ContinuousProblem
-from opportune.service.commands.administration import Amend, Close
+from opportune.service.accounts.changes import Administer
+from opportune.service.commands.administration import Amend, Close, ConfirmClock
 from opportune.service.commands.calls import Try
+from opportune.service.commands.corrections import CorrectOutcome, CorrectReported, CorrectZone, Reinstate
 from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.expiry import GiveUp
+from opportune.service.commands.openings import Open
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
+from opportune.service.commands.safety import Acknowledge, ReportAdverse, WantCalls
 from opportune.service.record import events, tables
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
@@ -29,8 +33,10 @@ SHARING: dict[str, dict[str, Any]] = {
     "own": {},
     "shared": {"shared": True},
     "pooled": {"pooled": True},
+    "in part": {"pooled": "partial"},
     "both, hard": {"shared": True, "pooled": True, "hard": True, "budget": 5},
 }
+NOT_REWRITTEN = {events.LAUNCHED, events.AMENDED, events.POOLED}  # of the last see state/test_pooling.py
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
 LATER = BEGIN + 2 * clock.HOUR
 
@@ -68,11 +74,42 @@ def live(database: Database, text: str, *, people: int = 3, steps: int = 12) -> 
     changed = text.replace("minutes = 6 ", "minutes = 7 ")
     assert changed != text
     writer.do(Amend(who="boss", received=LATER, file=changed, source="study.toml", reason="calls take longer"))
+    if "partial" in text:  # on the next day what participants have in common is brought up to date
+        tomorrow = BEGIN + 24 * clock.HOUR
+        writer.do(Propose(who="app", received=tomorrow, participant="late", given={"sensed": SENSED}))
+    writer.do(ConfirmClock(who="boss", received=LATER, reason="set right"))
     for status in ("paused", "active"):
         writer.do(SetStatus(who="staff", received=LATER, participant="P001", status=status, reason="on holiday"))
         asked = Propose(who="app", received=LATER, participant="P001", given={"sensed": SENSED})
         writer.do(asked)
+    happen_besides(writer, database, made[1]["decision"])
     return writer
+
+
+def happen_besides(writer: Writer, database: Database, decision: str) -> None:
+    """What people say and correct, and what is done about accounts."""
+    staff: dict[str, Any] = {"who": "staff", "received": LATER}
+    person = {**staff, "participant": "late"}
+    with database.reading.connect() as connection:
+        made = tables.decisions.c
+        nudged = connection.execute(select(made.id).where(made.nudge, made.status == "settled").limit(1)).scalar()
+    writer.do(CorrectReported(**staff, decision=decision, reported={"mood": "good"}, reason="misheard"))
+    if nudged is not None:
+        for outcome in ("opened", "unanswered", "answered"):  # one of them differs
+            writer.do(CorrectOutcome(**staff, decision=nudged, outcome=outcome, reason="slipped"))
+    writer.do(CorrectZone(**person, timezone="Asia/Seoul", reason="moved"))
+    writer.do(SetStatus(**person, status="withdrawn", reason="said so"))
+    writer.do(Reinstate(**person, reason="it was somebody else"))
+    writer.do(Open(who="app", received=LATER, participant="late", reported={"mood": "low"}))
+    adverse: dict[str, Any] = {"text": "fell", "severity": "mild", "serious": False, "began": "yesterday"}
+    event = answer_of(writer.do(ReportAdverse(**person, **adverse)))["event"]
+    writer.do(Acknowledge(**staff, escalation=f"{event}.0", note="called the doctor"))
+    for wanted in (False, True):
+        writer.do(WantCalls(**person, wanted=wanted, reason="asked for it"))
+    checked = {"item": "staff", "done": True, "note": "seen"}
+    for kind, given in ((events.CHECKED, checked), (events.ACCOUNT, {"what": "key added", "account": "an app"}),
+                        (events.ACCESS, {"what": "exported", "files": ["decisions"]})):  # fmt: skip
+        writer.do(Administer(who="boss", received=LATER, kind=kind, given=given))
 
 
 @pytest.mark.parametrize("sharing", SHARING)
@@ -85,7 +122,8 @@ def test_all_that_can_happen_verifies(database: Database, sharing: str) -> None:
     assert verify(database).findings == []
     kinds = set(record(database).values())
     if "hard" not in sharing:  # whose few nudges are spent early
-        assert kinds == set(events.KINDS), "the control: everything has happened"
+        never = set() if sharing == "in part" else {events.POOLED}
+        assert kinds == set(events.KINDS) - never, "the control: everything has happened"
 
 
 def record(database: Database) -> dict[int, str]:
@@ -106,7 +144,7 @@ def test_every_policy_verifies(sqlite: Database, policy: str) -> None:
 def test_numbers_verify(sqlite: Database, sharing: str) -> None:
     """Contexts that are not a finite set."""
     writer = live(sqlite, numeric(study_text(**SHARING[sharing])))
-    assert isinstance(writer.memory.fold.cohort.problem, ContinuousProblem)  # type: ignore[union-attr]
+    assert isinstance(writer.memory.fold.cohorts[""].problem, ContinuousProblem)  # type: ignore[union-attr]
     assert verify(sqlite).findings == []
 
 
@@ -180,11 +218,16 @@ def with_value(body: Any, path: tuple[str, ...], value: Any) -> Any:
     return {key: known for key, known in body.items() if key != name} if value is ... else {**body, name: value}
 
 
-NOT_FOLDED = {"why", "text", "version", "cause", "tries", "reason", "was", "happened"}
+NOT_FOLDED = {"why", "because", "text", "version", "salt", "cause", "tries", "reason", "was", "happened"}
 """What nothing follows from, at least in some kinds of events."""
+TOLD = {
+    events.ADVERSE: {"severity", "serious", "began", "related"}, events.CHECKED: {"item", "done", "note"},
+    events.ACCOUNT: {"what", "account"}, events.ACCESS: {"what", "files"},
+}  # fmt: skip
+"""What some kinds of events say, from which nothing follows: the chain of hashes and its anchors hold it."""
 
 
-@pytest.mark.parametrize("kind", [kind for kind in events.KINDS if kind not in {events.LAUNCHED, events.AMENDED}])
+@pytest.mark.parametrize("kind", [kind for kind in events.KINDS if kind not in NOT_REWRITTEN])
 def test_every_value_of_an_event_is_held_to_the_fold(lived: Database, kind: str) -> None:
     """Each is changed beyond rounding or taken away, with all hashes mended; of one of each kind."""
     Writer(lived).do(Close(who="boss", received=LATER, reason="over"))
@@ -199,9 +242,9 @@ def test_every_value_of_an_event_is_held_to_the_fold(lived: Database, kind: str)
         rewrite(lived, {**whole, seq: with_value(whole[seq], path, another(value))})
         tried += 1
         if verify(lived).holds:
-            missed.add(path[-1])
+            missed.add(next((name for name in path if name in NOT_FOLDED), path[-1]))
     assert tried > 10
-    assert missed <= NOT_FOLDED
+    assert missed <= NOT_FOLDED | TOLD.get(kind, set())
     rewrite(lived, whole)
     assert verify(lived).holds
 
@@ -306,7 +349,7 @@ def test_a_row_that_missed_its_last_change_is_found(lived: Database, kind: str) 
         row = connection.execute(select(table).where(table.c.id == about[0])).mappings().one()
         changes = select(tables.events.c.seq).where(tables.events.c.decision == row["id"])
         seqs = connection.execute(changes.order_by(tables.events.c.seq)).scalars().all()
-    earlier = Replay(Verdict())
+    earlier = Replay(Verdict(), secret=None)
     with lived.reading.connect() as connection:
         for event, received in _events(connection, earlier.verdict):
             if event.seq == seqs[-1]:

@@ -26,7 +26,7 @@ STUDIES = ("robas3", "robas2")
 LONG_ENOUGH = [0, 1, 2, 3, 6, 7, 9, 10, 11, 12]
 NEVER_SEND = op.Policy(recommender=op.FixedAction(action=0), revealer=op.Never(), name="never send")
 ALWAYS_SEND = op.Policy(recommender=op.FixedAction(action=1), revealer=op.Never(), name="always send")
-COIN_FLIP = op.Policy(recommender=op.RandomAction(), revealer=op.Never(), name="coin flip")
+COIN_FLIP = op.Policy(recommender=op.EqualCoins(), revealer=op.Never(), name="coin flip")
 
 
 def run(worlds: Any, policies: Any, **changes: Any) -> xr.Dataset:

@@ -9,7 +9,7 @@ import xarray as xr
 from opportune.experiments.base import Config
 from opportune.experiments.oralytics.informed import run_informed
 from opportune.policy import Budget, Policy, naive_ucb, pd1_ucb, pd2_ucb
-from opportune.recommenders import FixedAction, LinUCB, RandomAction
+from opportune.recommenders import EqualCoins, FixedAction, LinUCB
 from opportune.revealers import Always, Never
 from opportune.simulation.run import simulate
 from opportune.worlds.brushing import step as brushing_step
@@ -145,7 +145,7 @@ def _references() -> list[Policy]:
     """Policies that learn nothing, which frame the scale."""
     return [
         Policy(recommender=FixedAction(action=0), revealer=Never(), name="never send"),
-        Policy(recommender=RandomAction(), revealer=Never(), name="coin flip"),
+        Policy(recommender=EqualCoins(), revealer=Never(), name="coin flip"),
         Policy(recommender=FixedAction(action=1), revealer=Never(), name="always send"),
     ]
 

@@ -5,7 +5,18 @@ import xarray as xr
 from opportune.analysis.metrics import decomposition, realised_regret, regret
 from opportune.experiments.base import Config
 from opportune.experiments.pace.growth import run_growth
-from opportune.experiments.pace.policies import ADAPTIVE, PACE, PRINTED, REVEALED, ROTATED, SPLIT, STUDY, UNKNOWN, make
+from opportune.experiments.pace.policies import (
+    ADAPTIVE,
+    FLOORS,
+    PACE,
+    PRINTED,
+    ROTATED,
+    SECOND,
+    SPLIT,
+    STUDY,
+    UNKNOWN,
+    make,
+)
 from opportune.experiments.pace.settings import SETTINGS, run_setting
 from opportune.experiments.studies import keep_totals, reduce_to_totals, run_study, study_worlds
 from opportune.policy import Budget, Policy
@@ -28,7 +39,7 @@ def config(quick: bool) -> Config:
         "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 16,
         "floor_instances": 50 if quick else 200, "floor_replications": 1 if quick else 3,
         "growth_instances": 10 if quick else 20, "growth_replications": 1 if quick else 2,
-        "settings": ["study", "persist-0.95", "unforeseen", "response-0.5"] if quick else list(SETTINGS),
+        "settings": ["study", "persist-0.95", "unforeseen", "noise-misstated"] if quick else list(SETTINGS),
         "robust_budgets": [30] if quick else [10, 30],
         "robust_instances": 20 if quick else 50, "robust_replications": 1 if quick else 2, "long_instances": 20,
         "costs": [0, 60] if quick else [0, 10, 20, 60], "trials": 3 if quick else 50,
@@ -74,9 +85,9 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
         return run_setting(config, kind, int(budget), seed)
     if kind == "floor":
         return run_study(
-            study_worlds(config["floor_instances"], seed), [make(name, int(budget)) for name in (PACE, REVEALED)],
-            horizon=config["horizon"], replicates=config["floor_replications"], seed=seed, reduce=reduce_to_totals,
-            trace=False,
+            study_worlds(config["floor_instances"], seed),
+            [make(name, int(budget)) for name in (PACE, SECOND, *FLOORS)], horizon=config["horizon"],
+            replicates=config["floor_replications"], seed=seed, reduce=reduce_to_totals, trace=False,
         )  # fmt: skip
     names = STUDY if kind == "known" else UNKNOWN
     return run_study(

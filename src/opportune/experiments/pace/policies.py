@@ -11,17 +11,30 @@ ROTATED = "PD2 + rotate"
 PRINTED = "PD2 range"
 ADAPTIVE = "PD2 adaptive"
 REVEALED = "everything revealed"
+POINTWISE = "PACE, pointwise"
+SECOND = "PACE, second edition"
+REVEALED_POINTWISE = "everything revealed, pointwise"
 NO_ROTATION = "PACE without rotation"
 NO_DEBT = "PACE without debt"
 
 GUARD = 1.0 / 3.0
 
 STUDY = (
-    "naive", "PD1 range", PRINTED, "PD1 adaptive", ADAPTIVE, ROTATED, PACE, BOLD, NO_ROTATION, NO_DEBT, REVEALED,
+    "naive", "PD1 range", PRINTED, "PD1 adaptive", ADAPTIVE, ROTATED, PACE, BOLD, POINTWISE, SECOND,
+    NO_ROTATION, NO_DEBT, REVEALED, REVEALED_POINTWISE,
 )  # fmt: skip
-"""The paper's rules, ours, PACE with an idea left out, and the floor."""
-UNKNOWN = ("naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, BOLD, REVEALED)
-ROBUST = (ADAPTIVE, ROTATED, PACE, BOLD, GUARDED)
+"""The paper's rules, ours, PACE with an idea left out, and the floors.
+
+PACE is the first edition, with the paper's radius and value; the second edition has others, and is judged by realised
+regret alone.
+"""
+UNKNOWN = (
+    "naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, BOLD, POINTWISE, SECOND, REVEALED, REVEALED_POINTWISE,
+)  # fmt: skip
+FLOORS = (REVEALED, REVEALED_POINTWISE)
+ROBUST = (ADAPTIVE, ROTATED, PACE, BOLD, GUARDED, POINTWISE, SECOND)
+BY_REGRET = tuple(name for name in ROBUST if name != SECOND)
+"""Those that are judged by the paper's regret."""
 SPLIT = (PRINTED, ADAPTIVE, ROTATED, PACE)
 """Those whose regret is split into what arrivals and what learning cost."""
 
@@ -29,7 +42,7 @@ SPLIT = (PRINTED, ADAPTIVE, ROTATED, PACE)
 def make(name: str, budget: float | Budget, *, pooled: bool = False) -> Policy:
     """The policy of that name."""
     revealer, recommender = _rules(name)
-    allowed = None if name == REVEALED else budget if isinstance(budget, Budget) else Budget(budget)
+    allowed = None if name in FLOORS else budget if isinstance(budget, Budget) else Budget(budget)
     return Policy(recommender=recommender, revealer=revealer, budget=allowed, pooled=pooled, name=name)
 
 
@@ -38,12 +51,15 @@ def _rules(name: str) -> tuple[Revealer, Recommender]:
     own: dict[str, tuple[Revealer, Recommender]] = {
         "naive": (FixedRate(), LinUCB()),
         REVEALED: (Always(), LinUCB()),
+        REVEALED_POINTWISE: (Always(), LinUCB(radius="pointwise")),
+        POINTWISE: (Pace(value="paper"), LinUCB(rotate=True, radius="pointwise")),
+        SECOND: (Pace(), LinUCB(rotate=True, radius="pointwise")),
         ROTATED: (LearningPrimalDual(), rotating),
-        PACE: (Pace(), rotating),
-        BOLD: (Pace(), LinUCB(rotate=True, kappa=0.5)),
-        GUARDED: (Pace(guard=GUARD), rotating),
-        NO_ROTATION: (Pace(), LinUCB()),
-        NO_DEBT: (Pace(debt=False), rotating),
+        PACE: (Pace(value="paper"), rotating),
+        BOLD: (Pace(value="paper"), LinUCB(rotate=True, kappa=0.5)),
+        GUARDED: (Pace(value="paper", guard=GUARD), rotating),
+        NO_ROTATION: (Pace(value="paper"), LinUCB()),
+        NO_DEBT: (Pace(value="paper", debt=False), rotating),
     }
     if name in own:
         return own[name]

@@ -17,9 +17,8 @@ from opportune.experiments import partial
 from opportune.experiments.base import Config
 from opportune.experiments.pace.orders import ORDERS
 from opportune.experiments.pace.policies import ROBUST, make
-from opportune.experiments.studies import reduce_to_totals, run_study, study_worlds
+from opportune.experiments.studies import reduce_to_totals, run_study, run_together, study_worlds
 from opportune.policy import Budget, Policy
-from opportune.simulation.run import simulate
 from opportune.worlds.common import BEYOND
 from opportune.worlds.linear import LinearWorld
 
@@ -69,6 +68,10 @@ def _noise(sd: float) -> Callable[[Worlds, int], Worlds]:
     return lambda worlds, _: [w.replace(problem=w.problem.replace(noise_sd=sd), noise_sd=sd) for w in worlds]
 
 
+def _louder(times: float) -> Callable[[Worlds, int], Worlds]:
+    return lambda worlds, _: [w.replace(noise_sd=times * w.noise_sd) for w in worlds]
+
+
 def _bound(share: float) -> Callable[[Worlds, int], Worlds]:
     def changed(worlds: Worlds, _: int) -> Worlds:
         with warnings.catch_warnings():
@@ -104,6 +107,7 @@ SETTINGS = {
     "response-0.8": Setting(label="response rate 0.8", change=_happening("response_rate", 0.8)),
     "response-0.5": Setting(label="response rate 0.5", change=_happening("response_rate", 0.5)),
     "noise-1": Setting(label="noise sd 1", change=_noise(1.0)),
+    "noise-misstated": Setting(label="noise ten times what is stated", change=_louder(10.0), named=True),
     "bound": Setting(label="bound on theta four times too low", change=_bound(LOOSE)),
     "long": Setting(label="ten times as long", horizon=10, budgets=(55,)),
     "shared": Setting(label="one budget for ten", shared=True),
@@ -153,16 +157,11 @@ def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
 
 def _run_together(config: Config, setting: Setting, budget: int, seed: int) -> xr.Dataset:
     """Studies of ten participants each; one observation per study, totals per participant."""
-    everyone = study_worlds(config["robust_instances"], seed)
-    studies = []
-    for first in range(0, len(everyone) - PARTICIPANTS + 1, PARTICIPANTS):
-        worlds = setting.change(everyone[first : first + PARTICIPANTS], config["horizon"])
-        data = simulate(
-            list(worlds), _together(setting, budget), horizon=config["horizon"],
-            replicates=config["robust_replications"], seed=(seed + first) % 2**64, trace=setting.shared, progress=False,
-        )  # fmt: skip
-        studies.append(reduce_to_totals(data).mean("world"))
-    return xr.concat(studies, dim="world").transpose("policy", "world", "replicate", ...)
+    return run_together(
+        study_worlds(config["robust_instances"], seed), _together(setting, budget), participants=PARTICIPANTS,
+        horizon=config["horizon"], replicates=config["robust_replications"], seed=seed, trace=setting.shared,
+        change=lambda worlds: setting.change(worlds, config["horizon"]),
+    )  # fmt: skip
 
 
 def _together(setting: Setting, budget: int) -> list[Policy]:

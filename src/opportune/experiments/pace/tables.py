@@ -6,12 +6,13 @@ from opportune.experiments.pace.growth import PRICE
 from opportune.experiments.pace.numbers import Numbers
 from opportune.experiments.pace.policies import (
     ADAPTIVE,
+    BY_REGRET,
+    FLOORS,
     NO_DEBT,
     NO_ROTATION,
     PACE,
-    REVEALED,
-    ROBUST,
     ROTATED,
+    SECOND,
     SPLIT,
     STUDY,
     UNKNOWN,
@@ -40,10 +41,10 @@ def _study(config: Config, numbers: Numbers) -> Table:
     budgets = config["budgets"]
     rows: list[list[Cell]] = []
     for policy in STUDY:
-        if policy in {NO_ROTATION, NO_DEBT}:
+        if policy in {NO_ROTATION, NO_DEBT, SECOND}:
             continue
-        kind = "realised_regret" if policy == REVEALED else "regret"
-        row: list[Cell] = [policy + (" (realised regret)" if policy == REVEALED else "")]
+        kind = "realised_regret" if policy in FLOORS else "regret"
+        row: list[Cell] = [policy + (" (realised regret)" if policy in FLOORS else "")]
         row += [plus_minus(numbers["known"][str(b)][kind][policy]) for b in budgets]
         if policy in UNKNOWN:
             row += [plus_minus(numbers["unknown"][str(b)][kind][policy]) for b in budgets]
@@ -60,10 +61,14 @@ def _study(config: Config, numbers: Numbers) -> Table:
 def _realised(config: Config, numbers: Numbers) -> Table:
     return Table(
         caption="What patients really lost: mean realised regret at the end with p known, ± 95% interval over "
-        "instances",
-        columns=["policy", *(f"B = {b}" for b in config["budgets"])],
+        "instances, and how many of the reveals were made",
+        columns=["policy", *(f"B = {b}" for b in config["budgets"]), *(f"spent of {b}" for b in config["budgets"])],
         rows=[
-            [policy, *(plus_minus(numbers["known"][str(b)]["realised_regret"][policy]) for b in config["budgets"])]
+            [
+                policy,
+                *(plus_minus(numbers["known"][str(b)]["realised_regret"][policy]) for b in config["budgets"]),
+                *(f"{numbers['known'][str(b)]['spent'][policy]['mean']:.1f}" for b in config["budgets"]),
+            ]
             for policy in STUDY
             if policy not in {NO_ROTATION, NO_DEBT}
         ],
@@ -118,13 +123,13 @@ def _settings(config: Config, numbers: Numbers) -> Table:
     for name in config["settings"]:
         for b in setting_budgets(config, name):
             found = numbers["settings"][name][str(b)]
-            realised = (f"{found['realised_regret'][p]['mean']:.1f}" for p in (ADAPTIVE, PACE))
+            realised = (f"{found['realised_regret'][p]['mean']:.1f}" for p in (ADAPTIVE, PACE, SECOND))
             label = SETTINGS[name].label + (" *" if SETTINGS[name].named else "")
-            rows.append([label, b, *(plus_minus(found["regret"][p]) for p in ROBUST), *realised])
+            rows.append([label, b, *(plus_minus(found["regret"][p]) for p in BY_REGRET), *realised])
     return Table(
         caption="One thing changed at a time: mean cumulative regret at the end, ± 95% interval over instances, "
-        "and realised regret of two. A star marks the exceptions, in which PACE was seen to lose or to gain little",
-        columns=["setting", "B", *ROBUST, "realised, PD2 adaptive", "realised, PACE"],
+        "and realised regret of three. A star marks the exceptions, in which PACE was seen to lose or to gain little",
+        columns=["setting", "B", *BY_REGRET, *(f"realised, {p}" for p in (ADAPTIVE, PACE, SECOND))],
         rows=rows,
     )
 

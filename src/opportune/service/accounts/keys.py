@@ -6,17 +6,22 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from opportune import checks
 from opportune.errors import InputError
+from opportune.service.accounts.changes import Actor, change_account, launching
+from opportune.service.accounts.names import PARTICIPANT, check_free, check_name
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
 
 APP, STAFF, ANALYST, ADMIN = "app", "staff", "analyst", "admin"
 ROLES = (APP, STAFF, ANALYST, ADMIN)
-PREFIX = "opp_"
+PREFIX, ACCESS_PREFIX, REFRESH_PREFIX = "opp_", "opt_", "opr_"
+"""What keys begin with, participants' access tokens, and the tokens that these are renewed with."""
+PHONE = "participant"
+"""The role of an access token: it reads and writes one participant, and no key or person has it."""
 FRESH_SECONDS = 2.0
 """How long a key that was looked up is taken to be valid: a revoked one is refused after that."""
 _MOST_NAMES = 10_000
@@ -28,43 +33,52 @@ class Caller(NamedTuple):
     name: str
     role: str
 
+    @property
+    def participant(self) -> str | None:
+        """The only participant whom it reads and writes; None if it is not restricted to one."""
+        return self.name.removeprefix(PARTICIPANT) if self.role == PHONE else None
+
 
 def key_hash(key: str) -> str:
     """What is stored of a key: keys are long and random, so that a plain hash cannot be reversed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def check_name(name: str) -> str:
-    """The name of a key or a person, which the record shows for what they do."""
-    good = isinstance(name, str) and 0 < len(name) <= 64 and name.isprintable() and name == name.strip()
-    if not good or name == "service":
-        raise InputError(f"name is {name!r}; expected 1 to 64 printable characters, and not 'service'")
-    return name
-
-
-def add_key(database: Database, name: str, role: str) -> str:
+def add_key(database: Database, name: str, role: str, by: Actor | None = None) -> str:
     """A new key, which is handed back here and nowhere else."""
     check_name(name)
     checks.choice("role", role, ROLES)
     key = PREFIX + secrets.token_urlsafe(32)
-    with database.writing.begin() as connection:
-        for table in (tables.keys, tables.people):  # the record must tell them apart
-            if connection.execute(select(table.c.name).where(table.c.name == name)).first():
-                text = f"a key or a person is called {name!r} already"
-                raise InputError(f"{text}; expected another name (revoked ones keep theirs)")
+
+    def change(connection: Connection) -> None:
+        check_free(connection, name)
         row = {"name": name, "role": role, "hash": key_hash(key), "created": clock.now()}
         connection.execute(insert(tables.keys), row)
+
+    change_account(database, by or launching(), "key added", name, change, role=role)
     return key
 
 
-def revoke_key(database: Database, name: str) -> None:
+def revoke_key(database: Database, name: str, by: Actor | None = None) -> None:
     """A key is of no use from now on."""
+    _change(database, name, by, "key revoked", revoked=clock.now())
+
+
+def resume_key(database: Database, name: str, by: Actor | None = None) -> None:
+    """A key that a restored backup had suspended is good again."""
+    _change(database, name, by, "key resumed", suspended=None)
+
+
+def _change(database: Database, name: str, by: Actor | None, what: str, **values: int | None) -> None:
     check_name(name)
     table = tables.keys
-    with database.writing.begin() as connection:
-        change = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(revoked=clock.now())
-        if connection.execute(change).rowcount == 0:
+
+    def change(connection: Connection) -> None:
+        changed = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(values)
+        if connection.execute(changed).rowcount == 0:
             raise InputError(f"no key in use is called {name!r}; see opportune keys list")
+
+    change_account(database, by or launching(), what, name, change)
 
 
 def list_keys(database: Database) -> list[dict[str, Any]]:
@@ -88,7 +102,7 @@ class Keys:
         until, caller = self._known.get(key_hash(key), (0.0, None))
         if caller is None or until < time.monotonic():
             return None
-        self._used[caller.name] = clock.now()
+        self._note(caller)
         return caller
 
     def find(self, key: str) -> Caller | None:
@@ -96,20 +110,37 @@ class Keys:
         if (caller := self.remembered(key)) is not None:
             return caller
         hashed = key_hash(key)
-        caller = self._read(hashed)
+        caller = self._read(key, hashed)
         if caller is not None:
             if len(self._known) > _MOST_NAMES:
                 self._known.clear()
             self._known[hashed] = time.monotonic() + FRESH_SECONDS, caller
-            self._used[caller.name] = clock.now()
+            self._note(caller)
         return caller
 
-    def _read(self, hashed: str) -> Caller | None:
+    def _note(self, caller: Caller) -> None:
+        if caller.role in ROLES:
+            self._used[caller.name] = clock.now()
+
+    def _read(self, key: str, hashed: str) -> Caller | None:
+        if key.startswith(ACCESS_PREFIX):
+            return self._token(hashed)
         table = tables.keys
-        query = select(table.c.name, table.c.role).where(table.c.hash == hashed, table.c.revoked.is_(None))
+        query = select(table.c.name, table.c.role).where(table.c.hash == hashed)
+        query = query.where(table.c.revoked.is_(None), table.c.suspended.is_(None))
         with self._database.reading.connect() as connection:
             row = connection.execute(query).first()
         return None if row is None else Caller(row.name, row.role)
+
+    def _token(self, hashed: str) -> Caller | None:
+        table, now = tables.tokens, clock.now()
+        good = (
+            table.c.hash == hashed, ~table.c.refreshes, table.c.revoked.is_(None), table.c.expires > now,
+            table.c.created <= now + clock.SLACK,  # not one made while the clock was ahead
+        )  # fmt: skip
+        with self._database.reading.connect() as connection:
+            participant = connection.execute(select(table.c.participant).where(*good)).scalar()
+        return None if participant is None else Caller(f"{PARTICIPANT}{participant}", PHONE)
 
     def note_use(self) -> None:
         """Write down when keys were last used."""

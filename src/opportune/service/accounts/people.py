@@ -1,4 +1,4 @@
-"""People who sign in: passwords as Argon2 hashes, a lock after repeated failures."""
+"""People who sign in: passwords that they choose themselves, as Argon2 hashes; invitations; a lock after failures."""
 
 import secrets
 import threading
@@ -6,110 +6,170 @@ from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
-from sqlalchemy import case, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.service.accounts import sessions
-from opportune.service.accounts.keys import ROLES, Caller, check_name
+from opportune.service.accounts import lockouts, sessions
+from opportune.service.accounts.changes import Actor, change_account, launching, note_access
+from opportune.service.accounts.keys import ADMIN, ROLES, Caller
+from opportune.service.accounts.names import check_free, check_name
+from opportune.service.commands.base import SYSTEM
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
 
-LEAST_LENGTH = 12
-MOST_FAILURES = 5
-LOCKED = 15 * clock.MINUTE
+LEAST_LENGTH, MOST_LENGTH = 12, 256
+AT_THE_MACHINE = "the server itself"
 _HASHER = PasswordHasher()
 _NOBODY = _HASHER.hash(secrets.token_urlsafe(16))
 """Checked where there is no such person, so that the answer takes as long."""
 _AT_ONCE = threading.Semaphore(2)
 """Each check takes 64 MiB and a core for a while: whoever guesses must not take all of them."""
+_PEOPLE = tables.people
 
 
-def add_person(database: Database, name: str, role: str, password: str | None = None) -> str:
-    """Someone who can sign in; the password is handed back here and nowhere else."""
+def add_person(database: Database, name: str, role: str, password: str | None = None, by: Actor | None = None) -> None:
+    """Someone who can sign in, once they have chosen a password by an invitation, or with this one."""
     check_name(name)
     checks.choice("role", role, [r for r in ROLES if r != "app"])
-    chosen = new_password() if password is None else password
-    check_password(chosen)
-    with database.writing.begin() as connection:
-        for table in (tables.people, tables.keys):  # the record must tell them apart
-            if connection.execute(select(table.c.name).where(table.c.name == name)).first():
-                raise InputError(f"someone or something is called {name!r} already; expected another name")
-        row = {"name": name, "role": role, "hash": _HASHER.hash(chosen), "created": clock.now(), "failures": 0}
-        connection.execute(insert(tables.people), row)
-    return chosen
+    if password is not None:
+        check_password(password)
+    hashed = _HASHER.hash(secrets.token_urlsafe(32) if password is None else password)
+
+    def change(connection: Connection) -> None:
+        check_free(connection, name)
+        connection.execute(insert(_PEOPLE), {"name": name, "role": role, "hash": hashed, "created": clock.now()})
+
+    change_account(database, by or launching(), "person added", name, change, role=role)
 
 
-def new_password() -> str:
-    """A password that nobody guesses."""
-    return secrets.token_urlsafe(12)
+def invite(database: Database, name: str, by: Actor | None = None) -> str:
+    """Something to choose a password with, once, within some days; until then nobody signs in by that name.
+
+    It is handed back here and nowhere else. The second factor is set up anew, too; whoever is signed in is signed out.
+    """
+    hashed = _HASHER.hash(secrets.token_urlsafe(32))
+    values = {"hash": hashed, "totp": None, "totp_since": None, "recovery": None}
+    _change(database, name, by, "person invited to choose a password", values, signs_out=True)
+    return sessions.new(database, name, sessions.INVITATION)
+
+
+def choose_password(database: Database, token: str, password: str, origin: dict[str, str]) -> str | None:
+    """Choose a password by an invitation; whose it is, or None if the invitation is not good, or no more."""
+    check_password(password)
+    name = sessions.use(database, token, sessions.INVITATION)
+    if name is None:
+        return None
+    change_password(database, name, password, by=Actor(name, origin))
+    return name
 
 
 def check_password(password: str) -> None:
     """Refuse a password that is too easy to guess."""
-    if not isinstance(password, str) or not LEAST_LENGTH <= len(password) <= 256:
-        raise InputError(f"the password is too short or too long; expected {LEAST_LENGTH} to 256 characters")
+    if not isinstance(password, str) or not LEAST_LENGTH <= len(password) <= MOST_LENGTH:
+        raise InputError(f"the password is too short or too long; expected {LEAST_LENGTH} to {MOST_LENGTH} characters")
 
 
-def change_password(database: Database, name: str, password: str) -> None:
+def change_password(database: Database, name: str, password: str, by: Actor | None = None) -> None:
     """Another password, which also takes back a lock and signs out wherever someone is signed in by that name."""
     check_password(password)
-    values = {"hash": _HASHER.hash(password), "failures": 0, "locked_until": None}
-    _change(database, name, values)
-    sessions.end_all(database, name)
+    _change(database, name, by, "password changed", {"hash": _HASHER.hash(password)}, signs_out=True)
 
 
-def revoke_person(database: Database, name: str) -> None:
+def revoke_person(database: Database, name: str, by: Actor | None = None) -> None:
     """Someone can no longer sign in."""
-    _change(database, name, {"revoked": clock.now()})
+    _change(database, name, by, "person revoked", {"revoked": clock.now()}, signs_out=True)
 
 
-def _change(database: Database, name: str, values: dict[str, Any]) -> None:
+def resume_person(database: Database, name: str, by: Actor | None = None) -> None:
+    """Someone whom a restored backup had suspended can sign in again."""
+    _change(database, name, by, "person resumed", {"suspended": None})
+
+
+def release_person(database: Database, name: str, by: Actor | None = None) -> None:
+    """Take back the locks of an account."""
+    _change(database, name, by, "lock taken back", {}, signs_out=False)
+
+
+def _change(
+    database: Database, name: str, by: Actor | None, what: str, values: dict[str, Any], *, signs_out: bool = False
+) -> None:
     check_name(name)
-    table = tables.people
-    with database.writing.begin() as connection:
-        change = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(values)
-        if connection.execute(change).rowcount == 0:
+
+    def change(connection: Connection) -> None:
+        known = select(_PEOPLE.c.name).where(_PEOPLE.c.name == name, _PEOPLE.c.revoked.is_(None))
+        if connection.execute(known).first() is None:
             raise InputError(f"nobody who can sign in is called {name!r}; see opportune people list")
+        if values:
+            connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(values))
+        lockouts.release(connection, name)
+        if signs_out:
+            connection.execute(delete(tables.sessions).where(tables.sessions.c.person == name))
+
+    change_account(database, by or launching(), what, name, change)
 
 
 def list_people(database: Database) -> list[dict[str, Any]]:
     """All who can sign in, or could."""
-    columns = [c for c in tables.people.c if c.name != "hash"]
+    hidden = {"hash", "totp", "totp_step", "recovery"}
+    columns = [c for c in _PEOPLE.c if c.name not in hidden]
     with database.reading.connect() as connection:
-        return [dict(row) for row in connection.execute(select(*columns).order_by(tables.people.c.name)).mappings()]
+        return [dict(row) for row in connection.execute(select(*columns).order_by(_PEOPLE.c.name)).mappings()]
 
 
-def sign_in(database: Database, name: str, password: str) -> Caller | None:
-    """Who it is; None if name or password are wrong, or the name is locked after repeated failures."""
-    table, now = tables.people, clock.now()
+def sign_in(
+    database: Database, name: str, password: str, *, address: str = AT_THE_MACHINE, browser: str | None = None
+) -> Caller | None:
+    """Who it is; None if name or password are wrong, or the name is locked there after repeated failures.
+
+    Args:
+        database: of the study.
+        name: of the account.
+        password: as it was typed.
+        address: where the attempt comes from.
+        browser: what a browser in which someone has signed in before brings along.
+
+    """
     with database.reading.connect() as connection:
-        row = connection.execute(select(table).where(table.c.name == name)).mappings().first()
+        row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name)).mappings().first()
     right = _matches(_NOBODY if row is None else row["hash"], password)
-    if row is None or row["revoked"] is not None:
+    if row is None or row["revoked"] is not None or row["suspended"] is not None:
         return None
-    if row["locked_until"] is not None and row["locked_until"] > now:
+    where = open_places(database, name, address, browser)
+    if where is None:
         return None
     if not right:
-        _count_failure(database, name, now)
+        failed(database, name, row["role"], where, {"from": address})
         return None
-    with database.writing.begin() as connection:
-        change = update(table).where(table.c.name == name)
-        connection.execute(change.values(failures=0, locked_until=None, used=now))
     return Caller(name, row["role"])
 
 
-def _count_failure(database: Database, name: str, now: int) -> None:
-    """One more, and the lock if that is too many: in one statement, as others may guess at the same time."""
-    table = tables.people
-    many = table.c.failures + 1 >= MOST_FAILURES
-    values = {
-        "failures": case((many, 0), else_=table.c.failures + 1),
-        "locked_until": case((many, now + LOCKED), else_=table.c.locked_until),
-    }
+def open_places(database: Database, name: str, address: str, browser: str | None) -> list[str] | None:
+    """Where a failure would count now; None if the account is locked there."""
+    now = clock.now()
+    where = lockouts.places(database, name, address, None if browser is None else lockouts.browser(browser), now)
+    return None if lockouts.locked(database, name, where, now) else where
+
+
+def failed(database: Database, name: str, role: str, where: list[str], origin: dict[str, str]) -> None:
+    """A password or code was wrong: it counts where it was tried; at an admin's account it is on record, too."""
     with database.writing.begin() as connection:
-        connection.execute(update(table).where(table.c.name == name).values(values))
+        many = lockouts.fail(connection, name, where, clock.now())
+    if role == ADMIN:
+        what = "sign-in failed, and locked there" if many else "sign-in failed"
+        note_access(database, Actor(SYSTEM, origin), what, account=name)  # who it was nobody knows
+
+
+def succeeded(database: Database, caller: Caller, address: str, browser: str | None, origin: dict[str, str]) -> None:
+    """Someone has signed in: the place is theirs; an admin's is on record."""
+    now = clock.now()
+    where = [f"address {address}", *([] if browser is None else [lockouts.browser(browser)])]
+    with database.writing.begin() as connection:
+        lockouts.succeed(connection, caller.name, where, now)
+        connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == caller.name).values(used=now))
+    if caller.role == ADMIN:
+        note_access(database, Actor(caller.name, origin), "signed in", account=caller.name)
 
 
 def _matches(hashed: str, password: str) -> bool:

@@ -1,18 +1,18 @@
 """Names removed: how analysts see who did something. Apps keep the name of their key; people have role and number."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy import select
 
 from opportune.service.accounts.keys import APP
+from opportune.service.accounts.names import BY_HAND, LAUNCHER, PARTICIPANT, REDCAP
 from opportune.service.commands.base import SYSTEM
 from opportune.service.record import tables
 from opportune.service.record.database import Database
+from opportune.service.record.events import ADMINISTRATION, exported
 
-LAUNCHER = "opportune serve"
-BY_HAND = "command line"
-"""Whoever has the database: amendments and the like are on record by the name of the machine's user."""
 Label = Callable[[str], str]
 
 
@@ -24,8 +24,22 @@ def labels(database: Database) -> Label:
             *connection.execute(select(keys.created, keys.name, keys.role)),
             *connection.execute(select(people.created, people.name, people.role)),
         ]
-    known, count = {SYSTEM: SYSTEM, LAUNCHER: LAUNCHER}, Counter[str]()
+    known, count = {name: name for name in (SYSTEM, LAUNCHER, REDCAP)}, Counter[str]()
     for _, name, role in sorted(tuple(row) for row in added):
         count[role] += 1
         known[name] = name if role == APP else f"{role} {count[role]}"
-    return lambda name: known.get(name, BY_HAND)
+    return lambda name: name if name.startswith(PARTICIPANT) else known.get(name, BY_HAND)
+
+
+HIDDEN = ("salt", "before")
+"""What of an event would let its hash be tried against names."""
+
+
+def without_names(event: Mapping[str, Any], label: Label) -> dict[str, Any]:
+    """An event as analysts see it: nobody's name, and nothing that a name could be found from."""
+    given = event["given"]
+    if event["kind"] in ADMINISTRATION:  # without what people wrote, which may name somebody
+        told = {name: given[name] for name in ("what", "item", "done") if name in given}
+        given = told | ({"account": label(given["account"])} if "account" in given else {})
+    kept = {name: value for name, value in event.items() if name not in HIDDEN}
+    return {**kept, "who": label(event["who"]), "given": exported(given)}

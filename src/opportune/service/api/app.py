@@ -1,19 +1,22 @@
 """The web application: addresses, guards, problems, the schema."""
 
+import os
+import re
 from typing import Any
 
 from litestar import Litestar, Request, Response, Router
+from litestar.config.cors import CORSConfig
 from litestar.exceptions import HTTPException
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from opportune._version import __version__
-from opportune.errors import OpportuneError
+from opportune.errors import InputError, OpportuneError
 from opportune.service.api import problems, requests
 from opportune.service.api.health import HEALTH, Measured
 from opportune.service.api.reads import READS
 from opportune.service.api.requests import StrictRequest
+from opportune.service.api.schema import WithExamples
 from opportune.service.api.writes import WRITES
 from opportune.service.pages import errors
 from opportune.service.pages.app import PAGES
@@ -22,10 +25,13 @@ from opportune.service.problems import Refused
 from opportune.service.service import Service
 
 MOST_BYTES = 2 * 1024 * 1024
+ORIGINS = "OPPORTUNE_APP_ORIGINS"
+"""Where pages may come from that call the API in a browser: origins with commas between them; none unless given."""
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
-def create_app(service: Service) -> Litestar:
-    """The application over a service; the service starts and stops with it."""
+def create_app(service: Service, *others: Router) -> Litestar:
+    """The application over a service, with addresses of others; the service starts and stops with it."""
 
     def start(_app: Litestar) -> None:
         service.start()
@@ -38,6 +44,7 @@ def create_app(service: Service) -> Litestar:
             Router("/api/v1", route_handlers=[*WRITES, *READS], request_class=StrictRequest),
             *HEALTH,
             PAGES,
+            *others,
         ],
         guards=[requests.guard],
         middleware=[Measured(), Sealed()],
@@ -45,19 +52,33 @@ def create_app(service: Service) -> Litestar:
         on_shutdown=[stop],
         exception_handlers=_handlers(),
         request_max_body_size=MOST_BYTES,
+        cors_config=_other_origins(),
         logging_config=None,
         openapi_config=OpenAPIConfig(
             title="Opportune",
             version=__version__,
             description="Decisions of a live study: when to nudge, what to recommend.",
             path="/schema",
-            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
+            use_handler_docstrings=True,
+            render_plugins=[WithExamples(path=["/", "/openapi.json"])],
             components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
             security=[{"key": []}],
         ),
     )
     app.state.service = service
     return app
+
+
+def _other_origins() -> CORSConfig | None:
+    """Whose pages may call: tokens travel in a header, so that no cookie is sent along."""
+    given = [origin.strip() for origin in os.environ.get(ORIGINS, "").split(",") if origin.strip()]
+    for origin in given:
+        if not _ORIGIN.fullmatch(origin):
+            raise InputError(f"{ORIGINS} has {origin!r}; expected an origin, such as https://app.example.org")
+    if not given:
+        return None
+    headers = ["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Rehearsal-Time"]
+    return CORSConfig(allow_origins=given, allow_headers=headers, expose_headers=["ETag", "Date", "Retry-After"])
 
 
 def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[Any]":

@@ -14,7 +14,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from opportune.service.accounts.keys import ADMIN, ANALYST
-from opportune.service.api.problems import refusals
+from opportune.service.api.answers import Health
+from opportune.service.api.problems import PROBLEM, refusals
 from opportune.service.api.requests import OPEN, roles, service_of
 from opportune.service.problems import Problem, Refused
 from opportune.service.record import queries, tables
@@ -66,23 +67,27 @@ class Measured(ASGIMiddleware):
 
 
 @get(
-    "/healthz", opt=OPEN, sync_to_thread=False, tags=["watching"], operation_id="healthz", security=[], summary="Alive?"
-)
-def healthz() -> dict[str, str]:
+    "/healthz", opt=OPEN, sync_to_thread=False, tags=["watching"], operation_id="healthz", security=[],
+    summary="Alive?", responses={200: ResponseSpec(Health, description="It is.", generate_examples=False)},
+)  # fmt: skip
+def healthz() -> Health:
     """The process answers."""
-    return {"status": "alive"}
+    return Health(status="alive")
 
 
 @get(
     "/readyz", opt=OPEN, sync_to_thread=True, tags=["watching"], operation_id="readyz", security=[], summary="Ready?",
-    responses={503: ResponseSpec(Problem, description="Not ready.", generate_examples=False)},
+    responses={
+        200: ResponseSpec(Health, description="It is.", generate_examples=False),
+        503: ResponseSpec(Problem, description="Not ready.", generate_examples=False, media_type=PROBLEM),
+    },
 )  # fmt: skip
-def readyz(request: Asked) -> dict[str, str]:
+def readyz(request: Asked) -> Health:
     """Decisions can be made and stored."""
     why = service_of(request).healthy()
     if why is not None:
         raise Refused("unavailable", why)
-    return {"status": "ready"}
+    return Health(status="ready")
 
 
 @get(

@@ -1,7 +1,7 @@
 """What the API takes: each field with what is expected, so that anything else is refused with its name."""
 
 import datetime as dt
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -43,13 +43,36 @@ class NewParticipant(_Body, kw_only=True):
         ]
         | None
     ) = None
+    baseline: (
+        Annotated[
+            Values,
+            Meta(description="What is known from enrolment on: every variable in `baseline` of the study file."),
+        ]
+        | None
+    ) = None
 
 
 class StatusChange(_Body, kw_only=True):
-    """What becomes of a participant. Withdrawn and completed cannot be taken back."""
+    """What becomes of a participant. Withdrawn and completed are for good, but for mistakes."""
 
     status: Literal["active", "paused", "withdrawn", "completed"]
     reason: Text | None = None
+
+
+class ParticipantCorrection(_Body, kw_only=True):
+    """Something about a participant was wrong: the time zone, or that the participant had left the study."""
+
+    timezone: Annotated[str, Meta(max_length=64, examples=["Europe/Berlin"])] | None = None
+    status: Annotated[Literal["active"], Meta(description="Withdrawn or completed by mistake.")] | None = None
+    reason: Text
+
+
+class DecisionCorrection(_Body, kw_only=True):
+    """Something about a decision was wrong: what was reported, or what became of the nudge."""
+
+    reported: Annotated[Values, Meta(examples=[{"mood": "good"}])] | None = None
+    outcome: Literal["opened", "answered", "unanswered"] | None = None
+    reason: Text
 
 
 class NewNote(_Body, kw_only=True):
@@ -101,6 +124,16 @@ class NudgeAnswer(_Body, kw_only=True):
     shown: Level | None = None
 
 
+class NewOpening(_Body, kw_only=True):
+    """The app was opened unasked."""
+
+    reported: (
+        Annotated[Values, Meta(description="What was told of the study's questions.", examples=[{"mood": "low"}])]
+        | None
+    ) = None
+    at: Annotated[Time, Meta(description="When, if it was told later; now unless given.")] | None = None
+
+
 class NewReward(_Body, kw_only=True):
     """The reward of a decision. Another value than the one stored needs `corrects` and a reason."""
 
@@ -109,69 +142,7 @@ class NewReward(_Body, kw_only=True):
     reason: Text | None = None
 
 
-class Decision(msgspec.Struct, kw_only=True):
-    """A decision. With status `nudge` the action is the one that stands meanwhile."""
+class Refresh(_Body, kw_only=True):
+    """What a participant's phone keeps."""
 
-    decision: str
-    participant: str
-    step: int
-    status: Literal["settled", "nudge"]
-    nudge: bool
-    action: str
-    probability: float
-    budget_left: float | None
-    expires: str | None
-    outcome: Literal["opened", "answered", "unanswered", "none"] | None
-    revealed: bool
-    why: str
-    mode: Literal["learned", "fallback"]
-    late: bool
-
-
-class RewardAnswer(msgspec.Struct, kw_only=True):
-    """A decision's reward as it stands."""
-
-    decision: str
-    participant: str
-    step: int
-    reward: float | None
-    learned: bool
-    skipped: bool
-    changes: int
-
-
-class Participant(msgspec.Struct, kw_only=True):
-    """A participant."""
-
-    participant: str
-    status: str
-    reason: str | None
-    timezone: str
-    number: int
-    stream: int
-    enrolled: str
-    step: int
-    budget_left: float | None
-    open_decision: str | None
-
-
-class NoteAnswer(msgspec.Struct, kw_only=True):
-    """A note that was written down."""
-
-    participant: str
-    event: int
-
-
-class BatchItem(msgspec.Struct, kw_only=True):
-    """One item of a batch, answered: its status, and the decision or the problem."""
-
-    key: str
-    status: int
-    answer: dict[str, Any]
-
-
-class Page(msgspec.Struct, kw_only=True):
-    """Some of many: `next` is what `after` takes for the next page; null on the last."""
-
-    items: list[dict[str, Any]]
-    next: str | None
+    refresh: Annotated[str, Meta(min_length=1, max_length=200, pattern=rf"^[\x21-\x7e]+{END}")]

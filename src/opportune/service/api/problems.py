@@ -8,8 +8,9 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 
 from opportune.errors import OpportuneError
-from opportune.service.monitoring.logs import described
+from opportune.service.monitoring.logs import described, log_sparingly
 from opportune.service.problems import Problem, Refused, encoded
+from opportune.service.record.database import is_away
 
 PROBLEM = "application/problem+json"
 log = structlog.get_logger()
@@ -92,5 +93,8 @@ def on_fault(request: "Request[Any, Any, Any]", error: Exception) -> "Response[b
         return problem_response(Problem.of("malformed", "the body is nested too deeply"))
     if isinstance(error, UnicodeDecodeError):
         return problem_response(Problem.of("malformed", "the body is not UTF-8"))
+    if is_away(error):
+        log_sparingly("a request failed", method=request.method, **described(error))
+        return problem_response(Problem.of("unavailable", "the database cannot be reached at the moment; try again"))
     log.error("a request failed", method=request.method, **described(error))
     return problem_response(Problem.of("internal", "the request failed; the log says why"))

@@ -1,56 +1,69 @@
 """The addresses that read: participants, decisions, calls, the study, the record, in pages."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath
+from litestar.params import FromPath, HeaderParameter
 from litestar.response import Stream
 
-from opportune.service.accounts.keys import ADMIN, ANALYST, APP, STAFF
-from opportune.service.accounts.pseudonyms import labels
-from opportune.service.api import models
+from opportune.service.accounts.changes import Actor, note_access
+from opportune.service.accounts.keys import ADMIN, ANALYST, APP, PHONE, STAFF
+from opportune.service.accounts.pseudonyms import labels, without_names
+from opportune.service.api import answers, study_answers
+from opportune.service.api.events import participant_events
 from opportune.service.api.problems import READING, refusals
 from opportune.service.api.requests import (
     After,
     Limit,
     answer,
     as_json,
+    blind,
     caller_of,
     known_decision,
     known_name,
+    number_of,
+    origin_of,
     received,
     roles,
     service_of,
+    shown,
 )
 from opportune.service.commands.base import NOT_ASKED, decision_answer, reward_answer
 from opportune.service.commands.participants import FetchBundle
 from opportune.service.export import exports
+from opportune.service.export.download import whole_file
 from opportune.service.problems import Refused
 from opportune.service.record import queries
+from opportune.service.record.events import for_staff
 from opportune.service.state import clock
+from opportune.service.state.content import content_of, content_version
 from opportune.service.state.projection import known_of
+from opportune.service.state.study import StudyInForce
 
 Asked = Request[Any, Any, State]
+IfNoneMatch = Annotated[
+    str | None, HeaderParameter(name="If-None-Match", max_length=1000, description="The ETag of what is known.")
+]
 
 
-def _shown(container: Any, description: str) -> dict[int, ResponseSpec]:
-    return {**READING, 200: ResponseSpec(container, description=description, generate_examples=False)}
-
-
-def participant_details(row: dict[str, Any], study: dict[str, Any]) -> dict[str, Any]:
-    """A participant's row as the API shows it."""
+def participant_details(
+    row: dict[str, Any], study: dict[str, Any], *, blind: bool = False, arms: bool = True
+) -> dict[str, Any]:
+    """A participant's row as the API shows it: without the budget to whoever is blind, and with the arm or without."""
     spending = study if study["amount"] is not None else row
     left = None
-    if spending["amount"] is not None:
+    if spending["amount"] is not None and not blind:
         left = spending["amount"] - spending["spent"]
         if spending["hard"]:
             left = min(left, spending["amount"] - spending["nudges"])
     return {
         "participant": row["name"], "status": row["status"], "reason": row["reason"], "timezone": row["timezone"],
-        "number": row["number"], "stream": row["stream"], "enrolled": clock.iso(row["enrolled"]), "step": row["step"],
+        "number": row["number"], "arm": (row["arm"] or None) if arms else None,
+        "baseline": None if row["baseline"] is None else msgspec.json.decode(row["baseline"]),
+        "enrolled": clock.iso(row["enrolled"]), "step": row["step"],
         "budget_left": left, "open_decision": row["open_decision"],
         "last_decided": None if row["last_decided"] is None else clock.iso(row["last_decided"]),
         "last_reveal": None if row["last_reveal"] is None else clock.iso(row["last_reveal"]),
@@ -58,11 +71,11 @@ def participant_details(row: dict[str, Any], study: dict[str, Any]) -> dict[str,
     }  # fmt: skip
 
 
-def decision_details(row: dict[str, Any]) -> dict[str, Any]:
+def decision_details(row: dict[str, Any], *, blind: bool = False) -> dict[str, Any]:
     """A decision's row as the API shows it."""
     told, sensed = known_of(row), {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     return {
-        **decision_answer({**row, "nudge": bool(row["nudge"])}),
+        **decision_answer({**row, "nudge": bool(row["nudge"])}, blind=blind),
         "day": row["day"], "happened": clock.iso(row["happened"]), "received": clock.iso(row["received"]),
         "available": bool(row["available"]), "reason": row["reason"], "sensed": sensed,
         "reported": None if told is None else msgspec.json.decode(told),
@@ -77,18 +90,10 @@ def _study(request: Asked) -> dict[str, Any]:
     return found
 
 
-def _number(after: str | None) -> int:
-    """A page's beginning where it is a number."""
-    if after is None:
-        return 0
-    if not after.isdecimal() or len(after) > 18 or not after.isascii():
-        raise Refused("invalid", f"after is {after!r}; expected `next` of the page before")
-    return int(after)
-
-
 @get(
-    "/participants", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
-    tags=["participants"], operation_id="list_participants", summary="All participants",
+    "/participants", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True,
+    responses=shown(answers.ParticipantPage, "A page."), tags=["participants"],
+    operation_id="list_participants", summary="All participants",
 )  # fmt: skip
 def list_participants(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
     """Participants in the order of their names."""
@@ -96,13 +101,13 @@ def list_participants(request: Asked, after: After = None, limit: Limit = 100) -
     start = "" if after is None else known_name(after)
     found = queries.participant_rows(service_of(request).database, after=start, limit=limit + 1)
     rows, more = queries.page(found, limit)
-    items = [participant_details(row, study) for row in rows]
+    items = [participant_details(row, study, blind=blind(request), arms=not blind(request)) for row in rows]
     return as_json({"items": items, "next": rows[-1]["name"] if more else None})
 
 
 @get(
-    "/participants/{participant:str}", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True,
-    tags=["participants"], responses=_shown(dict[str, Any], "The participant."),
+    "/participants/{participant:str}", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True,
+    tags=["participants"], responses=shown(answers.ParticipantDetails, "The participant."),
     operation_id="get_participant", summary="One participant",
 )  # fmt: skip
 def get_participant(request: Asked, participant: FromPath[str]) -> Response[bytes]:
@@ -110,12 +115,12 @@ def get_participant(request: Asked, participant: FromPath[str]) -> Response[byte
     row = queries.participant_row(service_of(request).database, known_name(participant))
     if row is None:
         raise Refused("not_found", "no participant has this name")
-    return as_json(participant_details(row, _study(request)))
+    return as_json(participant_details(row, _study(request), blind=blind(request), arms=not blind(request)))
 
 
 @get(
     "/participants/{participant:str}/decisions", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True,
-    responses=_shown(models.Page, "A page."), tags=["decisions"], operation_id="list_decisions",
+    responses=shown(answers.DecisionPage, "A page."), tags=["decisions"], operation_id="list_decisions",
     summary="A participant's decisions",
 )  # fmt: skip
 def list_decisions(
@@ -125,24 +130,29 @@ def list_decisions(
     database, name = service_of(request).database, known_name(participant)
     if queries.participant_row(database, name) is None:
         raise Refused("not_found", "no participant has this name")
-    found = queries.decision_rows(database, name, after=min(_number(after), 2**31 - 1), limit=limit + 1)
+    found = queries.decision_rows(database, name, after=min(number_of(after), 2**31 - 1), limit=limit + 1)
     rows, more = queries.page(found, limit)
-    return as_json({"items": [decision_details(row) for row in rows], "next": str(rows[-1]["step"]) if more else None})
+    items = [decision_details(row, blind=blind(request)) for row in rows]
+    return as_json({"items": items, "next": str(rows[-1]["step"]) if more else None})
 
 
 @get(
-    "/participants/{participant:str}/bundle", opt=roles(APP, STAFF), tags=["participants"], operation_id="bundle",
-    responses={**_shown(dict[str, Any], "The bundle."), **refusals(404, 409, 503)}, summary="What to show offline",
+    "/participants/{participant:str}/bundle", opt=roles(APP, PHONE), tags=["participants"],
+    operation_id="bundle",
+    responses=shown(answers.Bundle, "The bundle.", refusals(404, 409, 503)), summary="What to show offline",
 )  # fmt: skip
 async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
-    """What the phone can show at the coming decision points while it is offline, until the next reveal."""
+    """What the phone can show at the coming decision points while it is offline, until the next reveal.
+
+    Not for staff: where recommendations are drawn, it holds draws to come.
+    """
     command = FetchBundle(who=caller_of(request).name, received=received(request), participant=known_name(participant))
     return answer(await service_of(request).carry_out(command))
 
 
 @get(
-    "/decisions/{decision:str}", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["decisions"],
-    responses=_shown(dict[str, Any], "The decision."), operation_id="get_decision", summary="One decision",
+    "/decisions/{decision:str}", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["decisions"],
+    responses=shown(answers.DecisionDetails, "The decision."), operation_id="get_decision", summary="One decision",
 )  # fmt: skip
 def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
     """A decision as it stands."""
@@ -151,11 +161,11 @@ def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
         raise Refused("not_found", "no decision has this id")
     if caller_of(request).role in {STAFF, ADMIN}:
         service_of(request).alerts.viewed.note([row])
-    return as_json(decision_details(row))
+    return as_json(decision_details(row, blind=blind(request)))
 
 
 @get(
-    "/calls", opt=roles(STAFF, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
+    "/calls", opt=roles(STAFF, ADMIN), sync_to_thread=True, responses=shown(answers.DecisionPage, "A page."),
     tags=["decisions"], operation_id="calls", summary="Whom to reach now",
 )  # fmt: skip
 def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
@@ -163,56 +173,91 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
     start = (0, "")
     if after is not None:
         expires, _, decision = after.partition(".")
-        start = (_number(expires), known_decision(decision))
+        start = (number_of(expires), known_decision(decision))
     found = queries.open_nudges(service_of(request).database, after=start, limit=limit + 1)
     rows, more = queries.page(found, limit)
     following = f"{rows[-1]['expires']}.{rows[-1]['id']}" if more else None
     service_of(request).alerts.viewed.note(rows)
-    return as_json({"items": [decision_details(row) for row in rows], "next": following})
+    items = [decision_details(row, blind=blind(request)) for row in rows]
+    return as_json({"items": items, "next": following})
 
 
 @get(
-    "/study", opt=roles(APP, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"], operation_id="study",
-    responses=_shown(dict[str, Any], "The study."), summary="The study",
+    "/study", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"], operation_id="study",
+    responses=shown(study_answers.StudyState, "The study."), summary="The study",
 )  # fmt: skip
 def study(request: Asked) -> Response[bytes]:
     """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
     row = _study(request)
     database = service_of(request).database
+    texts = {
+        name: {"label": action.label}
+        for name, action in StudyInForce.from_text(row["file"]).study.settings.actions.items()
+    }
+    if caller_of(request).role == PHONE:
+        mine = {"study": row["name"], "status": row["status"], "hash": row["hash"], "actions": texts}
+        now = clock.iso(service_of(request).now())
+        return as_json({**mine, "rehearsal": service_of(request).rehearsal, "now": now, "role": PHONE})
     spent, nudges = queries.spent(database, row)
     alerts = [
         {"level": alert["level"], "code": alert["code"], "participant": alert["participant"], "text": alert["text"],
          "raised": clock.iso(alert["raised"])}
         for alert in queries.alert_rows(database)
     ]  # fmt: skip
-    shown = {
+    state = {
         "study": row["name"], "status": row["status"], "launched": clock.iso(row["launched"]), "hash": row["hash"],
         "enrolled": row["enrolled"], "amendments": row["amendments"], "events": row["seq"], "head": row["head"],
-        "shared_budget": row["amount"], "spent": spent, "nudges": nudges,
+        "shared_budget": row["amount"], "spent": None if blind(request) else spent, "nudges": nudges,
         "rehearsal": service_of(request).rehearsal, "now": clock.iso(service_of(request).now()),
-        "role": caller_of(request).role,
+        "role": caller_of(request).role, "actions": texts,
     }  # fmt: skip
     if caller_of(request).role == APP:
-        return as_json(shown)
-    return as_json({**shown, "alerts": alerts})
+        return as_json(state)
+    return as_json({**state, "alerts": alerts})
 
 
 @get(
-    "/events", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, responses=_shown(models.Page, "A page."),
-    tags=["study"], operation_id="events", summary="The record",
+    "/study/content", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"],
+    operation_id="study_content",
+    responses=shown(
+        study_answers.StudyContent, "The content.", {304: ResponseSpec(None, description="It is as it was.")}
+    ),
+    summary="What an app shows and asks",
+)  # fmt: skip
+def study_content(request: Asked, known: IfNoneMatch = None) -> Response[Any]:
+    """Texts of actions, questions and answers, times, the language; with an ETag that changes when they may."""
+    _study(request)
+    running = service_of(request).running
+    tag = f'"{content_version(running)}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if known is not None and (
+        known.strip() == "*" or tag in {part.strip().removeprefix("W/") for part in known.split(",")}
+    ):
+        return Response(None, status_code=304, headers=headers)
+    return as_json(content_of(running), headers=headers)
+
+
+@get(
+    "/events", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"],
+    responses=shown(study_answers.RecordPage, "A page."), operation_id="events", summary="The record",
 )  # fmt: skip
 def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
-    """Events in their order, as they are stored and hashed; for analysts without the names of people."""
+    """Events in their order, as they are stored and hashed.
+
+    For analysts without the names of people, for staff without the numbers that decisions were made by.
+    """
     database = service_of(request).database
-    found = queries.event_rows(database, after=_number(after), limit=limit + 1)
+    found = queries.event_rows(database, after=number_of(after), limit=limit + 1)
     rows, more = queries.page(found, limit)
+    told = (msgspec.json.decode(row["body"]) for row in rows)
     if caller_of(request).role == ANALYST:
         label = labels(database)
-        told = [msgspec.json.decode(row["body"]) for row in rows]
-        shown: list[Any] = [{**event, "who": label(event["who"])} for event in told]
+        items: list[Any] = [{"event": without_names(event, label)} for event in told]
+    elif caller_of(request).role == STAFF:
+        for_them = (for_staff(event, blind=blind(request)) for event in told)
+        items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, for_them, strict=True)]
     else:
-        shown = [msgspec.Raw(row["body"].encode()) for row in rows]
-    items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, shown, strict=True)]
+        items = [{"hash": row["hash"], "event": msgspec.Raw(row["body"].encode())} for row in rows]
     return as_json({"items": items, "next": str(rows[-1]["seq"]) if more else None})
 
 
@@ -222,19 +267,38 @@ def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[
         **READING,
         200: ResponseSpec(bytes, description="The file.", generate_examples=False, media_type="text/csv"),
     },
-    summary="decisions.csv, participants.csv, nudges.csv, rewards.csv, events.csv or dictionary.json",
+    summary=f"{', '.join(f'{name}.csv' for name in exports.NAMES)} or dictionary.json",
 )  # fmt: skip
 def export(request: Asked, name: FromPath[str]) -> Response[Any]:
     """A table of the study, with pseudonyms only; `dictionary.json` explains every column."""
     database = service_of(request).database
+    by = Actor(caller_of(request).name, origin_of(request))
     if name == "dictionary.json":
+        note_access(database, by, "exported", files=[name])
         return as_json(exports.dictionary(database))
     stem, dot, ending = name.rpartition(".")
     if stem not in exports.NAMES or (dot, ending) != (".", "csv"):
         raise Refused("not_found", f"no export has this name; expected one of {', '.join(exports.NAMES)}, as .csv")
-
+    note_access(database, by, "exported", files=[name])
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
-    return Stream(exports.whole_file(database, stem), media_type="text/csv", headers=headers)
+    return Stream(whole_file(database, stem), media_type="text/csv", headers=headers)
 
 
-READS = [list_participants, get_participant, list_decisions, bundle, get_decision, calls, study, events, export]
+@get(
+    "/access", opt=roles(ADMIN), sync_to_thread=True, responses=shown(answers.AccessPage, "A page."), tags=["study"],
+    operation_id="access", summary="Who looked at what",
+)  # fmt: skip
+def access(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
+    """Reads by people and keys, the latest first; what was written or exported is in the record."""
+    log = service_of(request).access
+    log.write()
+    found = log.read(before=number_of(after) or None, limit=limit + 1)
+    rows, more = queries.page(found, limit)
+    items = [{**row, "at": clock.iso(row["at"])} for row in rows]
+    return as_json({"items": items, "next": str(rows[-1]["id"]) if more else None})
+
+
+READS = [
+    list_participants, get_participant, list_decisions, bundle, participant_events, get_decision, calls, study,
+    study_content, events, export, access,
+]  # fmt: skip

@@ -4,29 +4,40 @@ import asyncio
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, patch, post
+from litestar import Request, Response, delete, patch, post
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from opportune.service.accounts.keys import ADMIN, APP, STAFF
-from opportune.service.api import models
-from opportune.service.api.problems import WRITING
+from opportune.service.accounts import tokens
+from opportune.service.accounts.changes import Actor
+from opportune.service.accounts.keys import ADMIN, APP, PHONE, STAFF
+from opportune.service.api import answers, models
+from opportune.service.api.problems import WRITING, refusals
 from opportune.service.api.requests import (
+    OPEN,
     IdempotencyKey,
+    address_of,
     answer,
     as_json,
+    caller_of,
     known_decision,
     known_name,
+    origin_of,
     roles,
     service_of,
     write_of,
 )
+from opportune.service.commands.base import Command
+from opportune.service.commands.corrections import CorrectOutcome, CorrectReported, CorrectZone, Reinstate
 from opportune.service.commands.decisions import Answer, Propose
+from opportune.service.commands.openings import Open
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.problems import Refused
+from opportune.service.record import queries
 from opportune.service.state import clock
 
 MOST_ITEMS = 1000
@@ -61,22 +72,24 @@ def rewarding(decision: str, data: models.NewReward, write: dict[str, Any]) -> R
 
 
 @post(
-    "/participants", opt=roles(STAFF, ADMIN), responses=_made(models.Participant, 201, "Enrolled."),
+    "/participants", opt=roles(STAFF, ADMIN), responses=_made(answers.Participant, 201, "Enrolled."),
     tags=["participants"], operation_id="enrol", summary="Enrol a participant",
 )  # fmt: skip
 async def enrol(
     request: Asked, data: JSONBody[models.NewParticipant], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """A participant joins; number and stream follow from the order of enrolment."""
+    """A participant joins; the number follows from the order of enrolment."""
     write = write_of(request, idempotency_key, data)
     return answer(
-        await service_of(request).carry_out(Enrol(participant=data.participant, timezone=data.timezone, **write))
+        await service_of(request).carry_out(
+            Enrol(participant=data.participant, timezone=data.timezone, baseline=data.baseline, **write)
+        )
     )
 
 
 @patch(
     "/participants/{participant:str}", opt=roles(STAFF, ADMIN), tags=["participants"], operation_id="set_status",
-    responses=_made(models.Participant, 200, "Changed."), summary="Pause, resume, withdraw or complete",
+    responses=_made(answers.Participant, 200, "Changed."), summary="Pause, resume, withdraw or complete",
 )  # fmt: skip
 async def set_status(
     request: Asked, participant: FromPath[str], data: JSONBody[models.StatusChange], idempotency_key: IdempotencyKey
@@ -88,7 +101,7 @@ async def set_status(
 
 
 @post(
-    "/participants/{participant:str}/notes", opt=roles(STAFF), responses=_made(models.NoteAnswer, 201, "Noted."),
+    "/participants/{participant:str}/notes", opt=roles(STAFF), responses=_made(answers.NoteAnswer, 201, "Noted."),
     tags=["participants"], operation_id="add_note", summary="Write a note",
 )  # fmt: skip
 async def add_note(
@@ -100,7 +113,8 @@ async def add_note(
 
 
 @post(
-    "/participants/{participant:str}/decisions", opt=roles(APP), responses=_made(models.Decision, 201, "Decided."),
+    "/participants/{participant:str}/decisions", opt=roles(APP, PHONE),
+    responses=_made(answers.Decision, 201, "Decided."),
     tags=["decisions"], operation_id="decide", summary="Ask for a decision",
 )  # fmt: skip
 async def decide(
@@ -114,9 +128,9 @@ async def decide(
 @post(
     "/decisions", opt=roles(APP), tags=["decisions"], operation_id="decide_all",
     responses={
-        **_made(list[models.BatchItem], 201, "All decided, in the order asked."),
+        **_made(list[answers.BatchItem], 201, "All decided, in the order asked."),
         207: ResponseSpec(
-            list[models.BatchItem], description="Some were refused: see each status.", generate_examples=False
+            list[answers.BatchItem], description="Some were refused: see each status.", generate_examples=False
         ),
     },
     summary="Ask for many decisions",
@@ -151,8 +165,8 @@ async def decide_all(
 
 
 @post(
-    "/decisions/{decision:str}/answer", opt=roles(APP, STAFF), status_code=200, tags=["decisions"],
-    responses=_made(models.Decision, 200, "Settled."), operation_id="answer", summary="Say what became of a nudge",
+    "/decisions/{decision:str}/answer", opt=roles(APP, STAFF, PHONE), status_code=200, tags=["decisions"],
+    responses=_made(answers.Decision, 200, "Settled."), operation_id="answer", summary="Say what became of a nudge",
 )  # fmt: skip
 async def answer_nudge(
     request: Asked, decision: FromPath[str], data: JSONBody[models.NudgeAnswer], idempotency_key: IdempotencyKey
@@ -163,15 +177,129 @@ async def answer_nudge(
 
 
 @post(
-    "/decisions/{decision:str}/reward", opt=roles(APP, STAFF), status_code=200, tags=["decisions"],
-    responses=_made(models.RewardAnswer, 200, "Stored."), operation_id="reward", summary="Report a reward",
+    "/participants/{participant:str}/openings", opt=roles(APP, PHONE), tags=["decisions"], operation_id="open",
+    responses=_made(answers.Opening, 201, "Taken in."), summary="Say that the app was opened unasked",
+)  # fmt: skip
+async def opened(
+    request: Asked, participant: FromPath[str], data: JSONBody[models.NewOpening], idempotency_key: IdempotencyKey
+) -> Response[bytes]:
+    """Answered at once; it settles a nudge that is open, or counts at the next decision point that is not offline."""
+    name, write = known_name(participant), write_of(request, idempotency_key, data)
+    at = None if data.at is None else clock.from_datetime(data.at)
+    return answer(await service_of(request).carry_out(Open(participant=name, reported=data.reported, at=at, **write)))
+
+
+@post(
+    "/decisions/{decision:str}/reward", opt=roles(APP, STAFF, PHONE), status_code=200, tags=["decisions"],
+    responses=_made(answers.RewardAnswer, 200, "Stored."), operation_id="reward", summary="Report a reward",
 )  # fmt: skip
 async def reward(
     request: Asked, decision: FromPath[str], data: JSONBody[models.NewReward], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
     """The reward of a decision, whenever it comes; the same value again changes nothing, another is a correction."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
+    if data.corrects and caller_of(request).role in {APP, PHONE}:
+        raise Refused("forbidden", "a reward is corrected by staff, who say why")
     return answer(await service_of(request).carry_out(rewarding(known, data, write)))
 
 
-WRITES = [enrol, set_status, add_note, decide, decide_all, answer_nudge, reward]
+def _one(given: dict[str, Any]) -> str:
+    """The only thing that is corrected: each correction is an event of its own."""
+    told = [name for name, value in given.items() if value is not None]
+    if len(told) != 1:
+        raise Refused("invalid", f"{' and '.join(told) or 'nothing'} is given; expected one of {', '.join(given)}")
+    return told[0]
+
+
+@post(
+    "/participants/{participant:str}/corrections", opt=roles(STAFF), status_code=200, tags=["corrections"],
+    responses=_made(answers.Participant, 200, "Corrected."), operation_id="correct_participant",
+    summary="Correct a time zone, or take back a withdrawal",
+)  # fmt: skip
+async def correct_participant(
+    request: Asked, participant: FromPath[str], data: JSONBody[models.ParticipantCorrection],
+    idempotency_key: IdempotencyKey,
+) -> Response[bytes]:  # fmt: skip
+    """What was said first stays on record, with the reason; decisions that were made stay as they are."""
+    name, write = known_name(participant), write_of(request, idempotency_key, data)
+    if _one({"timezone": data.timezone, "status": data.status}) == "status":
+        command: Command = Reinstate(participant=name, reason=data.reason, **write)
+    else:
+        command = CorrectZone(participant=name, timezone=data.timezone or "", reason=data.reason, **write)
+    return answer(await service_of(request).carry_out(command))
+
+
+@post(
+    "/decisions/{decision:str}/corrections", opt=roles(STAFF), status_code=200, tags=["corrections"],
+    responses=_made(answers.Decision, 200, "Corrected."), operation_id="correct_decision",
+    summary="Correct what was reported, or the outcome of a call",
+)  # fmt: skip
+async def correct_decision(
+    request: Asked, decision: FromPath[str], data: JSONBody[models.DecisionCorrection],
+    idempotency_key: IdempotencyKey,
+) -> Response[bytes]:  # fmt: skip
+    """Counts for the analysis, and for whatever is not learned from yet; what was said first stays on record."""
+    known, write = known_decision(decision), write_of(request, idempotency_key, data)
+    if _one({"reported": data.reported, "outcome": data.outcome}) == "reported":
+        command: Command = CorrectReported(decision=known, reported=data.reported or {}, reason=data.reason, **write)
+    else:
+        command = CorrectOutcome(decision=known, outcome=data.outcome or "", reason=data.reason, **write)
+    return answer(await service_of(request).carry_out(command))
+
+
+@post(
+    "/participants/{participant:str}/tokens", opt=roles(APP, STAFF, ADMIN), tags=["tokens"], operation_id="issue_token",
+    responses={**refusals(404, 413, 422, 503), 201: ResponseSpec(answers.Issued, description="Issued, shown once.",
+                                                                generate_examples=False)},
+    summary="Issue tokens for a participant's phone",
+)  # fmt: skip
+async def issue_token(request: Asked, participant: FromPath[str]) -> Response[bytes]:
+    """For one phone: a refresh token to keep, and a first access token. Both read and write this participant alone."""
+    name, service = known_name(participant), service_of(request)
+    if queries.participant_row(service.database, name) is None:
+        raise Refused("not_found", "no participant has this name")
+    by = Actor(caller_of(request).name, origin_of(request))
+    issued = await sync_to_thread(tokens.issue, service.database, name, by)
+    return as_json({"refresh": issued.refresh, **_shown(issued.access)}, 201)
+
+
+def _shown(access: tokens.Access) -> dict[str, str]:
+    return {"token": access.token, "expires": clock.iso(access.expires), "participant": access.participant}
+
+
+@delete(
+    "/participants/{participant:str}/tokens", opt=roles(APP, STAFF, ADMIN), tags=["tokens"], status_code=200,
+    responses={**refusals(404, 422, 503), 200: ResponseSpec(answers.TokensRevoked, description="Revoked.",
+                                                           generate_examples=False)},
+    operation_id="revoke_tokens", summary="Revoke all tokens of a participant",
+)  # fmt: skip
+async def revoke_tokens(request: Asked, participant: FromPath[str]) -> Response[bytes]:
+    """After a phone is lost, or when someone leaves: none of their tokens is good any more."""
+    name, service = known_name(participant), service_of(request)
+    if queries.participant_row(service.database, name) is None:
+        raise Refused("not_found", "no participant has this name")
+    by = Actor(caller_of(request).name, origin_of(request))
+    phones = await sync_to_thread(tokens.revoke, service.database, name, by)
+    return as_json({"participant": name, "phones": phones})
+
+
+@post(
+    "/tokens", opt=OPEN, tags=["tokens"], operation_id="renew_token", security=[],
+    responses={**refusals(413, 422, 503), 201: ResponseSpec(answers.Renewed, description="Renewed.",
+                                                            generate_examples=False)},
+    summary="Renew an access token",
+)  # fmt: skip
+async def renew_token(request: Asked, data: JSONBody[models.Refresh]) -> Response[bytes]:
+    """Another access token for a refresh token."""
+    service, address = service_of(request), address_of(request)
+    found = await sync_to_thread(tokens.renew, service.database, data.refresh)
+    if found is None:
+        service.limits.keys.count(address)
+        raise Refused("unauthenticated", "the refresh token is not good, or no more; expected a new one from staff")
+    return as_json(_shown(found), 201)
+
+
+WRITES = [
+    enrol, set_status, add_note, decide, decide_all, answer_nudge, opened, reward, correct_participant,
+    correct_decision, issue_token, revoke_tokens, renew_token,
+]  # fmt: skip

@@ -4,10 +4,13 @@ import difflib
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+import msgspec
+
 from opportune.errors import InputError
 from opportune.service.commands.base import Answered, Command, open_study
 from opportune.service.commands.decisions import settle_open
 from opportune.service.problems import Refused
+from opportune.service.record import events
 from opportune.service.record.transaction import Transaction
 from opportune.service.state.study import StudyInForce
 
@@ -17,16 +20,29 @@ class Launch(Command, kw_only=True):
 
     file: str
     source: str
+    rehearsal: bool = False
+    """Whether participants are simulated; a record is for a rehearsal or for people, from its first event on."""
 
     def run(self, transaction: Transaction) -> Answered:
         """Begin, unless it has begun: then the file must be the one in force."""
         if transaction.study is not None:
+            if bool(transaction.study["rehearsal"]) != self.rehearsal:
+                what = "a study with people" if self.rehearsal else "a rehearsal"
+                raise Refused(
+                    "exists",
+                    f"the database holds {what}; expected another database (--db), with or without "
+                    "--rehearsal as it was launched",
+                )
             if StudyInForce.from_text(self.file, self.source).hash != transaction.running.hash:
                 text = f"{self.source} is not the study file in force, which was launched or amended otherwise"
                 raise Refused("exists", f"{text}; see opportune amend for changes")
             return 200, {"study": transaction.study["name"], "launched": False}
         transaction.launch(
-            StudyInForce.from_text(self.file, self.source), who=self.who, received=self.received, source=self.source
+            StudyInForce.from_text(self.file, self.source),
+            who=self.who,
+            received=self.received,
+            source=self.source,
+            rehearsal=self.rehearsal,
         )
         assert transaction.study is not None
         return 201, {"study": transaction.study["name"], "launched": True}
@@ -38,6 +54,8 @@ class Amend(Command, kw_only=True):
     file: str
     source: str
     reason: str
+    origin: dict[str, str] = msgspec.field(default_factory=dict)
+    """From where: noted beside who did it."""
 
     def run(self, transaction: Transaction) -> Answered:
         """Change what can be changed under way; anything that would change decisions is refused."""
@@ -46,9 +64,25 @@ class Amend(Command, kw_only=True):
         if running.hash == transaction.running.hash:
             raise InputError(f"{self.source} is the study file in force; expected one that differs")
         refuse_changes(transaction.running, running, self.source)
-        given = {"file": self.file, "source": PurePath(self.source).name, "reason": self.reason}
+        given = {"file": self.file, "source": PurePath(self.source).name, "reason": self.reason, **self.origin}
         event = transaction.amend(running, given, who=self.who, received=self.received)
         return 200, {"event": event.seq, "hash": running.hash}
+
+
+class ConfirmClock(Command, kw_only=True):
+    """The clock of the server is right, whatever was in doubt about it."""
+
+    reason: str
+    origin: dict[str, str] = msgspec.field(default_factory=dict)
+    """From where: noted beside who did it."""
+
+    def run(self, transaction: Transaction) -> Answered:
+        """Put it on record; services that wait for it go on."""
+        if transaction.study is None:
+            raise Refused("not_found", "no study is launched in this database")
+        given = {"reason": self.reason, **self.origin}
+        event = transaction.administer(events.CLOCK, given, who=self.who, received=self.received)
+        return 200, {"event": event.seq}
 
 
 class Close(Command, kw_only=True):
@@ -57,6 +91,8 @@ class Close(Command, kw_only=True):
     settles: ClassVar[bool] = True
 
     reason: str
+    origin: dict[str, str] = msgspec.field(default_factory=dict)
+    """From where: noted beside who did it."""
 
     def run(self, transaction: Transaction) -> Answered:
         """Settle what is open, and close."""
@@ -66,7 +102,7 @@ class Close(Command, kw_only=True):
         query = participants.select().where(participants.c.open_decision.is_not(None))
         for row in transaction.connection.execute(query).mappings().all():
             settle_open(transaction, transaction.person(row["name"]), cause="closed", command=self)
-        event = transaction.close({"reason": self.reason}, who=self.who, received=self.received)
+        event = transaction.close({"reason": self.reason, **self.origin}, who=self.who, received=self.received)
         return 200, {"event": event.seq}
 
 
@@ -88,13 +124,20 @@ def refuse_changes(old: StudyInForce, new: StudyInForce, source: str) -> None:
 
 
 def _deciding(running: StudyInForce) -> dict[str, Any]:
-    cohort = running.cohort()
+    cohort = next(iter(running.cohorts().values()))
     return {
         "name": running.study.name,
         "what agents know (variables, actions, reward)": cohort.problem.to_dict(),
-        "policy and budget": running.policy.describe(),
+        "policy and budget": {arm: policy.describe() for arm, policy in running.policies.items()},
+        "arms and how they are allocated": _arms(running),
+        "what is known at enrolment": running.study.settings.participants.baseline,
         "horizon": running.horizon,
         "seed": running.seed,
         "planned participants": running.participants,
         "decision times": len(running.times),
     }
+
+
+def _arms(running: StudyInForce) -> Any:
+    arms = running.study.settings.arms
+    return None if arms is None else {**arms.model_dump(), "block": arms.block_size}

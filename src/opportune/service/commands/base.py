@@ -31,6 +31,8 @@ class Command(msgspec.Struct, kw_only=True):
     received: int
     key: str = ""
     fingerprint: str = ""
+    blind: bool = False
+    """Whoever asked is not to see by what a decision was made."""
     let_stand: bool = False
     """Such a nudge is settled without the learned policy, which has failed to: what stands stays."""
 
@@ -52,26 +54,29 @@ def open_study(transaction: Transaction) -> dict[str, Any]:
     return transaction.study
 
 
-def participant_answer(person: Participant) -> dict[str, Any]:
-    """A participant as the API shows it."""
+def participant_answer(person: Participant, *, blind: bool = False) -> dict[str, Any]:
+    """A participant as the API shows it; to whoever is blind without the arm and what is left of the budget."""
     left = person.agent.budget_left
     return {
         "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
-        "number": person.number, "stream": person.stream, "enrolled": clock.iso(person.enrolled),
-        "step": person.agent.step, "budget_left": None if math.isinf(left) else left,
+        "number": person.number, "arm": None if blind else person.arm or None,
+        "baseline": None if person.baseline is None else msgspec.json.decode(person.baseline),
+        "enrolled": clock.iso(person.enrolled),
+        "step": person.agent.step, "budget_left": None if blind or math.isinf(left) else left,
         "open_decision": person.open_decision,
     }  # fmt: skip
 
 
-def decision_answer(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision as the API shows it."""
+def decision_answer(row: Mapping[str, Any], *, blind: bool = False) -> dict[str, Any]:
+    """A decision as the API shows it; to whoever is blind without the numbers that it was made by."""
     expires = row["expires"] if row["status"] == "nudge" else None
     return {
         "decision": row["id"], "participant": row["participant"], "step": row["step"], "status": row["status"],
-        "nudge": row["nudge"], "action": row["action"], "probability": row["probability"],
-        "budget_left": row["budget_left"], "expires": None if expires is None else clock.iso(expires),
-        "outcome": row["outcome"], "revealed": bool(row["revealed"]), "why": row["why"], "mode": row["mode"],
-        "late": row["answered_late"] is not None,
+        "nudge": row["nudge"], "action": row["action"], "probability": None if blind else row["probability"],
+        "budget_left": None if blind else row["budget_left"],
+        "expires": None if expires is None else clock.iso(expires),
+        "outcome": row["outcome"], "revealed": bool(row["revealed"]), "why": None if blind else row["why"],
+        "mode": row["mode"], "late": row["answered_late"] is not None,
     }  # fmt: skip
 
 

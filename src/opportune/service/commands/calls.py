@@ -20,13 +20,16 @@ from opportune.service.state import clock
 TAKEN = 15 * clock.MINUTE
 """How long an entry stays with whoever took it, unless something is done about it."""
 UNDO = 60 * clock.MICROSECONDS
-REACHED, UNREACHABLE, DECLINED = "reached", "unreachable", "declined"
+REACHED, UNREACHABLE, DECLINED, WRONG_PERSON = "reached", "unreachable", "declined", "wrong person"
+GIVEN_UP = (UNREACHABLE, DECLINED, WRONG_PERSON)
+"""Outcomes with which the old advice stands."""
 _CALLS, _DECISIONS, _EVENTS = tables.calls, tables.decisions, tables.events
 
 
 def take(database: Database, decision: str, participant: str, who: str, now: int) -> str:
     """Take an entry of the list, if nobody else has it; who has it now."""
-    free = or_(_CALLS.c.taken_by.is_(None), _CALLS.c.taken_by == who, _CALLS.c.taken_until <= now)
+    over = or_(_CALLS.c.taken_until <= now, _CALLS.c.taken_until > now + TAKEN + clock.SLACK)  # or the clock was wrong
+    free = or_(_CALLS.c.taken_by.is_(None), _CALLS.c.taken_by == who, over)
     with database.writing.begin() as connection:
         _ensure(connection, decision, participant, now)
         change = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.due.is_(None), free)
@@ -192,7 +195,7 @@ class Try(_Call, kw_only=True):
 
 
 class GiveUpCall(_Call, kw_only=True):
-    """Could not be reached, or declined: goes on record in a minute, unless undone."""
+    """Could not be reached, declined, or another person answered: goes on record in a minute, unless undone."""
 
     outcome: str
 

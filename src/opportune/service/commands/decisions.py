@@ -7,12 +7,13 @@ from sqlalchemy import update
 
 from opportune import checks
 from opportune.errors import InputError, StateError
-from opportune.live import point
+from opportune.live import corrections, point
 from opportune.service.commands.base import NOT_ASKED, SYSTEM, Answered, Command, decision_answer, open_study
+from opportune.service.commands.pooling import pool_if_due
 from opportune.service.problems import Refused
 from opportune.service.record import events, tables
 from opportune.service.record.transaction import Transaction
-from opportune.service.state import clock, schedule
+from opportune.service.state import clock, schedule, trial
 from opportune.service.state.participant import COMPLETED, FALLBACK_MODE, PAUSED, WITHDRAWN, Participant
 
 
@@ -42,9 +43,15 @@ class Propose(Command, kw_only=True):
         if step > transaction.running.horizon:
             raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} are made")
         given = self._checked(transaction, person, step)
-        over = happened + transaction.running.answer_window <= self.received
+        slot = trial.slot_given(transaction.running, person, happened=happened, step=step)
+        if slot is not None:
+            given["slot"] = slot
+        until = (slot or {}).get("until", happened + transaction.running.answer_window)
+        over = until <= self.received and "closed" not in (slot or {})
         if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
             given["past"] = True  # nobody can be nudged any more
+        if not self.fallback:
+            pool_if_due(transaction, self.received)
         settle_open(transaction, person, cause="next", command=self)
         while person.agent.step + 1 < step:  # decision points that nobody asked about
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
@@ -62,7 +69,7 @@ class Propose(Command, kw_only=True):
         event = transaction.happen(
             events.PROPOSED, person, given, who=self.who, received=self.received, happened=happened
         )
-        return 201, decision_answer(transaction.decision(str(event.decision)))
+        return 201, decision_answer(transaction.decision(str(event.decision)), blind=self.blind)
 
     def _step(self, transaction: Transaction, person: Participant, happened: int) -> int:
         """The decision point that is asked about: the next, or by the clock where the study has decision times."""
@@ -81,7 +88,7 @@ class Propose(Command, kw_only=True):
 
     def _checked(self, transaction: Transaction, person: Participant, step: int) -> dict[str, Any]:
         """What was given, without what need not be said; refused here, before anything has happened."""
-        given: dict[str, Any] = {"sensed": self.given["sensed"]}
+        given: dict[str, Any] = {"sensed": trial.with_known(person, self.given["sensed"], step)}
         if self.given.get("opened"):
             given["opened"] = True
         for name in ("reported", "shown"):
@@ -145,7 +152,7 @@ class Answer(Command, kw_only=True):
         transaction.happen(
             events.SETTLED, person, given, who=self.who, received=self.received, step=row["step"], decision=row["id"]
         )
-        return 200, decision_answer(row)
+        return 200, decision_answer(row, blind=self.blind)
 
     def _check(self, person: Participant, row: Mapping[str, Any]) -> None:
         """Refuse what `settle` would refuse, before anything has happened."""
@@ -169,7 +176,7 @@ class Answer(Command, kw_only=True):
             if not number.isdecimal() or int(number) >= row["step"]:
                 raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
             numbers[int(number)] = told
-        agent.told_earlier(numbers or None)
+        corrections.told_earlier(agent, numbers or None)
 
     def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
         """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.
@@ -191,7 +198,7 @@ class Answer(Command, kw_only=True):
             events.ANSWERED_LATE, person, given, who=self.who, received=self.received, step=row["step"],
             decision=row["id"],
         )  # fmt: skip
-        return 200, decision_answer(row)
+        return 200, decision_answer(row, blind=self.blind)
 
 
 def _public(person: Participant, sensed: Mapping[str, Any]) -> dict[str, Any]:

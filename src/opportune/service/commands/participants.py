@@ -1,7 +1,6 @@
 """Participants: enrolment, status, notes, and what their phones show offline."""
 
-import datetime as dt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from opportune import checks
 from opportune.service.commands.base import Answered, Command, open_study, participant_answer
@@ -9,7 +8,8 @@ from opportune.service.commands.decisions import settle_open
 from opportune.service.problems import Refused
 from opportune.service.record import events
 from opportune.service.record.transaction import Transaction
-from opportune.service.state import clock
+from opportune.service.state import clock, trial
+from opportune.service.state.bundle import bundle_of
 from opportune.service.state.participant import COMPLETED, PAUSED, WITHDRAWN
 
 
@@ -18,6 +18,7 @@ class Enrol(Command, kw_only=True):
 
     participant: str
     timezone: str | None = None
+    baseline: dict[str, Any] | None = None
 
     def about(self) -> tuple[str | None, str | None]:
         return self.participant, None
@@ -30,8 +31,10 @@ class Enrol(Command, kw_only=True):
             raise Refused("exists", f"{self.participant!r} is enrolled already")
         if study["enrolled"] >= transaction.running.participants:
             raise Refused("full", f"all {transaction.running.participants} planned participants are enrolled")
-        person = transaction.enrol(self.participant, timezone, who=self.who, received=self.received)
-        return 201, participant_answer(person)
+        baseline = trial.check_baseline(transaction.running, self.baseline)
+        given = {"timezone": timezone, **({"baseline": baseline} if baseline else {})}
+        person = transaction.enrol(self.participant, given, who=self.who, received=self.received)
+        return 201, participant_answer(person, blind=self.blind)
 
 
 class SetStatus(Command, kw_only=True):
@@ -51,14 +54,14 @@ class SetStatus(Command, kw_only=True):
         person = transaction.person(self.participant)
         checks.text("reason", f"paused: {self.reason or ''}")  # as decisions will show it
         if person.status in {WITHDRAWN, COMPLETED}:
-            raise Refused("not_active", f"{person.name!r} is {person.status}, which cannot be taken back")
+            raise Refused("not_active", f"{person.name!r} is {person.status}, which only a correction takes back")
         if self.status == person.status and self.reason in {None, person.reason}:
-            return 200, participant_answer(person)
+            return 200, participant_answer(person, blind=self.blind)
         if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
             settle_open(transaction, person, cause=self.status, command=self)
         given = {"status": self.status, "reason": self.reason}
         transaction.happen(events.STATUS, person, given, who=self.who, received=self.received)
-        return 200, participant_answer(person)
+        return 200, participant_answer(person, blind=self.blind)
 
 
 class Note(Command, kw_only=True):
@@ -90,5 +93,5 @@ class FetchBundle(Command, kw_only=True):
     def run(self, transaction: Transaction) -> Answered:
         """What to show at the coming decision points, as of now."""
         person = transaction.person(self.participant)
-        made = dt.datetime.fromtimestamp(self.received / 1e6, dt.UTC)
-        return 200, {"participant": person.name, **person.agent.bundle(made)}
+        action = transaction.decision(person.decisions[-1])["action"] if person.decisions else None
+        return 200, bundle_of(transaction.running, person, self.received, standing=action)

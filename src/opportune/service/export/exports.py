@@ -4,9 +4,8 @@ import csv
 import hashlib
 import io
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import msgspec
 from sqlalchemy import select
@@ -15,152 +14,173 @@ from opportune.errors import DataError
 from opportune.live.cohort import Cohort
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.service.accounts.pseudonyms import labels
-from opportune.service.commands.base import NOT_ASKED, SYSTEM
-from opportune.service.export.probabilities import before_randomising, of_action
-from opportune.service.problems import Refused
-from opportune.service.record import events, tables
+from opportune.service.commands.base import NOT_ASKED
+from opportune.service.export.calls import (
+    ALERTS,
+    BUDGET,
+    CALLS,
+    ESCALATIONS,
+)
+from opportune.service.export.columns import (
+    Column,
+    answered,
+    first_learned,
+    free_name,
+    local,
+    opened,
+    plain,
+    reported_first,
+    revealed,
+    utc,
+)
+from opportune.service.export.probabilities import (
+    intended,
+    of_action,
+)
+from opportune.service.export.rows import rows_of
+from opportune.service.record import tables
 from opportune.service.record.database import Database
-from opportune.service.state import clock
 from opportune.service.state.projection import known_of
 from opportune.service.state.study import StudyInForce
 
-PAGE = 2000
-IN_MEMORY = 2**23
-"""Bytes of a file that is made to be sent; a larger one lies on disk meanwhile."""
-NAMES = ("decisions", "participants", "nudges", "rewards", "events")
-
-
-class Column(NamedTuple):
-    """A column: its name, its type, what it means, and how it is made from a row."""
-
-    name: str
-    type: str
-    meaning: str
-    value: Callable[[dict[str, Any]], Any]
-
-
-def _plain(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda row: row[name]
-
-
-def _utc(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda row: None if row[name] is None else clock.iso(row[name])
-
-
-def _local(name: str) -> Callable[[dict[str, Any]], Any]:
-    return lambda row: clock.local(row[name], row["timezone"]).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _answered(row: dict[str, Any]) -> int | None:
-    if not row["nudge"]:
-        return None
-    return int(row["outcome"] == "answered") if row["status"] == "settled" else None
-
-
-def _opened(row: dict[str, Any]) -> bool | None:
-    return row["outcome"] == "opened" if row["status"] == "settled" else None
-
-
-def _revealed(row: dict[str, Any]) -> bool | None:
-    return bool(row["revealed"]) if row["status"] == "settled" else None
+NAMES = ("decisions", "participants", "nudges", "rewards", "events", "calls", "budget", "escalations", "alerts")
 
 
 _BEGINNING = (
-    Column("participant", "text", "Pseudonym.", _plain("participant")),
-    Column("decision", "text", "The decision's id in the record.", _plain("id")),
-    Column("step", "integer", "Decision point, from 1.", _plain("step")),
-    Column("day", "integer", "Day of the study by the participant's calendar; that of enrolment is 1.", _plain("day")),
-    Column("time_utc", "time", "When the decision point was, UTC.", _utc("happened")),
-    Column("time_local", "time", "The same by the participant's clock.", _local("happened")),
-    Column("timezone", "text", "The participant's time zone.", _plain("timezone")),
-    Column("received_utc", "time", "When the service was asked, UTC.", _utc("received")),
-    Column("available", "0/1", "The participant could be nudged, and everything was sensed.", _plain("available")),
-    Column("unavailable_reason", "text", "Why not.", _plain("reason")),
+    Column("participant", "text", "Pseudonym.", plain("participant")),
+    Column("decision", "text", "The decision's id in the record.", plain("id")),
+    Column("step", "integer", "Decision point, from 1.", plain("step")),
+    Column("day", "integer", "Day of the study by the participant's calendar; that of enrolment is 1.", plain("day")),
+    Column("time_utc", "time", "When the decision point was, UTC.", utc("happened")),
+    Column("time_local", "time", "The same by the participant's clock.", local("happened")),
+    Column("timezone", "text", "The participant's time zone.", plain("timezone")),
+    Column("received_utc", "time", "When the service was asked, UTC.", utc("received")),
+    Column("available", "0/1", "The participant could be nudged, and everything was sensed.", plain("available")),
+    Column("unavailable_reason", "text", "Why not.", plain("reason")),
     Column(
         "past",
         "0/1",
         "The moment was past when it became known: the rule was not asked, and nobody could be nudged.",
-        _plain("past"),
+        plain("past"),
+    ),
+    Column(
+        "opened_before",
+        "0/1",
+        "The participant had opened the app unasked before a nudge could be decided on. An opening after it is in "
+        "`opened` alone, and leaves the point eligible.",
+        lambda row: row["outcome"] == "opened" and not row["nudge"],
+    ),
+    Column(
+        "eligible",
+        "0/1",
+        "A nudge was possible here: effects are estimated from these points, where its probability is between 0 and 1.",
+        plain("eligible"),
+    ),
+    Column("ineligible_reason", "text", "Why it was not.", plain("ineligible_reason")),
+    Column(
+        "nudge_class",
+        "text",
+        "Where nudges are randomised at candidate moments: rank, grid or guard where the rule would make one, "
+        "candidate where it nearly would; empty elsewhere.",
+        plain("nudge_class"),
     ),
 )
 _DECIDED = (
-    Column("nudge", "0/1", "A nudge was made.", _plain("nudge")),
+    Column("nudge", "0/1", "A nudge was made.", plain("nudge")),
     Column(
         "nudge_probability",
         "number",
         "With which probability, after randomising: what the coin was compared with; weigh and centre by this.",
-        _plain("probability"),
+        plain("probability"),
     ),
     Column(
         "nudge_probability_before",
         "number",
         "With which the rule alone would have, before the coin of `randomise` was mixed in; the same without one.",
-        _plain("probability_before"),
+        plain("probability_before"),
     ),
-    Column("coin", "number", "The coin; there is a nudge where it is below the probability.", _plain("coin")),
-    Column("gap", "number", "What knowing the context is worth, as the rule weighs it.", _plain("gap")),
-    Column("price", "number", "What the gap was compared with.", _plain("price")),
-    Column("budget_before", "number", "What was left of the budget before this decision.", _plain("budget_before")),
-    Column("budget_after", "number", "What was left of it after.", _plain("budget_left")),
-    Column("status", "text", "settled; or nudge, while an answer is waited for that may change it.", _plain("status")),
-    Column("opened", "0/1", "The participant opened the app unasked; empty while a nudge waits.", _opened),
-    Column("answered", "0/1", "The nudge was answered in time; empty without a nudge.", _answered),
-    Column("answered_late_utc", "time", "When it was answered after its window.", _utc("answered_late")),
-    Column("revealed", "0/1", "The recommender acted on the whole context; empty while a nudge waits.", _revealed),
-    Column("action", "text", "The treatment.", _plain("action")),
-    Column("stale_action", "text", "What stood without a reveal.", _plain("stale_action")),
-    Column("fresh_action", "text", "What would have stood with all data, blindly.", _plain("fresh_action")),
-    Column("offline", "0/1", "The phone showed the action from its bundle.", _plain("offline")),
+    Column("coin", "number", "The coin; there is a nudge where it is below the probability.", plain("coin")),
+    Column("gap", "number", "What knowing the context is worth, as the rule weighs it.", plain("gap")),
+    Column("price", "number", "What the gap was compared with.", plain("price")),
+    Column("budget_before", "number", "What was left of the budget before this decision.", plain("budget_before")),
+    Column("budget_after", "number", "What was left of it after.", plain("budget_left")),
+    Column("status", "text", "settled; or nudge, while an answer is waited for that may change it.", plain("status")),
+    Column("opened", "0/1", "The participant opened the app unasked; empty while a nudge waits.", opened),
+    Column("answered", "0/1", "The nudge was answered in time; empty without a nudge.", answered),
+    Column(
+        "outcome_corrected",
+        "text",
+        "What became of the nudge by a later correction: opened, answered or unanswered; empty without one.",
+        plain("outcome_corrected"),
+    ),
+    Column("reported_first", "JSON", "What was reported before a correction; empty without one.", reported_first),
+    Column(
+        "reported_first_learned",
+        "0/1",
+        "The policy has learned from what was reported first, which stays learned; empty without a correction.",
+        first_learned,
+    ),
+    Column("answered_late_utc", "time", "When it was answered after its window.", utc("answered_late")),
+    Column("revealed", "0/1", "The recommender acted on the whole context; empty while a nudge waits.", revealed),
+    Column("action", "text", "The treatment.", plain("action")),
+    Column("stale_action", "text", "What stood without a reveal.", plain("stale_action")),
+    Column("fresh_action", "text", "What would have stood with all data, blindly.", plain("fresh_action")),
+    Column("offline", "0/1", "The phone showed the action from its bundle.", plain("offline")),
 )
 _REWARD = (
-    Column("reward", "number", "The reward as it stands.", _plain("reward")),
+    Column("reward", "number", "The reward as it stands.", plain("reward")),
     Column(
         "reward_status",
         "text",
         "learned, waiting, skipped (given up) or nothing (not learned from).",
-        _plain("reward_status"),
+        plain("reward_status"),
     ),
-    Column("reward_received_utc", "time", "When it came, or was last corrected, UTC.", _utc("reward_received")),
-    Column("reward_first", "number", "What it was before corrections.", _plain("reward_first")),
-    Column("reward_changes", "integer", "How often it was corrected.", _plain("reward_changes")),
-    Column("reward_imputed", "0/1", "It never came: the study's default stands in its place.", _plain("imputed")),
+    Column("reward_received_utc", "time", "When it came, or was last corrected, UTC.", utc("reward_received")),
+    Column("reward_first", "number", "What it was before corrections.", plain("reward_first")),
+    Column("reward_changes", "integer", "How often it was corrected.", plain("reward_changes")),
+    Column("reward_imputed", "0/1", "It never came: the study's default stands in its place.", plain("imputed")),
 )
 _END = (
-    Column("mode", "text", "learned, or fallback where the learned policy could not be used.", _plain("mode")),
-    Column("policy_version", "text", "The study file in force, by the beginning of its hash.", _plain("features")),
-    Column("software_version", "text", "The version of Opportune.", _plain("version")),
+    Column("mode", "text", "learned, or fallback where the learned policy could not be used.", plain("mode")),
+    Column("policy_version", "text", "The study file in force, by the beginning of its hash.", plain("features")),
+    Column("software_version", "text", "The version of Opportune.", plain("version")),
 )
+ARM = Column("arm", "text", "Arm of the trial; empty where it has none.", lambda row: row["arm"] or None)
 PARTICIPANTS = (
-    Column("participant", "text", "Pseudonym.", _plain("name")),
-    Column("number", "integer", "In the order of enrolment, from 0.", _plain("number")),
-    Column("stream", "integer", "Of random numbers: coins follow from seed, stream and step.", _plain("stream")),
-    Column("timezone", "text", "Time zone.", _plain("timezone")),
-    Column("status", "text", "active, paused, withdrawn or completed.", _plain("status")),
-    Column("reason", "text", "Why.", _plain("reason")),
-    Column("enrolled_utc", "time", "When enrolled, UTC.", _utc("enrolled")),
-    Column("steps", "integer", "Decisions made.", _plain("step")),
-    Column("spent", "number", "Sum of nudge probabilities, of an own budget.", _plain("spent")),
-    Column("nudges", "integer", "Nudges made, of an own budget.", _plain("nudges")),
-    Column("last_decision_utc", "time", "The last decision point, UTC.", _utc("last_decided")),
-    Column("last_reveal_utc", "time", "The last reveal, UTC.", _utc("last_reveal")),
+    Column("participant", "text", "Pseudonym.", plain("name")),
+    ARM,
+    Column("number", "integer", "In the order of enrolment, from 0.", plain("number")),
+    Column("timezone", "text", "Time zone.", plain("timezone")),
+    Column("status", "text", "active, paused, withdrawn or completed.", plain("status")),
+    Column("reason", "text", "Why.", plain("reason")),
+    Column("calls", "0/1", "The participant wants to be called.", plain("calls")),
+    Column("enrolled_utc", "time", "When enrolled, UTC.", utc("enrolled")),
+    Column("steps", "integer", "Decisions made.", plain("step")),
+    Column(
+        "spent",
+        "number",
+        "What was charged to an own budget: the sum of nudge probabilities; nudges made, where those are counted.",
+        plain("spent"),
+    ),
+    Column("nudges", "integer", "Nudges made, of an own budget.", plain("nudges")),
+    Column("last_decision_utc", "time", "The last decision point, UTC.", utc("last_decided")),
+    Column("last_reveal_utc", "time", "The last reveal, UTC.", utc("last_reveal")),
 )
 _EVENT = (
-    Column("seq", "integer", "Number in the record.", _plain("seq")),
-    Column("kind", "text", "What happened.", _plain("kind")),
-    Column("participant", "text", "Pseudonym.", _plain("participant")),
-    Column("decision", "text", "The decision it is about.", _plain("decision")),
-    Column("step", "integer", "Its decision point.", _plain("step")),
-    Column("who", "text", "Who did it: an app by the name of its key, people by role and number.", _plain("who")),
-    Column("received_utc", "time", "When the service had it, UTC.", _plain("received")),
-    Column("happened_utc", "time", "When it took place, UTC.", _plain("happened")),
+    Column("seq", "integer", "Number in the record.", plain("seq")),
+    Column("kind", "text", "What happened.", plain("kind")),
+    Column("participant", "text", "Pseudonym.", plain("participant")),
+    Column("decision", "text", "The decision it is about.", plain("decision")),
+    Column("step", "integer", "Its decision point.", plain("step")),
+    Column("who", "text", "Who did it: an app by the name of its key, people by role and number.", plain("who")),
+    Column("received_utc", "time", "When the service had it, UTC.", plain("received")),
+    Column("happened_utc", "time", "When it took place, UTC.", plain("happened")),
 )
 EVENTS = (
     *_EVENT,
-    Column("timezone", "text", "The participant's time zone then.", _plain("timezone")),
-    Column("software_version", "text", "The version of Opportune.", _plain("version")),
-    Column("study_hash", "text", "The study file in force, by its hash.", _plain("study")),
-    Column("hash", "text", "Of the event as stored; the next one names it.", _plain("hash")),
+    Column("timezone", "text", "The participant's time zone then.", plain("timezone")),
+    Column("software_version", "text", "The version of Opportune.", plain("version")),
+    Column("study_hash", "text", "The study file in force, by its hash.", plain("study")),
     Column("given", "JSON", "What came in.", lambda row: msgspec.json.encode(row["given"]).decode()),
     Column("answer", "JSON", "What the algorithm answered.", lambda row: msgspec.json.encode(row["answer"]).decode()),
 )
@@ -202,33 +222,41 @@ def decision_columns(running: StudyInForce, cohort: Cohort) -> tuple[Column, ...
 
         told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
         return Column(
-            _free(name, taken, problem.visibility), "value", f"Variable {name!r} of the study, {told}.", value
+            free_name(name, taken, problem.visibility), "value", f"Variable {name!r} of the study, {told}.", value
         )
 
-    before, after = _BEGINNING, (_features(problem), *_DECIDED, *_actions(running), *_REWARD, *_END)
+    before, after = (
+        (*_BEGINNING[:1], ARM, *_BEGINNING[1:]),
+        (_features(problem), *_DECIDED, *_actions(running), *_REWARD, *_END),
+    )
     taken = {column.name for column in (*before, *after)}
-    return (*before, *map(variable, problem.visibility), *after)
-
-
-def _free(name: str, taken: set[str], variables: Iterable[str]) -> str:
-    """What the column of a variable is called: as the variable, unless another column is called so."""
-    if name not in taken:
-        return name
-    longer = f"variable_{name}"
-    while longer in {*taken, *variables}:
-        longer += "_"
-    return longer
+    variables = tuple(map(variable, problem.visibility))
+    baseline = [name for name in running.study.settings.participants.baseline if name not in problem.visibility]
+    return (*before, *_baseline(baseline, taken | {column.name for column in variables}), *variables, *after)
 
 
 def _actions(running: StudyInForce) -> tuple[Column, ...]:
     """The probability of the action that was taken, and of each that there is."""
-    names, policy = running.study.settings.study.actions, running.policy
+    names = running.study.settings.study.actions
 
     def probability(name: str | None) -> Callable[[dict[str, Any]], Any]:
-        return lambda row: of_action(policy, len(names), row, row["action"] if name is None else name)
+        return lambda row: of_action(row["policy"], names, row, row["action"] if name is None else name)
 
     given = "given the state and whether there was a reveal; empty where it is not known"
     return (
+        Column(
+            "action_intended",
+            "text",
+            "The action that was most probable before the least probability was kept; empty while a nudge waits.",
+            lambda row: intended(names, row),
+        ),
+        Column(
+            "action_draw",
+            "number",
+            "The draw, from 0 to 1, at which the action is the inverse cumulative probability; empty where none is "
+            "drawn.",
+            lambda row: None if row["drawn"] is None else row["drawn"].draw,
+        ),
         Column("action_probability", "number", f"The probability of the action, {given}.", probability(None)),
         *(Column(f"action_probability_{name}", "number", f"That of {name!r}, {given}.", probability(name))
           for name in names),
@@ -254,80 +282,42 @@ def study_in_force(database: Database) -> StudyInForce:
 def columns_of(name: str, running: StudyInForce) -> tuple[Column, ...]:
     """The columns of an export."""
     if name in {"decisions", "nudges"}:
-        return decision_columns(running, running.cohort())
-    return {"participants": PARTICIPANTS, "rewards": REWARDS, "events": EVENTS}[name]
+        return decision_columns(running, next(iter(running.cohorts().values())))
+    others = {
+        "participants": (
+            *PARTICIPANTS,
+            *_baseline(running.study.settings.participants.baseline, {column.name for column in PARTICIPANTS}),
+        ),
+        "rewards": REWARDS,
+        "events": EVENTS,
+        "calls": CALLS,
+        "budget": BUDGET,
+        "escalations": ESCALATIONS,
+        "alerts": ALERTS,
+    }
+    return others[name]
 
 
-def rows_of(database: Database, name: str) -> Iterator[dict[str, Any]]:
-    """The rows that an export is made of, in order, a page at a time."""
-    if name == "participants":
-        yield from _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1)
-    elif name in {"events", "rewards"}:
-        wanted = {events.REWARDED, events.CORRECTED, events.SKIPPED} if name == "rewards" else None
-        label = labels(database)
-        for row in _pages(database, tables.events.c, tables.events.c.seq, 0):
-            if wanted is None or row["kind"] in wanted:
-                event = msgspec.json.decode(row["body"])
-                yield {"hash": row["hash"], **event, "who": label(event["who"])}
-    else:
-        policy, imputed, past = study_in_force(database).policy, _imputed(database), _past(database)
-        for person in _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1):
-            only = tables.decisions.c.participant == person["name"]
-            for row in _pages(database, tables.decisions.c, tables.decisions.c.step, 0, only):
-                if name == "decisions" or row["nudge"]:
-                    row["imputed"] = row["id"] in imputed and not row["reward_changes"]
-                    row["past"] = row["id"] in past
-                    row["probability_before"] = row["probability"]
-                    if policy.revealer.randomised:
-                        row["probability_before"] = before_randomising(policy, _answer(database, row["id"]))
-                    yield row
+def _baseline(names: Iterable[str], taken: set[str]) -> tuple[Column, ...]:
+    """What is known of a participant from enrolment on, beside columns whose names are taken."""
 
+    def known(name: str) -> Callable[[dict[str, Any]], Any]:
+        return lambda row: None if row["baseline"] is None else msgspec.json.decode(row["baseline"]).get(name)
 
-def _imputed(database: Database) -> set[str]:
-    """Decisions whose reward never came, and was replaced by the study's default."""
-    table = tables.events.c
-    query = select(table.decision).where(table.kind == events.REWARDED, table.who == SYSTEM)
-    with database.reading.connect() as connection:
-        return {decision for decision in connection.execute(query).scalars() if decision is not None}
-
-
-def _past(database: Database) -> set[str]:
-    """Decisions at which nobody could be nudged any more when they became known."""
-    table = tables.events.c
-    said = table.body.contains('"past":true', autoescape=True)  # or a variable is called so
-    query = select(table.decision, table.body).where(table.kind == events.PROPOSED, said)
-    with database.reading.connect() as connection:
-        rows = connection.execute(query)
-        return {decision for decision, body in rows if msgspec.json.decode(body)["given"].get("past", False)}
-
-
-def _answer(database: Database, decision: str) -> dict[str, Any]:
-    """What the algorithm answered to a decision point, from the record."""
-    table = tables.events.c
-    query = select(table.body).where(table.seq == int(decision[1:]))  # a decision is called after its event
-    with database.reading.connect() as connection:
-        found: dict[str, Any] = msgspec.json.decode(connection.execute(query).scalar_one())["answer"]
-    return found
-
-
-def _pages(database: Database, columns: Any, order: Any, after: int, *only: Any) -> Iterator[dict[str, Any]]:
-    while True:
-        with database.reading.connect() as connection:
-            query = select(*columns).where(order > after, *only).order_by(order).limit(PAGE)
-            found = [dict(row) for row in connection.execute(query).mappings()]
-        yield from found
-        if len(found) < PAGE:
-            return
-        after = found[-1][order.name]
+    return tuple(
+        Column(free_name(name, taken, names), "value", f"Variable {name!r}, given at enrolment.", known(name))
+        for name in names
+    )
 
 
 def export(database: Database, name: str) -> Iterator[str]:
     """An export as CSV, a piece of text at a time."""
-    columns = columns_of(name, study_in_force(database))
+    running = study_in_force(database)
+    columns = columns_of(name, running)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow([column.name for column in columns])
-    for row in rows_of(database, name):
+    for row in rows_of(database, running, name):
         writer.writerow([cell(column.value(row)) for column in columns])
         if buffer.tell() > 60_000:
             yield buffer.getvalue()
@@ -350,29 +340,6 @@ def cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t", "\r"}:
         return "'" + value
     return value
-
-
-def whole_file(database: Database, name: str) -> Iterator[bytes]:
-    """An export as of one moment, made before the first of it is handed out.
-
-    What goes wrong is known by then, and who reads slowly does not keep the database as it was.
-    """
-    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  (who reads it closes it)
-    try:
-        with database.still() as as_of_now:
-            for text in export(as_of_now, name):
-                file.write(text.encode())
-        file.seek(0)
-    except OSError as error:
-        file.close()
-        raise Refused("unavailable", f"the export cannot be made at the moment ({error.strerror})") from error
-    return _read(file)
-
-
-def _read(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while part := file.read(65_536):
-            yield part
 
 
 def dictionary(database: Database) -> dict[str, Any]:

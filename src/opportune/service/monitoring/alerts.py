@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Callable
 
-import httpx
 import structlog
 from sqlalchemy import and_, insert, select, update
 
 from opportune.service.monitoring import checks
 from opportune.service.monitoring.logs import described
 from opportune.service.monitoring.viewed import ViewedNudges
-from opportune.service.record import tables
+from opportune.service.record import outbox, tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce
@@ -23,9 +22,12 @@ CODES = {
     "rebuilt": (YELLOW, "A stored state could not be read; all states were made again from the record."),
     "verify": (RED, "The record does not verify."),
     "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
-    "rewards": (YELLOW, "Rewards are overdue and were given up."),
+    "rewards": (YELLOW, "Results are overdue and were given up."),
+    "clock": (RED, "The clock of the server may be wrong: nothing is recorded until an administrator confirms it."),
     "overspent": (RED, "More of a budget is spent than there is."),
     "unshown": (RED, "A nudge was decided and nobody has looked at it."),
+    "escalation": (RED, "A participant needs attention: look at the page Today."),
+    "redcap": (YELLOW, "Participants could not be enrolled from REDCap."),
     "pacing": (YELLOW, "Nudges are spent faster or slower than planned."),
 }
 LOOK_EVERY = 60 * clock.MICROSECONDS
@@ -53,8 +55,15 @@ class Alerts:
             if connection.execute(update(table).where(same).values(raised=row["raised"])).rowcount:
                 return False  # it is open, and not over yet; unless another process has cleared it by now
             connection.execute(insert(table), row)
+            running = self._running()
+            if running is not None:
+                message = {
+                    "level": level,
+                    "code": code,
+                    "text": CODES.get(code, ("", text))[1],
+                }  # whom it is about is not told
+                outbox.put(connection, running, [(outbox.ALERT, message)], clock.now())
         log.warning("alert", level=level, code=code)  # whom it is about is in the table, not in the log
-        self._send(level, code, text)
         return True
 
     def clear(self, code: str, participant: str | None = None) -> None:
@@ -68,7 +77,7 @@ class Alerts:
 
     def look(self, now: int) -> None:
         """Look for what should raise an alert, and for alerts whose cause is over; once a minute is enough."""
-        if now - self._looked < LOOK_EVERY:
+        if 0 <= now - self._looked < LOOK_EVERY:
             return
         self._looked = now
         running = self._running()
@@ -109,18 +118,3 @@ class Alerts:
         with self._database.reading.connect() as connection:
             text = connection.execute(select(tables.study.c.file)).scalar()
         return None if text is None else StudyInForce.from_text(text)
-
-    def _send(self, level: str, code: str, text: str) -> None:
-        """Tell the study's webhook, if it has one; the participant is not named."""
-        running = self._running()
-        if running is None or running.webhook is None:
-            return
-        body = {"study": running.study.name, "level": level, "code": code, "text": CODES.get(code, ("", text))[1]}
-        threading.Thread(target=_post, args=(running.webhook, body), daemon=True).start()
-
-
-def _post(address: str, body: dict[str, str]) -> None:
-    try:
-        httpx.post(address, json=body, timeout=10.0).raise_for_status()
-    except httpx.HTTPError as error:
-        log.warning("the webhook did not take an alert", error=type(error).__name__)

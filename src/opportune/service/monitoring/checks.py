@@ -122,23 +122,28 @@ def unshown(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     return found
 
 
+def escalation(connection: Connection, running: StudyInForce, now: int) -> Wanted:
+    """Participants with something that nobody has seen to yet."""
+    table = tables.escalations.c
+    names = connection.execute(select(table.participant).where(table.acknowledged.is_(None)).distinct()).scalars()
+    return dict.fromkeys(names, "Something must be seen to: open the page Today, act, and say there what was done.")
+
+
 def overspent(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     """Budgets of which more is stored as spent than there is; the database refuses that, unless someone made it not."""
-    if running.amount is None:
-        return {}
-    table = tables.study if running.policy.shared else tables.participants
-    counted = (table.c.nudges > running.amount) if running.hard else false()
-    query = select(table.c.name).where((table.c.spent > running.amount + tables.SPARE) | counted)
+    table = tables.study if running.shared else tables.participants
+    counted = (table.c.nudges > table.c.amount) if running.hard else false()
+    query = select(table.c.name).where((table.c.spent > table.c.amount + tables.SPARE) | counted)
     text = "More is spent than there is: stop the service, run opportune verify, compare with the last backup."
     names = list(connection.execute(query).scalars())
-    return dict.fromkeys([None] if running.policy.shared and names else names, text)
+    return dict.fromkeys([None] if running.shared and names else names, text)
 
 
 def pacing(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     """The study's nudges against its plan."""
     if running.amount is None:
         return {}
-    shared, known = running.policy.shared, forecast.stored(connection, running)
+    shared, known = running.shared, forecast.stored(connection, running)
     rows = connection.execute(select(*tables.PARTICIPANT)).mappings().all()
     if shared:
         points = sum(row["step"] for row in rows)
@@ -146,6 +151,7 @@ def pacing(connection: Connection, running: StudyInForce, now: int) -> Wanted:
         plans = [(points, running.horizon * running.participants - gone)]
         spent = connection.execute(select(tables.study.c.spent)).scalar_one()
     else:
+        rows = [row for row in rows if row["amount"] is not None]  # arms without nudges spend nothing
         plans = [(row["step"], running.horizon) for row in rows]
         spent = sum(row["spent"] for row in rows)
     if known is not None:
@@ -190,5 +196,5 @@ AS_THINGS_STAND = frozenset({"unshown", "pacing"})
 CHECKS: dict[str, Check] = {
     "fallback": fallback, "undecided": undecided, "unrecorded": _for_a_day("unrecorded"),
     "rebuilt": _for_a_day("rebuilt"), "silent": silent, "rewards": rewards, "unshown": unshown,
-    "overspent": overspent, "pacing": pacing,
+    "overspent": overspent, "pacing": pacing, "escalation": escalation,
 }  # fmt: skip

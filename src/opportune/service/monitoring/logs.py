@@ -3,9 +3,18 @@
 import contextlib
 import logging
 import sys
+import threading
+import time
 import traceback
 
 import structlog
+
+EVERY_SECONDS = 60.0
+"""How often the same is logged, however often it happens."""
+MOST_KINDS = 1000
+_lock = threading.Lock()
+_logged: dict[tuple[str, ...], tuple[float, int]] = {}
+log = structlog.get_logger()
 
 
 class _StandardError:
@@ -36,3 +45,16 @@ def described(error: BaseException) -> dict[str, str]:
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
     return {"error": type(error).__name__, "where": where}
+
+
+def log_sparingly(event: str, **values: str) -> None:
+    """Log an error that may happen thousands of times: once a minute, with how often it was not logged since."""
+    key, now = (event, *values.values()), time.monotonic()
+    with _lock:
+        last, left_out = _logged.get(key, (-EVERY_SECONDS, 0))
+        told = now - last >= EVERY_SECONDS
+        _logged[key] = (now, 0) if told else (last, left_out + 1)
+        if len(_logged) > MOST_KINDS:
+            _logged.clear()
+    if told:
+        log.error(event, **values, **({"not_logged": left_out} if left_out else {}))

@@ -2,20 +2,23 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-import structlog
-from litestar import get, post
+from litestar import Response, get, post
 
 from opportune.errors import InputError
-from opportune.service.accounts import keys, people, sessions
+from opportune.service.accounts import keys, people, second_factor, sessions
+from opportune.service.accounts.changes import Actor
 from opportune.service.accounts.keys import ADMIN, ROLES
-from opportune.service.api.requests import PAGE, roles
-from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
+from opportune.service.api.cookies import SIGNED_IN, read
+from opportune.service.api.requests import PAGE, origin_of, roles
+from opportune.service.pages.shared import Asked, Form, Page, View, form_of, go, in_thread, view_of
+from opportune.service.pages.signing import proved
 from opportune.service.problems import Refused
+from opportune.service.record.database import Database
 
 ADMINS = roles(ADMIN) | PAGE
-log = structlog.get_logger()
 KEPT_SECONDS = 60.0
 _lock = threading.Lock()
 _answered: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -39,32 +42,62 @@ def _shown(view: View, **content: Any) -> Page:
 @get("/accounts", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
 def show_accounts(request: Asked) -> Page:
     """People and keys."""
-    return _shown(view_of(request))
+    view = view_of(request)
+    return _shown(view) if view.session.fresh else ask_again(view)
+
+
+def ask_again(view: View, status: int = 200, *, failed: bool = False) -> Page:
+    """The page on which an admin proves once more who it is: accounts are not for whoever finds a browser open."""
+    second = second_factor.confirmed(view.service.database, view.who)
+    return view.show("prove.html", status, failed=failed, second=second)
+
+
+@post("/accounts/confirm", opt=ADMINS, include_in_schema=False, status_code=200)
+async def confirm(request: Asked) -> Response[Any]:
+    """The password once more, and the code."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+
+    def check() -> Response[Any]:
+        if not proved(request, view.who, form):
+            return ask_again(view, 401, failed=True)
+        sessions.confirm(view.service.database, read(request, SIGNED_IN))
+        return go("/accounts")
+
+    return await in_thread(check)
 
 
 def _change(view: View, form: Form) -> dict[str, Any]:
-    """What an admin asks for; hands back what to show, a password or key among it."""
+    """What an admin asks for; hands back what to show, an invitation or a key among it."""
     database, what, name = view.service.database, form.required("what", most=20), form.required("name", most=64)
+    by = Actor(view.who, origin_of(view.request))
     if what == "add_person":
-        secret = people.add_person(database, name, form.required("role", most=20))
-        return {"secret": secret, "secret_of": name, "secret_kind": "password"}
+        people.add_person(database, name, form.required("role", most=20), by=by)
+        return _invited(view, name, by)
+    if what == "invite":
+        return _invited(view, name, by)
     if what == "add_key":
-        return {"secret": keys.add_key(database, name, form.required("role", most=20)), "secret_of": name,
-                "secret_kind": "key"}  # fmt: skip
-    if what == "reset_password":
-        secret = people.new_password()
-        people.change_password(database, name, secret)
-        return {"secret": secret, "secret_of": name, "secret_kind": "password"}
-    if what == "revoke_person":
-        if name == view.who:
-            raise InputError("you cannot revoke yourself; expected another person")
-        people.revoke_person(database, name)
-        sessions.end_all(database, name)
-        return {"done": "revoked"}
-    if what == "revoke_key":
-        keys.revoke_key(database, name)
-        return {"done": "revoked"}
+        secret = keys.add_key(database, name, form.required("role", most=20), by)
+        return {"secret": secret, "secret_of": name, "secret_kind": "key"}
+    if what == "revoke_person" and name == view.who:
+        raise InputError("you cannot revoke yourself; expected another person")
+    if what in _CHANGES:
+        change, done = _CHANGES[what]
+        change(database, name, by)
+        return {"done": done}
     raise Refused("invalid", "this cannot be done")
+
+
+def _invited(view: View, name: str, by: Actor) -> dict[str, Any]:
+    address = f"{view.request.base_url}invitation?token={people.invite(view.service.database, name, by)}"
+    return {"secret": address, "secret_of": name, "secret_kind": "invitation"}
+
+
+_CHANGES: dict[str, tuple[Callable[[Database, str, Actor], None], str]] = {
+    "revoke_person": (people.revoke_person, "revoked"), "revoke_key": (keys.revoke_key, "revoked"),
+    "resume_person": (people.resume_person, "resumed"), "resume_key": (keys.resume_key, "resumed"),
+    "unlock": (people.release_person, "unlocked"),
+}  # fmt: skip
 
 
 @post("/accounts", opt=ADMINS, include_in_schema=False, status_code=200)
@@ -72,6 +105,8 @@ async def change_accounts(request: Asked) -> Page:
     """Add, reset, revoke."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
+    if not view.session.fresh:
+        return await in_thread(ask_again, view, 401)
     key = f"{view.who}:{form.required('once', most=64)}"
 
     def change() -> Page:
@@ -81,7 +116,6 @@ async def change_accounts(request: Asked) -> Page:
                 del _answered[old]
             if key not in _answered:
                 done = _change(view, form)
-                log.info("an account was changed", what=form.text("what"), account=form.text("name"), who=view.who)
                 _answered[key] = now + KEPT_SECONDS, done
             done = _answered[key][1]
         return _shown(view, **done)
@@ -89,4 +123,4 @@ async def change_accounts(request: Asked) -> Page:
     return await in_thread(change)
 
 
-ACCOUNTS = [show_accounts, change_accounts]
+ACCOUNTS = [show_accounts, confirm, change_accounts]

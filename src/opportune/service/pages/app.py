@@ -2,20 +2,28 @@
 
 from typing import Any
 
-from litestar import Response, Router, get
+from litestar import Response, Router, get, post
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 
 from opportune.errors import OpportuneError
-from opportune.service.api.requests import OPEN, caller_of
+from opportune.service.accounts.sessions import Session
+from opportune.service.api.requests import OPEN, SESSION, caller_of
 from opportune.service.pages import errors
+from opportune.service.pages.access import ACCESS
 from opportune.service.pages.accounts import ACCOUNTS
+from opportune.service.pages.checklist import CHECKLIST
+from opportune.service.pages.corrections import CORRECTIONS
+from opportune.service.pages.institution import INSTITUTION
 from opportune.service.pages.participants import PARTICIPANTS
+from opportune.service.pages.phones import PHONES
 from opportune.service.pages.record import RECORD
-from opportune.service.pages.shared import STATIC, Asked, go
+from opportune.service.pages.safety import SAFETY
+from opportune.service.pages.shared import STATIC, Asked, form_of, go
 from opportune.service.pages.signing import EVERYONE, SIGNING, home_of
 from opportune.service.pages.study import STUDY
 from opportune.service.pages.today import TODAY
+from opportune.service.pages.week import WEEK
 from opportune.service.problems import Refused
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -25,6 +33,34 @@ _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 def home(request: Asked) -> Response[Any]:
     """Where someone begins."""
     return go(home_of(caller_of(request).role))
+
+
+@get("/session", opt=EVERYONE | {"by_itself": True}, include_in_schema=False, sync_to_thread=True)
+def show_session(request: Asked) -> Response[Any]:
+    """Whether someone is still signed in, and what forms must bring along; asked by a script, which keeps nothing."""
+    session: Session = request.scope[SESSION]  # type: ignore[literal-required]
+    return Response({"form": session.form, "who": session.caller.name}, media_type="application/json")
+
+
+@post("/session", opt=EVERYONE, include_in_schema=False, status_code=204)
+async def keep_session(request: Asked) -> None:
+    """The person has done something on a page that is open: the session goes on by that."""
+    await form_of(request)
+
+
+@get("/icon/{count:int}", opt=OPEN, include_in_schema=False, sync_to_thread=True)
+def icon(count: FromPath[int]) -> Response[bytes]:
+    """The icon, with how much waits."""
+    text = "9+" if count > 9 else str(max(0, count))
+    drawn = (STATIC / "icon.svg").read_text(encoding="utf-8")
+    badge = (
+        '<circle cx="22" cy="10" r="10" fill="#a3291b"/><text x="22" y="15" font-size="14" font-weight="700" '
+        f'font-family="sans-serif" fill="#fff" text-anchor="middle">{text}</text></svg>'
+    )
+    headers = {"Cache-Control": "public, max-age=86400"}
+    return Response(
+        drawn.strip().removesuffix("</svg>").encode() + badge.encode(), media_type="image/svg+xml", headers=headers
+    )
 
 
 @get("/static/{name:str}", opt=OPEN, include_in_schema=False, sync_to_thread=True)
@@ -40,7 +76,26 @@ def static(name: FromPath[str]) -> Response[bytes]:
 
 PAGES = Router(
     "/",
-    route_handlers=[home, static, *SIGNING, *TODAY, *PARTICIPANTS, *STUDY, *RECORD, *ACCOUNTS],
+    route_handlers=[
+        home,
+        show_session,
+        keep_session,
+        icon,
+        static,
+        *SIGNING,
+        *INSTITUTION,
+        *TODAY,
+        *PARTICIPANTS,
+        *CORRECTIONS,
+        *PHONES,
+        *SAFETY,
+        *WEEK,
+        *CHECKLIST,
+        *STUDY,
+        *RECORD,
+        *ACCOUNTS,
+        *ACCESS,
+    ],
     exception_handlers={
         Refused: errors.on_refused,
         OpportuneError: errors.on_bad_input,

@@ -97,6 +97,7 @@ def course(view: View) -> Course:
         by_step = select(day, _D.c.step, func.count()).group_by(day, _D.c.step)
         steps = [tuple(row) for row in connection.execute(by_step)]
         people = [tuple(row) for row in connection.execute(select(_P.c.step, _P.c.status))]
+        own = connection.execute(select(func.sum(_P.c.amount))).scalar()
         known = forecast.stored(connection, running)
     first = min(found, default=0)
     last = max([*found, (view.now + _offset(view.now, running.timezone)) // DAY]) if found else -1
@@ -106,7 +107,7 @@ def course(view: View) -> Course:
         return [found[d][name] if d in found and found[d][name] is not None else otherwise for d in days]
 
     amount = running.amount
-    budget = None if amount is None else amount if running.policy.shared else amount * len(people)
+    budget = None if amount is None else amount if running.shared else float(own or 0.0)
     spent = np.cumsum(of("spent", 0.0), dtype=float).tolist()
     each = _planned(running, known, budget, people, steps, days)
     return Course(
@@ -122,7 +123,7 @@ def course(view: View) -> Course:
 def _total(running: StudyInForce, people: Rows) -> int:
     """Decision points in all, without those that are lost as someone has left."""
     lost: int = sum(running.horizon - step for step, status in people if status in _LEFT)
-    return running.horizon * (running.participants if running.policy.shared else len(people)) - lost
+    return running.horizon * (running.participants if running.shared else len(people)) - lost
 
 
 def _planned(
@@ -146,7 +147,7 @@ def _forecast(
     """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
     days = len(spent)
     running, active = view.running, [step for step, status in people if status not in _LEFT]
-    if running.policy.shared:  # those who are still to come draw on it, too
+    if running.shared:  # those who are still to come draw on it, too
         active += [0] * (running.participants - len(people))
     if view.study["status"] != "open" or budget is None or days < LEAST_DAYS or not active or not counts:
         return []

@@ -36,7 +36,7 @@ def sentences(t: Texts) -> dict[str, str]:
         "not_settled": _("The call is still open. Its result comes after that."),
         "exists": _("This name is in use already. Nothing was changed."),
         "full": _("All planned participants are enrolled."),
-        "not_active": _("The participant has left the study or completed it. This cannot be taken back."),
+        "not_active": _("The participant has left the study or completed it. If that is a mistake, correct it."),
         "invalid": _("Something in the form cannot be used. Nothing was recorded."),
         "unasked": _("Some questions were answered and others not. Answer all, or none. Nothing was recorded."),
         "malformed": _("The form could not be read. Nothing was recorded."),
@@ -87,5 +87,5 @@ def on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Respons
 
 def on_fault(request: "Request[Any, Any, Any]", error: Exception) -> "Response[Any]":
     """Anything that nobody has foreseen."""
-    api.on_fault(request, error)
-    return _page(request, Problem.of("internal", ""))
+    answered = api.on_fault(request, error)
+    return _page(request, Problem.of("unavailable" if answered.status_code == 503 else "internal", ""))

@@ -14,7 +14,7 @@ from opportune.service.api.requests import PAGE, known_decision, known_name, rol
 from opportune.service.commands.base import NOT_ASKED
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
-from opportune.service.pages import timeline, words
+from opportune.service.pages import reasons, timeline, words
 from opportune.service.pages.shared import (
     Asked,
     Page,
@@ -39,8 +39,6 @@ CALLERS = roles(STAFF) | PAGE
 PER_PAGE = 100
 DECISIONS_SHOWN = 60
 EVENTS_SHOWN = 100
-HISTORY = 14
-"""Earlier decision points that tell what is usual."""
 LARGEST_NUMBER = 2**31 - 1
 SORTS = ("participant", "status", "day", "nudges", "age", "last")
 Sort = Annotated[str, QueryParameter(name="sort", max_length=20)]
@@ -97,12 +95,14 @@ def _judged(view: View, row: dict[str, Any], missing: dict[str, int], nudges: di
 
 def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
     """A participant as the pages show it."""
-    contact, decided, timezone = row["last_reveal"], row["last_decided"], row["timezone"]
+    decided, timezone = row["last_decided"], row["timezone"]
+    left = participant_details(row, dict(view.study))["budget_left"]
+    if left is not None and view.blind:  # two looks would tell the probability of what was decided between them
+        left = math.floor(left)
     return {
         **row,
-        "left": participant_details(row, dict(view.study))["budget_left"],
+        "left": left,
         "own": view.study["amount"] is None,
-        "last_contact": None if contact is None else view.both(contact, timezone),
         "last_data": None if decided is None else view.both(decided, timezone),
     }
 
@@ -186,7 +186,8 @@ async def enrol(request: Asked) -> Response[Any]:
     return go(f"/participants/{row['number']}?done=enrolled")
 
 
-def _row(view: View, number: int) -> dict[str, Any]:
+def row_of(view: View, number: int) -> dict[str, Any]:
+    """A participant's row, by number: pseudonyms do not stand in addresses."""
     if number > LARGEST_NUMBER:
         raise Refused("not_found", "no participant has this number")
     found = queries.rows(
@@ -197,18 +198,19 @@ def _row(view: View, number: int) -> dict[str, Any]:
     return found[0]
 
 
-def _why(view: View, decisions: list[dict[str, Any]], place: int) -> str:
+def _why(view: View, decisions: list[dict[str, Any]], place: int, because: reasons.Because | None) -> str:
     """Why there was a call, by what was known then."""
-    row, before = decisions[place], decisions[max(0, place - HISTORY) : place]
+    row = decisions[place]
     if not row["nudge"]:
         return ""
-    earlier = [(one["happened"], msgspec.json.decode(one["sensed"])) for one in reversed(before)]
     reveal = next((one["happened"] for one in reversed(decisions[:place]) if one["revealed"]), None)
-    sensed = msgspec.json.decode(row["sensed"])
-    return words.why_now(view.running, row, sensed, earlier, reveal, row["happened"], view.t)
+    days = None if reveal is None else words.days_between(reveal, row["happened"], row["timezone"])
+    return reasons.why(view.running, row, because, days, view.t)
 
 
-def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[str, Any]:
+def _decision(
+    view: View, decisions: list[dict[str, Any]], place: int, because: reasons.Because | None
+) -> dict[str, Any]:
     """A decision as the page shows it."""
     row = decisions[place]
     sensed = {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
@@ -221,7 +223,7 @@ def _decision(view: View, decisions: list[dict[str, Any]], place: int) -> dict[s
     return {
         **row,
         "at": view.both(row["happened"], row["timezone"]),
-        "told": words.outcome(row, _why(view, decisions, place), view.t),
+        "told": words.outcome(row, _why(view, decisions, place, because), view.t),
         "advice": words.action_label(view.running, row["action"]),
         "values": [(words.label_of(view.running, name), text) for name, text in shown.items()],
     }  # fmt: skip
@@ -242,7 +244,7 @@ def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
 def show_participant(request: Asked, number: FromPath[int], done: Done = "", everything: All = 0) -> Page:
     """One participant: what happened, and why."""
     view = view_of(request)
-    row = _row(view, number)
+    row = row_of(view, number)
     database, table = view.service.database, tables.decisions
     decisions = queries.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
     record = tables.events
@@ -252,10 +254,15 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
     latest = queries.rows(database, people.order_by(record.c.seq.desc()).limit(EVENTS_SHOWN))
     first = 0 if everything else max(0, len(decisions) - DECISIONS_SHOWN)
     unit = view.running.study.settings.reward.unit
+    because = queries.occasions(database, [one["id"] for one in decisions[first:] if one["nudge"]])
+    shown = [
+        _decision(view, decisions, place, because.get(decisions[place]["id"]))
+        for place in reversed(range(first, len(decisions)))
+    ]
     return view.show(
         "participant.html", p=overview(view, row), unit=unit, everything=everything, done=done,
         enrolled=view.both(row["enrolled"], row["timezone"]), picture=timeline.picture(view, row, decisions, noted),
-        decisions=[_decision(view, decisions, place) for place in reversed(range(first, len(decisions)))],
+        decisions=shown,
         hidden_count=first, record=[_event(view, one, row["timezone"]) for one in latest],
     )  # fmt: skip
 
@@ -264,7 +271,7 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
 def confirm(request: Asked, number: FromPath[int], change: FromPath[str]) -> Page:
     """Are you sure?"""
     view = view_of(request)
-    row = _row(view, number)
+    row = row_of(view, number)
     if change not in STATUSES:
         raise Refused("not_found", "there is no such page")
     return view.show("confirm.html", p=row, change=change)
@@ -275,14 +282,14 @@ async def set_status(request: Asked, number: FromPath[int]) -> Response[Any]:
     """Pause, resume, withdraw, complete."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    row = await in_thread(_row, view, number)
+    row = await in_thread(row_of, view, number)
     status, reason = form.required("status", most=20), form.text("reason", most=500).replace("\n", " ") or None
     if status not in STATUSES:
         raise Refused("invalid", f"status is {status!r}; expected one of {', '.join(STATUSES)}")
     if status in {WITHDRAWN, PAUSED} and reason is None:
         raise Refused("invalid", "reason is empty; expected a text")
     if status in {WITHDRAWN, COMPLETED} and form.text("sure", most=5) != "yes":
-        raise Refused("invalid", "this cannot be taken back; expected the box to be ticked")
+        raise Refused("invalid", "this is for good; expected the box to be ticked")
     command = SetStatus(participant=row["name"], status=status, reason=reason, **command_fields(view, form))
     await carry_out(view, command)
     return go(f"/participants/{number}?done={status}")
@@ -293,7 +300,7 @@ async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
     """A note for the record."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    row = await in_thread(_row, view, number)
+    row = await in_thread(row_of, view, number)
     await carry_out(view, Note(participant=row["name"], text=form.required("text"), **command_fields(view, form)))
     return go(f"/participants/{number}?done=noted")
 
@@ -305,7 +312,7 @@ async def correct(request: Asked, number: FromPath[int]) -> Response[Any]:
     view = await in_thread(view_of, request)
     decision, reward = known_decision(form.required("decision", most=20)), form.number("reward")
     of = await in_thread(queries.decision_row, view.service.database, decision)
-    if of is None or of["participant"] != (await in_thread(_row, view, number))["name"]:
+    if of is None or of["participant"] != (await in_thread(row_of, view, number))["name"]:
         raise Refused("not_found", "the participant has no such decision")
     reason = form.text("reason", most=500) or None
     fields = command_fields(view, form)

@@ -8,11 +8,14 @@ import msgspec
 from litestar import Response, get, post
 from litestar.params import FromPath
 from litestar.response import Stream
-from sqlalchemy import or_, select
+from sqlalchemy import and_, or_, select
 
+from opportune.service.accounts.changes import Actor, note_access
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
-from opportune.service.api.requests import PAGE, roles
+from opportune.service.accounts.pseudonyms import without_names
+from opportune.service.api.requests import PAGE, origin_of, roles
 from opportune.service.export import exports
+from opportune.service.export.download import whole_file
 from opportune.service.monitoring.alerts import CODES
 from opportune.service.pages.shared import Asked, Form, Page, View, form_of, in_thread, view_of
 from opportune.service.problems import Refused
@@ -45,33 +48,50 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
             names = [row["who"] for row in wrote if view.named(row["who"]) == asked["who"]]
         query = query.where(table.c.who.in_(names))
     if asked["text"]:
-        query = query.where(_has_text(asked["text"], named=view.role != ANALYST))
+        query = query.where(_has_text(asked["text"], named=view.role != ANALYST, blind=view.blind))
     if asked["before"].isdecimal() and len(asked["before"]) < 18:
         query = query.where(table.c.seq < int(asked["before"]))
     found = queries.rows(view.service.database, query.order_by(table.c.seq.desc()).limit(PER_PAGE + 1))
     rows, more = queries.page(found, PER_PAGE)
     shown = []
     for row in rows:
-        event = events.decode(row["body"])
-        about = {key: value for key, value in event.given.items() if key != "file"}
+        event = msgspec.json.decode(row["body"])
+        if view.role == ANALYST:
+            event = without_names(event, view.named)
+        elif view.role == STAFF:
+            event = events.for_staff(event, blind=view.blind)
+        answer, about = event["answer"], {key: value for key, value in event["given"].items() if key != "file"}
+        if asked["text"] and view.role != ADMIN and not _shows(event, about, asked["text"]):
+            continue  # what is found but not shown would be told by being found
         shown.append({
             "seq": row["seq"], "kind": row["kind"], "participant": row["participant"] or "",
             "who": view.named(row["who"]),
-            "at": view.t.exact(row["received"], view.timezone), "hash": row["hash"],
+            "at": view.t.exact(row["received"], view.timezone), "hash": "" if view.role == ANALYST else row["hash"],
             "given": msgspec.json.format(msgspec.json.encode(about), indent=2).decode(),
-            "answer": msgspec.json.format(msgspec.json.encode(event.answer), indent=2).decode(),
+            "answer": msgspec.json.format(msgspec.json.encode(answer), indent=2).decode(),
         })  # fmt: skip
     return {"rows": shown, "asked": asked, "before": rows[-1]["seq"] if more else None, "kinds": events.KINDS}
 
 
-def _has_text(text: str, *, named: bool) -> Any:
-    """Whether an event has a text; without names, only in what does not say who did it."""
+def _shows(event: dict[str, Any], about: dict[str, Any], text: str) -> bool:
+    """Whether a text stands in what is shown of an event."""
+    named = (event["kind"], event["participant"], event["decision"], event["who"])
+    parts = [word or "" for word in named] + [msgspec.json.encode(each).decode() for each in (about, event["answer"])]
+    return any(text.lower() in part.lower() for part in parts)
+
+
+def _has_text(text: str, *, named: bool, blind: bool) -> Any:
+    """Whether an event has a text, in what whoever searches may see: not who did it, or not what was answered."""
     table = tables.events.c
+    if blind:  # an event ends with what was answered
+        return table.body.like("%" + re.sub(r"([/%_])", r"/\1", text) + '%"answer":{%', escape="/")
     if named:
         return table.body.contains(text, autoescape=True)
     # The name ends before `received`. Quotes in it are escaped, so that it cannot look like what follows.
     after = table.body.like('%"received":"%' + re.sub(r"([/%_])", r"/\1", text) + "%", escape="/")
-    return or_(after, *(c.contains(text, autoescape=True) for c in (table.kind, table.participant, table.decision)))
+    about_accounts = table.kind.in_(events.ADMINISTRATION)  # by their names
+    others = (table.kind, table.participant, table.decision)
+    return or_(and_(after, ~about_accounts), *(c.contains(text, autoescape=True) for c in others))
 
 
 @get("/record", opt=READERS, sync_to_thread=True, include_in_schema=False)
@@ -102,6 +122,8 @@ async def verify_record(request: Asked) -> Page:
             found = verify_beside(view.service.database.url)
         finally:
             _ONE.release()
+        by, database = Actor(view.who, origin_of(request)), view.service.database
+        note_access(database, by, "verified", holds=found.holds, events=found.count, head=found.head)
         if found.holds:
             view.service.alerts.clear("verify")
         else:
@@ -113,18 +135,21 @@ async def verify_record(request: Asked) -> Page:
 
 @get("/exports/{name:str}", opt=ANALYSTS, sync_to_thread=True, include_in_schema=False)
 def download(request: Asked, name: FromPath[str]) -> Response[Any]:
-    """A table as a file."""
-    database = view_of(request).service.database
+    """A table as a file; that it was taken is on record."""
+    view = view_of(request)
+    database = view.service.database
     day = clock.iso(clock.now())[:10]
     if name == "dictionary.json":
+        note_access(database, Actor(view.who, origin_of(request)), "exported", files=[name])
         body = msgspec.json.format(msgspec.json.encode(exports.dictionary(database)), indent=2)
         headers = {"Content-Disposition": f'attachment; filename="dictionary-{day}.json"'}
         return Response(body, media_type="application/json", headers=headers)
     stem, dot, ending = name.rpartition(".")
     if stem not in exports.NAMES or (dot, ending) != (".", "csv"):
         raise Refused("not_found", "no export has this name")
+    note_access(database, Actor(view.who, origin_of(request)), "exported", files=[name])
     headers = {"Content-Disposition": f'attachment; filename="{stem}-{day}.csv"'}
-    return Stream(exports.whole_file(database, stem), media_type="text/csv", headers=headers)
+    return Stream(whole_file(database, stem), media_type="text/csv", headers=headers)
 
 
 RECORD = [show_record, search_record, verify_record, download]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response
@@ -40,7 +40,6 @@ Asked = Request[Any, Any, State]
 Page = Response[bytes]
 Found = TypeVar("Found")
 STATIC = Path(__file__).parent / "static"
-FORM_COOKIE = "opportune_form"
 MOST_TEXT = 2000
 MOST_SECRET = 257
 """One more than a password may have, so that a longer one is not taken for it."""
@@ -84,7 +83,7 @@ class Sealed(ASGIMiddleware):
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
                 names = {name.lower() for name, _ in headers}
-                headers += HEADERS
+                headers += [header for header in HEADERS if header[0] not in names]
                 if b"cache-control" not in names:
                     headers.append(NO_STORE)
                 if scope["scheme"] == "https":
@@ -149,9 +148,22 @@ class View:
         return self.session.caller.role
 
     @cached_property
+    def blind(self) -> bool:
+        """Whether the person is not to see probabilities, prices and coins."""
+        return self.service.blind(self.session.caller)
+
+    @cached_property
     def named(self) -> Callable[[str], str]:
         """How whoever looks sees who did something: analysts see no names."""
         return labels(self.service.database) if self.role == ANALYST else str
+
+    @cached_property
+    def contact(self) -> Callable[[str], str] | None:
+        """The address at which staff find whom to contact; none where the study file has none, or nobody calls."""
+        address = self.running.study.settings.serve.contact_url
+        if address is None or self.role == ANALYST:
+            return None
+        return lambda participant: address.replace("{participant}", quote(participant, safe=""))
 
     def both(self, moment: int, timezone: str) -> str:
         """A time by the participant's clock, and by that of whoever looks; both named."""
@@ -168,14 +180,15 @@ class View:
         shown = {
             "view": self, "role": self.role, "who": self.who, "form_token": self.session.form,
             "study_name": self.study["name"], "red": sum(alert["level"] == "red" for alert in alerts),
-            "waiting": _waiting(self.service) if self.role in NAVIGATION["today"] else 0,
-            "rehearsal": self.service.rehearsal, "here": template.split(".", maxsplit=1)[0], **content,
+            "waiting": count_of(self.service) if self.role in NAVIGATION["today"] else 0,
+            "contact": self.contact, "rehearsal": self.service.rehearsal,
+            "here": template.split(".", maxsplit=1)[0], **content,
         }  # fmt: skip
         return html(self.t.language, template, code, **shown)
 
 
-def _waiting(service: Service) -> int:
-    """How many nudges wait for staff."""
+def count_of(service: Service) -> int:
+    """How much waits for staff: nudges, and what must be seen to at once."""
     table, calls = tables.decisions, tables.calls
     query = (
         select(func.count())
@@ -183,7 +196,8 @@ def _waiting(service: Service) -> int:
         .where(tables.open_nudge, calls.c.due.is_(None))
     )
     with service.database.reading.connect() as connection:
-        return int(connection.execute(query).scalar_one())
+        waiting = int(connection.execute(query).scalar_one())
+    return waiting + queries.count(service.database, tables.escalations, tables.escalations.c.acknowledged.is_(None))
 
 
 def view_of(request: Asked) -> View:
@@ -210,7 +224,7 @@ def html(language: str, template: str, code: int = 200, /, **content: Any) -> Pa
 def fragment(view: View, template: str, **content: Any) -> Page:
     """A part of a page, for the script that refreshes it."""
     return html(view.t.language, template, view=view, role=view.role, who=view.who, form_token=view.session.form,
-                **content)  # fmt: skip
+                contact=view.contact, **content)  # fmt: skip
 
 
 def go(path: str) -> "Response[Any]":

@@ -1,7 +1,9 @@
 """Study: budget, calls, answers, results over time, alerts with what to do about each, data health."""
 
+import math
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +13,9 @@ from sqlalchemy import func, select
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
 from opportune.service.api.requests import PAGE, roles
 from opportune.service.monitoring.alerts import CODES
+from opportune.service.monitoring.anchors import DAY, latest
+from opportune.service.monitoring.delivery import dead
+from opportune.service.pages import checklist, overview
 from opportune.service.pages.charts import Chart, Figure, around, room
 from opportune.service.pages.course import Course, course
 from opportune.service.pages.participants import late
@@ -21,7 +26,7 @@ from opportune.service.record.events import PROPOSED
 
 KEPT_SECONDS = 60.0
 _lock = threading.Lock()
-_known: dict[str, tuple[float, int, float, tuple[Course, dict[str, int]]]] = {}
+_known: dict[str, tuple[float, int, float, tuple[Course, dict[str, int], int | None]]] = {}
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 
 
@@ -31,12 +36,15 @@ def advice(t: Texts) -> dict[str, str]:
     return {
         "fallback": _("Participants are advised by the study's fallback. Tell whoever looks after the service today."),
         "undecided": _("A participant got no advice. Tell whoever looks after the service now."),
-        "unrecorded": _("Something that was said is not on record. Tell whoever looks after the service now."),
-        "rebuilt": _("It was mended by itself. Have the record verified on the page Record."),
+        "unrecorded": _("Something that staff entered was not recorded. Tell whoever looks after the service now."),
+        "rebuilt": _("It was repaired automatically. Have the record verified on the page Record."),
         "verify": _("Do not use the data until this is understood. Tell the study's statistician now."),
         "silent": _("Ask the participant whether the app works, or pause the participation."),
         "rewards": _("See on the page Participants whose results are missing, and why."),
         "unshown": _("Someone should have been called and was not. Look at the list of calls, and at who is on duty."),
+        "escalation": _("Open the page Today, do what it says, and write there what was done."),
+        "clock": _("Nothing is recorded until the clock is confirmed. Tell whoever looks after the service now."),
+        "redcap": _("Correct the record in REDCap; it is read again every five minutes."),
         "pacing": _("More or fewer calls are made than planned. Tell the study's statistician."),
         "overspent": _("More calls were made than there is budget for. Tell the study's statistician now."),
     }  # fmt: skip
@@ -59,7 +67,7 @@ def _budget(view: View, found: Course) -> Figure | None:
         "planned": view.t.number(found.planned_spent[-1]),
     }  # fmt: skip
     if found.simulated:
-        described = _("%(spent)s of %(budget)s are used; %(planned)s were to be expected by now.", **numbers)
+        described = _("%(spent)s of %(budget)s are used; %(planned)s were expected by now.", **numbers)
     else:
         described = _("%(spent)s of %(budget)s are used; an even pace would have used %(planned)s.", **numbers)
     if found.forecast:
@@ -93,7 +101,7 @@ def _calls(view: View, found: Course) -> Figure | None:
     if found.planned_nudges:
         expected = sum(found.planned_nudges) / len(found.planned_nudges)
         if found.simulated:
-            described += " " + _("%(planned)s per day were to be expected.", planned=view.t.number(expected))
+            described += " " + _("%(planned)s per day were expected.", planned=view.t.number(expected))
         else:
             described += " " + _("At an even pace there would be %(planned)s per day.", planned=view.t.number(expected))
     chart = Chart(
@@ -147,14 +155,17 @@ def _health(view: View) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _worked_out(view: View) -> tuple[Course, dict[str, int]]:
-    """The course and the data's health; worked out at most every few seconds, as it looks at everything there is."""
+def _worked_out(view: View) -> tuple[Course, dict[str, int], int | None]:
+    """The course, the data's health and when the last backup was made.
+
+    Worked out at most every few seconds, as it looks at everything there is.
+    """
     with _lock:
         database, now = view.service.database.url, time.monotonic()
         known = _known.get(database)
         if known is None or known[0] < now or (known[1] != view.study["seq"] and known[2] < now):
             began = time.monotonic()
-            found = course(view), _health(view)
+            found = course(view), _health(view), overview.last_backup(view)
             took = time.monotonic() - began
             known = now + KEPT_SECONDS, view.study["seq"], now + 20 * took, found
             _known.clear()
@@ -166,7 +177,9 @@ def _worked_out(view: View) -> tuple[Course, dict[str, int]]:
 def show_study(request: Asked) -> Page:
     """How the study goes."""
     view = view_of(request)
-    (found, health), t = _worked_out(view), view.t
+    (found, health, backup), t = _worked_out(view), view.t
+    if view.blind:  # two looks would tell the probability of what was decided between them
+        found = replace(found, spent=[float(math.floor(value)) for value in found.spent])
     said, translated = advice(t), t.gettext
     alerts = [
         {
@@ -184,14 +197,34 @@ def show_study(request: Asked) -> Page:
         record, made = tables.events.c, tables.decisions.c
         latest = select(record.decision).where(record.kind == PROPOSED).order_by(record.seq.desc()).limit(1)
         price = connection.execute(select(made.price).where(made.id == latest.scalar_subquery())).scalar()
+    undelivered = _given_up(view)
     content: dict[str, Any] = {
+        "verdict": overview.verdict(view, alerts, len(undelivered), backup), "arms": overview.arms(view),
+        "changes": overview.since_last_week(view), "backup": overview.age_of(view, backup),
+        "missing": checklist.missing(view),
         "course": found, "alerts": alerts, "numbers": numbers, "health": health,
-        "price": price if view.running.policy.revealer.priced else None,
+        "price": price if view.running.policy.revealer.priced and not view.blind else None,
         "answered_share": None if not settled else answered / settled, "settled": settled,
-        "launched": t.moment(view.study["launched"], view.timezone),
+        "launched": t.moment(view.study["launched"], view.timezone), "anchor": _anchored(view),
+        "undelivered": undelivered,
         "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],
     }  # fmt: skip
     return view.show("study.html", **content)
+
+
+def _anchored(view: View) -> dict[str, Any] | None:
+    """What the end of the record was on the latest day on which it was told."""
+    with view.service.database.reading.connect() as connection:
+        found = latest(connection)
+    return None if found is None else {"day": view.t.date(found.day * DAY, "UTC"), "seq": found.seq, "head": found.head}
+
+
+def _given_up(view: View) -> list[dict[str, Any]]:
+    """Messages that nobody took."""
+    return [
+        {**row, "at": view.t.moment(row["created"], view.timezone), "failure": row["failure"] or ""}
+        for row in dead(view.service.database)
+    ]
 
 
 STUDY = [show_study]

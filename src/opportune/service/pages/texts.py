@@ -6,7 +6,7 @@ A site adds a language by a file of its own: OPPORTUNE_LOCALE names the folder i
 import datetime as dt
 import io
 import os
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,11 @@ class Texts:
         found = self.translations.ungettext(one, many, int(number))
         return found % {"num": self.number(number), **values}
 
-    def number(self, value: float) -> str:
-        """A number for people: few digits."""
+    def number(self, value: float, digits: int | None = None) -> str:
+        """A number for people: so many digits after the point, or few."""
+        if digits is not None:
+            form = "#,##0." + "0" * digits if digits else "#,##0"
+            return str(format_decimal(value, format=form, locale=self.locale))
         if value and abs(value) < 0.01:
             return str(format_decimal(value, format="0.00E0", locale=self.locale))
         rounded = round(value, 2) if abs(value) < 10 else round(value, 1)
@@ -80,7 +83,7 @@ class Texts:
 
     def time(self, moment: int, timezone: str) -> str:
         """A time of day."""
-        return str(format_time(clock.local(moment, timezone), "HH:mm", locale=self.locale))
+        return _time(_minute(moment, timezone), self.locale)
 
     def date(self, moment: int, timezone: str) -> str:
         """A day."""
@@ -88,15 +91,19 @@ class Texts:
 
     def day(self, date: dt.date) -> str:
         """A day, in words."""
-        return str(format_date(date, "d MMM yyyy", locale=self.locale))
+        return _day(date, self.locale)
 
     def weekday(self, moment: int, timezone: str) -> str:
         """The day of the week."""
         return str(format_date(clock.local(moment, timezone).date(), "EEEE", locale=self.locale))
 
+    def weekday_of(self, date: dt.date) -> str:
+        """The day of the week of a date."""
+        return str(format_date(date, "EEEE", locale=self.locale))
+
     def moment(self, moment: int, timezone: str) -> str:
         """A day and a time."""
-        return str(format_datetime(clock.local(moment, timezone), "d MMM, HH:mm", locale=self.locale))
+        return _moment(_minute(moment, timezone), self.locale)
 
     def exact(self, moment: int, timezone: str) -> str:
         """A day and a time, to the second and with the year, as a record needs it."""
@@ -105,6 +112,28 @@ class Texts:
     def zone(self, timezone: str) -> str:
         """A time zone, as people call it: by the place."""
         return timezone.rsplit("/", maxsplit=1)[-1].replace("_", " ")
+
+
+def _minute(moment: int, timezone: str) -> dt.datetime:
+    return clock.local(moment, timezone).replace(second=0, microsecond=0, tzinfo=None)
+
+
+# A long list has the same times again and again, and writing one takes a while.
+
+
+@lru_cache(maxsize=4096)
+def _time(minute: dt.datetime, locale: Locale) -> str:
+    return str(format_time(minute, "HH:mm", locale=locale))
+
+
+@lru_cache(maxsize=4096)
+def _moment(minute: dt.datetime, locale: Locale) -> str:
+    return str(format_datetime(minute, "d MMM, HH:mm", locale=locale))
+
+
+@lru_cache(maxsize=4096)
+def _day(date: dt.date, locale: Locale) -> str:
+    return str(format_date(date, "d MMM yyyy", locale=locale))
 
 
 @cache

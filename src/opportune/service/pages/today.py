@@ -1,11 +1,9 @@
 """Today: whom to call and why, what became of it, and what to read out."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Response, get, post
 from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -13,11 +11,12 @@ from sqlalchemy import select
 
 from opportune.service.accounts import sessions
 from opportune.service.accounts.keys import ADMIN, STAFF
-from opportune.service.api.requests import COOKIE, PAGE, known_decision, roles, service_of
+from opportune.service.api.cookies import SIGNED_IN, read
+from opportune.service.api.requests import PAGE, known_decision, roles, service_of
 from opportune.service.commands import calls
-from opportune.service.pages import words
-from opportune.service.pages.participants import HISTORY
+from opportune.service.pages import reasons, words
 from opportune.service.pages.questions import questions, reported_of
+from opportune.service.pages.safety import open_escalations
 from opportune.service.pages.shared import (
     Asked,
     Form,
@@ -25,6 +24,7 @@ from opportune.service.pages.shared import (
     View,
     carry_out,
     command_fields,
+    count_of,
     form_of,
     fragment,
     go,
@@ -33,6 +33,7 @@ from opportune.service.pages.shared import (
 )
 from opportune.service.problems import Refused
 from opportune.service.record import queries, tables
+from opportune.service.service import Service
 from opportune.service.state import clock
 
 DESK = roles(STAFF, ADMIN) | PAGE
@@ -47,26 +48,12 @@ About = Annotated[str, QueryParameter(name="d", max_length=20)]
 _D, _P, _C = tables.decisions, tables.participants, tables.calls
 
 
-def _earlier(view: View) -> dict[str, list[tuple[int, dict[str, Any]]]]:
-    """What was sensed of those who wait to be called, the latest first."""
-    query = (
-        select(_P.c.name, _D.c.happened, _D.c.sensed)
-        .join(_D, _D.c.participant == _P.c.name)
-        .where(_P.c.open_decision.is_not(None), _D.c.step < _P.c.step, _D.c.step >= _P.c.step - HISTORY)
-        .order_by(_P.c.name, _D.c.step.desc())
-    )
-    found: dict[str, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
-    with view.service.database.reading.connect() as connection:
-        for name, happened, sensed in connection.execute(query):
-            found[name].append((happened, msgspec.json.decode(sensed)))
-    return found
-
-
 def _rows(view: View, *conditions: Any, order: Any, limit: int) -> list[dict[str, Any]]:
     query = (
         select(
-            _D.c.id, _D.c.participant, _D.c.step, _D.c.day, _D.c.happened, _D.c.timezone, _D.c.sensed, _D.c.status,
-            _D.c.outcome, _D.c.settled, _D.c.expires, _D.c.action, _D.c.stale_action, _D.c.fresh_action, _D.c.why,
+            _D.c.id, _D.c.participant, _D.c.step, _D.c.day, _D.c.happened, _D.c.timezone, _D.c.status,
+            _D.c.outcome, _D.c.settled, _D.c.expires, _D.c.action, _D.c.mode, _D.c.stale_action,
+            _D.c.fresh_action, _D.c.why,
             _D.c.answered_late, _P.c.number, _P.c.last_reveal, _C.c.taken_by, _C.c.taken_until, _C.c.tries, _C.c.tried,
             _C.c.outcome.label("said"), _C.c.done_by, _C.c.done, _C.c.due,
         )
@@ -85,6 +72,7 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
         "tries": row["tries"] or 0,
         "taken_by": row["taken_by"] if held else None,
         "mine": held and row["taken_by"] == view.who,
+        "since": max(0, (view.now - row["taken_until"] + calls.TAKEN) // clock.MINUTE) if held else 0,
         "advice": words.action_label(view.running, row["action"]),
         "more": words.action_description(view.running, row["action"]),
         "can_undo": row["due"] is not None and row["due"] > view.now and row["done_by"] == view.who,
@@ -92,21 +80,29 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _reason(view: View, row: Mapping[str, Any], because: reasons.Because | None) -> dict[str, str]:
+    """Why someone is to be called, how sure the advice is, what would have changed that; and the last contact."""
+    last, timezone = row["last_reveal"], row["timezone"]
+    days = None if last is None else words.days_between(last, view.now, timezone)
+    return {
+        "why_now": reasons.why(view.running, row, because, days, view.t), "sure": reasons.sure(because, view.t),
+        "unless": reasons.unless(view.running, because, view.t),
+        "contact": reasons.contact(last, view.now, timezone, view.t),
+    }  # fmt: skip
+
+
 def open_calls(view: View) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Who is to be called, the most urgent first; and what is about to go on record."""
     found = _rows(view, tables.open_nudge, order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
     view.service.alerts.viewed.note(found)
-    earlier = _earlier(view)
+    because = queries.occasions(view.service.database, [row["id"] for row in found])
     waiting, held = [], []
     for row in found:
         entry = _entry(view, row)
         if row["due"] is not None:
             held.append(entry)
             continue
-        sensed = msgspec.json.decode(row["sensed"])
-        entry["why_now"] = words.why_now(
-            view.running, dict(row), sensed, earlier.get(row["participant"], ()), row["last_reveal"], view.now, view.t
-        )
+        entry |= _reason(view, row, because.get(row["id"]))
         entry["left"] = words.left_words(row["expires"], view.now, view.t)
         entry["until"] = view.both(row["expires"], row["timezone"])
         entry["urgent"] = row["expires"] - view.now < 30 * clock.MINUTE
@@ -137,9 +133,22 @@ def _content(view: View) -> dict[str, Any]:
         following = None if due is None else view.both(*due)
     return {
         "waiting_calls": waiting, "held": held, "done_calls": done_today(view), "following": following,
-        "questions": questions(view.running), "version_now": calls.version(view.service.database),
+        "questions": questions(view.running), "version_now": _version(view.service),
+        "escalations": open_escalations(view), "others": _others(view),
+        "today": view.t.weekday(view.now, view.timezone) + ", " + view.t.date(view.now, view.timezone),
+        "printed": view.t.time(view.now, view.timezone),
         "nudge": view.running.study.settings.nudge,
     }  # fmt: skip
+
+
+def _others(view: View) -> list[str]:
+    """Who else looks at the calls."""
+    return [name for name in sessions.watching(view.service.database) if name != view.who]
+
+
+def _version(service: Service) -> str:
+    """Something that differs whenever the page may."""
+    return f"{calls.version(service.database)}.{','.join(sessions.watching(service.database))}"
 
 
 def _told(view: View, decision: str) -> dict[str, Any] | None:
@@ -171,21 +180,25 @@ def show_list(request: Asked) -> Page:
 @get("/today/changes", opt=BY_ITSELF, include_in_schema=False)
 async def changes(request: Asked) -> ServerSentEvent:
     """Tells when the list has changed."""
-    service, token = service_of(request), request.cookies[COOKIE]
+    service, token = service_of(request), read(request, SIGNED_IN)
 
     async def versions() -> AsyncIterator[ServerSentEventMessage]:
-        known = await in_thread(calls.version, service.database)
+        await in_thread(sessions.watch, service.database, token)
+        known = await in_thread(_version, service)
         yield ServerSentEventMessage(event="version", data=known, retry=2000)
+        yield ServerSentEventMessage(event="count", data=str(await in_thread(count_of, service)))
         quiet = 0
         while not service.stopping:
             await asyncio.sleep(LOOK_SECONDS)
-            found = await in_thread(calls.version, service.database)
+            found = await in_thread(_version, service)
             quiet += 1
             if found != known or quiet >= 20:  # also to notice that nobody listens, or is signed in, any more
                 known, quiet = found, 0
                 if await in_thread(lambda: sessions.find(service.database, token, used=False)) is None:
                     return
+                await in_thread(sessions.watch, service.database, token)
                 yield ServerSentEventMessage(event="version", data=known)
+                yield ServerSentEventMessage(event="count", data=str(await in_thread(count_of, service)))
 
     return ServerSentEvent(versions(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
@@ -235,10 +248,11 @@ async def outcome(request: Asked) -> Response[Any]:
     if said == "again":
         await carry_out(view, calls.Try(**fields))
         return go(f"/today?done=again&d={row['id']}#said")
-    if said in {calls.UNREACHABLE, calls.DECLINED}:
+    if said in calls.GIVEN_UP:
         await carry_out(view, calls.GiveUpCall(outcome=said, **fields))
-        return go(f"/today?done={said}&d={row['id']}#said")
-    raise Refused("invalid", f"outcome is {said!r}; expected reached, again, unreachable or declined")
+        return go(f"/today?done={said.replace(' ', '-')}&d={row['id']}#said")
+    expected = ", ".join([calls.REACHED, "again", *calls.GIVEN_UP])
+    raise Refused("invalid", f"outcome is {said!r}; expected one of {expected}")
 
 
 @post("/today/undo", opt=CALLING, include_in_schema=False, status_code=200)

@@ -6,22 +6,36 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, MetaData, Table, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from opportune.errors import DataError, InputError, WriteError
+from opportune.service.accounts.changes import Actor, note_access
 from opportune.service.record import tables
 from opportune.service.record.database import Database, file_url
+from opportune.service.state import clock
 
 CHUNK = 1000
 Progress = Callable[[int, int], None]
 
 
-def backup(database: Database, path: Path, progress: Progress | None = None) -> int:
-    """Copy everything into a new SQLite file, as of one moment, while the service goes on; how many rows."""
+class Restored(NamedTuple):
+    """What a restoration has done: rows, who did it, and the accounts that wait for an admin to let them in again."""
+
+    rows: int
+    by: Actor
+    suspended: list[str]
+
+
+def backup(database: Database, path: Path, progress: Progress | None = None, *, for_auditor: bool = False) -> int:
+    """Copy everything into a new SQLite file, as of one moment, while the service goes on; how many rows.
+
+    An auditor's copy has the record and what follows from it: no secret seed, no accounts, no keys.
+    """
     if path.exists():
         raise InputError(f"{path} exists; expected a new file for the backup")
     if not path.parent.is_dir():
@@ -31,10 +45,16 @@ def backup(database: Database, path: Path, progress: Progress | None = None) -> 
         leftover.unlink(missing_ok=True)
     target = Database(file_url(part))
     try:
-        with _writing(path):
-            target.migrate()
-        with database.moment() as source, _writing(path), target.writing.begin() as into:
-            copied = _copy(source, into, progress)
+        with database.moment() as source, _writing(path):
+            target.migrate(database.revision(source) or "head")  # as they are, also before an upgrade
+            there = MetaData()
+            with target.reading.connect() as made:
+                there.reflect(made)
+            wanted = [
+                table for table in there.sorted_tables if table.name in (_AUDITED if for_auditor else there.tables)
+            ]
+            with target.writing.begin() as into:
+                copied = _copy(source, into, progress, [table for table in wanted if table.name != "alembic_version"])
         target.close()
         with contextlib.closing(sqlite3.connect(part)) as connection:
             connection.execute("PRAGMA journal_mode=DELETE")  # one file, without a second one beside it
@@ -48,8 +68,13 @@ def backup(database: Database, path: Path, progress: Progress | None = None) -> 
     return copied
 
 
-def restore(path: Path, database: Database, progress: Progress | None = None) -> int:
-    """Copy a backup, also of an earlier version, into a database that has no study yet; how many rows.
+def restore(
+    path: Path, database: Database, sign_in: Callable[[Database], Actor], progress: Progress | None = None
+) -> Restored:
+    """Copy a backup, also of an earlier version, into a database that has no study yet.
+
+    An admin whom the backup knows must sign in. All other accounts are suspended until an admin lets them in again:
+    what was revoked since the backup was made must not come to life with it. Sessions and invitations are left out.
 
     The backup itself stays as it is, to the last byte: a copy of it is brought to this version's tables.
     """
@@ -65,9 +90,26 @@ def restore(path: Path, database: Database, progress: Progress | None = None) ->
             with source.reading.connect() as stored, database.writing.begin() as into:
                 if into.execute(select(func.count()).select_from(tables.events)).scalar_one():
                     raise DataError(f"{database.name} has a study already; expected an empty database")
-                return _copy(stored, into, progress)
+                head = stored.execute(select(tables.study.c.head)).scalar()
+                by = sign_in(source)
+                rows = _copy(stored, into, progress, _TABLES)
+                suspended = _suspend(into, by.name)
         finally:
             source.close()
+    note_access(database, by, "restored", file=path.name, head=head, suspended=suspended)
+    return Restored(rows, by, suspended)
+
+
+def _suspend(into: Connection, but: str) -> list[str]:
+    """Suspend all accounts but one; who they are."""
+    found: list[str] = []
+    for table in (tables.people, tables.keys):
+        active = (table.c.revoked.is_(None), table.c.name != but)
+        found += into.execute(select(table.c.name).where(*active).order_by(table.c.name)).scalars()
+        into.execute(update(table).where(*active).values(suspended=clock.now()))
+    into.execute(update(tables.tokens).where(tables.tokens.c.revoked.is_(None)).values(revoked=clock.now()))
+    into.execute(delete(tables.sessions))
+    return found
 
 
 def _copy_backup(path: Path, copy: Database) -> None:
@@ -103,13 +145,13 @@ def _writing(path: Path) -> Iterator[None]:
         raise WriteError(f"{path} cannot be written ({error.orig})") from error
 
 
-def _copy(source: Connection, into: Connection, progress: Progress | None) -> int:
-    sizes = {table: source.execute(select(func.count()).select_from(table)).scalar_one() for table in _TABLES}
+def _copy(source: Connection, into: Connection, progress: Progress | None, wanted: Sequence[Table]) -> int:
+    sizes = {table: source.execute(select(func.count()).select_from(table)).scalar_one() for table in wanted}
     done, total = 0, sum(sizes.values())
-    for table in _TABLES:
-        columns = [column for column in table.c if column not in _NUMBERED]
+    for table in wanted:
+        columns = [column for column in table.c if column.name != _NUMBERED.get(table.name)]
         query = select(*columns)  # in the order in which rows lie there: verify reads them along with the record
-        found = source.execute(query.order_by(table.c.id) if table is tables.alerts else query).mappings()
+        found = source.execute(query.order_by(table.c.id) if table.name in _NUMBERED else query).mappings()
         while chunk := [dict(row) for row in found.fetchmany(CHUNK)]:
             into.execute(insert(table), chunk)
             done += len(chunk)
@@ -122,6 +164,9 @@ def _files(path: Path) -> list[Path]:
     return [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm", "-journal")]
 
 
-_TABLES = tuple(tables.metadata.sorted_tables)
-_NUMBERED = {tables.alerts.c.id}
+_TABLES = tuple(table for table in tables.metadata.sorted_tables if table is not tables.outbox)
+"""What is restored: messages of a backup may have been sent since, and a copy must not send them."""
+_AUDITED = {"study", "events", "participants", "decisions"}
+"""What an auditor's copy has: the record, and what follows from it."""
+_NUMBERED = {"alerts": "id"}
 """What a database numbers itself: one that was told the numbers would give the next row one that is taken."""

@@ -4,7 +4,8 @@ import contextlib
 import copy
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,12 +13,15 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Table, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, event, inspect, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from opportune.algorithm.version import ALGORITHM
 from opportune.errors import DataError, InputError, WriteError
+from opportune.service.record import events
 
 BUSY_MILLISECONDS = 10_000
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536", "wal_autocheckpoint=64000")
@@ -54,6 +58,10 @@ def _without_password(url: str) -> str:
         return make_url(url).render_as_string(hide_password=True)
     except (ArgumentError, ValueError):
         return url.rsplit("@", maxsplit=1)[-1]
+
+
+class Elsewhere(DataError):  # noqa: N818  (nothing went wrong here)
+    """The study goes on elsewhere: with another version of Opportune, or in another database."""
 
 
 class Database:
@@ -121,19 +129,40 @@ class Database:
                 if value in {"off", "local"}:
                     raise DataError(f"{self.name} has {setting} = {value}; expected on, or a decision could be lost")
 
+    def standby(self) -> str | None:
+        """What to say of a standby that may lack what was answered last; None where there is nothing to say."""
+        if self.sqlite:
+            return None
+        with self.reading.connect() as connection:
+            standbys = connection.execute(text("SELECT count(*) FROM pg_stat_replication")).scalar_one()
+            waited_for = connection.execute(text("SHOW synchronous_standby_names")).scalar_one()
+        if not standbys or waited_for:
+            return None
+        return (
+            f"{self.name} has a standby that nothing waits for (synchronous_standby_names is empty): after a failover "
+            "the last answers may not be on record"
+        )
+
     def revision(self, connection: Connection) -> str | None:
         """The version of the tables that are there; None for none."""
         return MigrationContext.configure(connection).get_current_revision()
 
-    def migrate(self) -> tuple[str | None, str]:
-        """Bring the tables to this version's; from which version, and to which. A newer database is refused."""
+    def migrate(self, to: str = "head") -> tuple[str | None, str]:
+        """Bring the tables to this version's, or to an earlier one's; from which version, and to which.
+
+        All in one transaction. A newer database is refused, and so is one that another algorithm decides in.
+        """
         scripts = _scripts()
         with self.writing.begin() as connection:
             if not self.sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})"))
-            found, newest = self.revision(connection), scripts.get_current_head()
+            found, newest = self.revision(connection), scripts.get_current_head() if to == "head" else to
             assert newest is not None
             self._refuse_newer(found, scripts)
+            if found is not None:
+                self.require_algorithm(connection)
+                if not self.sqlite:  # who writes at this moment finishes first, and sees the new tables the next time
+                    connection.execute(text("SELECT id FROM study FOR UPDATE"))
             if found is None and (others := inspect(connection).get_table_names()):
                 raise InputError(
                     f"{self.name} has tables of something else ({', '.join(sorted(others)[:3])}); expected an empty "
@@ -143,7 +172,7 @@ class Database:
                 config = Config()
                 config.set_main_option("script_location", str(MIGRATIONS))
                 config.attributes["connection"] = connection
-                command.upgrade(config, "head")
+                command.upgrade(config, newest)
         return found, newest
 
     def _refuse_newer(self, found: str | None, scripts: ScriptDirectory) -> None:
@@ -154,6 +183,11 @@ class Database:
                 f"{scripts.get_current_head()}: go on with the version that made them, or a newer one"
             )
 
+    def is_empty(self) -> bool:
+        """Whether there are no tables yet."""
+        with self.writing.connect() as connection:
+            return self.revision(connection) is None
+
     def require_current(self) -> None:
         """Refuse a database whose tables are not this version's, or that has none."""
         if self.sqlite and not self.path.exists():
@@ -162,10 +196,32 @@ class Database:
         newest = scripts.get_current_head()
         with self.reading.connect() as connection:
             found = self.revision(connection)
-        self._refuse_newer(found, scripts)
+            self._refuse_newer(found, scripts)
+            if found is None:
+                raise DataError(
+                    f"{self.name} has no tables of a study; expected version {newest} (see opportune serve)"
+                )
+            self.require_algorithm(connection)
         if found != newest:
-            what = "no tables of a study" if found is None else f"tables of version {found}"
-            raise DataError(f"{self.name} has {what}; expected version {newest} (opportune serve migrates it)")
+            what = f"{self.name} has tables of version {found}; expected version {newest}"
+            raise DataError(f"{what}: stop the service, then run opportune upgrade")
+
+    def require_here(self) -> None:
+        """Refuse a study that was moved: what is done to what it left behind has no effect where it is now."""
+        with self.reading.connect() as connection:
+            moved = connection.execute(text("SELECT moved FROM study")).scalar()
+        if moved is not None:
+            raise DataError(f"the study was moved from {self.name} to {moved}; expected --db with where it is now")
+
+    def require_algorithm(self, connection: Connection) -> None:
+        """Refuse a record whose decisions another version of the algorithm has made: it would not go on as it began."""
+        body = connection.execute(text("SELECT body FROM events ORDER BY seq DESC LIMIT 1")).scalar()
+        if body is None:
+            return
+        last = events.decode(body)
+        if last.algorithm != ALGORITHM:
+            here = f"the study in {self.name} goes by algorithm {last.algorithm}, and this Opportune by {ALGORITHM}"
+            raise DataError(f"{here}: a study stays on its own to the end; go on with Opportune {last.version}")
 
     @contextlib.contextmanager
     def beginning(self) -> Iterator[None]:
@@ -239,12 +295,43 @@ def insert_if_missing(connection: Connection, table: Table) -> Any:
     return maker(table).on_conflict_do_nothing()
 
 
+def update_rows(
+    connection: Connection, table: Table, key: str, columns: Iterable[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Set some columns of rows that are found by their key."""
+    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns if name != key}
+    change = update(table).where(table.c[key] == bindparam("found_by")).values(values)
+    connection.execute(
+        change, [{"found_by": row[key], **{f"new_{name}": row[name] for name in values}} for row in rows]
+    )
+
+
+def check_schema(connection: Connection) -> None:
+    """Raise `Elsewhere` where the tables are not this version's: another version may be at work on them."""
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if found != newest():
+        raise Elsewhere(f"the tables are of version {found}, and this process knows {newest()}: start it again")
+
+
+@cache
+def newest() -> str | None:
+    """The version of the tables that this version of Opportune has."""
+    return _scripts().get_current_head()
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error says that the database cannot be reached for now, or that none of its connections is free."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return isinstance(error, PoolTimeout)
+
+
 def reachable(database: Database) -> bool:
     """Whether the database answers."""
     try:
         with database.reading.connect() as connection:
             connection.execute(text("SELECT 1"))
-    except OperationalError:
+    except (OperationalError, InterfaceError, PoolTimeout):
         return False
     return True
 

@@ -1,11 +1,13 @@
 """Events: what happened, in order, each with a hash of itself and the event before."""
 
 import hashlib
+import secrets
 from typing import Any
 
 import msgspec
 
 from opportune.errors import DataError
+from opportune.service.record.study_file import published
 
 START = "0" * 64
 """What the first event has in place of a hash before it."""
@@ -18,17 +20,40 @@ ANSWERED_LATE = "answered late"
 REWARDED = "rewarded"
 CORRECTED = "corrected"
 SKIPPED = "skipped"
+REPORTED_CORRECTED = "reported values corrected"
+OUTCOME_CORRECTED = "outcome corrected"
+ZONE_CORRECTED = "time zone corrected"
+REINSTATED = "reinstated"
+OPENED = "opened"
+CALLS = "calls"
+ADVERSE = "adverse event"
+ACKNOWLEDGED = "acknowledged"
+CHECKED = "checked"
 STATUS = "status"
 NOTED = "noted"
 TRIED = "tried"
 AMENDED = "amended"
 CLOSED = "closed"
+CLOCK = "clock confirmed"
+POOLED = "pooled"
+ACCOUNT = "account"
+ACCESS = "access"
 KINDS = (
     LAUNCHED, ENROLLED, PROPOSED, SETTLED, ANSWERED_LATE, REWARDED, CORRECTED, SKIPPED, STATUS, NOTED, TRIED, AMENDED,
-    CLOSED,
+    CLOSED, CLOCK, REPORTED_CORRECTED, OUTCOME_CORRECTED, ZONE_CORRECTED, REINSTATED, OPENED, CALLS, ADVERSE,
+    ACKNOWLEDGED, CHECKED, POOLED, ACCOUNT, ACCESS,
 )  # fmt: skip
-COMMON = (LAUNCHED, ENROLLED, AMENDED, CLOSED)
+ADMINISTRATION = (ACCOUNT, ACCESS, CHECKED)
+"""Who may do what, who took what, and what was seen to: nothing about participants follows from them."""
+COMMON = (LAUNCHED, ENROLLED, AMENDED, CLOSED, CLOCK, POOLED, *ADMINISTRATION)
 """Those that concern all, or a new participant."""
+ABOUT_ALL = (AMENDED, CLOSED)
+"""Those that every participant's app should know of."""
+FOR_APPS = {
+    PROPOSED: "decision", SETTLED: "advice", OPENED: "opening", ANSWERED_LATE: "opening", STATUS: "status",
+    REINSTATED: "status", ZONE_CORRECTED: "timezone", AMENDED: "content", CLOSED: "closed",
+}  # fmt: skip
+"""What apps are told of, and what they call it."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +74,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     timezone: str | None
     """The participant's time zone then."""
     version: str
+    algorithm: int = 0
+    """The version of the algorithm; records of old that do not name one have 0."""
     study: str
     """The hash of the study file that was in force."""
+    salt: str = ""
+    """Random: whoever sees the hash of an event, and all of it but a name, cannot find the name by trying."""
 
 
 class Event(Head, frozen=True, kw_only=True):
@@ -77,6 +106,43 @@ def decode(body: str | bytes) -> Event:
         raise DataError(f"an event cannot be read: {error}") from None
 
 
+def new_salt() -> str:
+    """What makes an event's hash of no use to whoever does not have all of it."""
+    return secrets.token_urlsafe(16)
+
+
 def hash_of(body: bytes) -> str:
     """SHA-256 of a stored event; it names the event before by its own, so one change breaks all that follow."""
     return hashlib.sha256(body).hexdigest()
+
+
+_NUMBERS = {
+    "probability", "coin", "gap", "price", "disagreement", "tolerance", "fresh", "before", "left", "notes", "why",
+    "because", "common",
+}  # fmt: skip
+
+
+_ARMS = {"arm", "ineligible"}
+"""What tells to which arm someone belongs: with the arms of others, the end of a block could be foreseen."""
+
+
+def blinded(answer: dict[str, Any]) -> dict[str, Any]:
+    """What an event answers as staff see it: without arms, and without the numbers that a decision was made by."""
+    shown = {name: value for name, value in answer.items() if name not in _NUMBERS | _ARMS}
+    if "settled" in shown:
+        shown["settled"] = blinded(shown["settled"])
+    return shown
+
+
+def for_staff(event: dict[str, Any], *, blind: bool) -> dict[str, Any]:
+    """An event as staff see it."""
+    given = exported(event["given"])
+    if not blind:
+        return {**event, "given": given}
+    told = {name: value for name, value in given.items() if name != "slot"}
+    return {**event, "given": told, "answer": blinded(event["answer"]), "salt": ""}
+
+
+def exported(given: dict[str, Any]) -> dict[str, Any]:
+    """What came in with an event as exports show it."""
+    return {**given, "file": published(given["file"])} if "file" in given else given

@@ -3,11 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import Select, case, func, select
 
-from opportune.service.record import tables
+from opportune.service.record import events, tables
 from opportune.service.record.database import Database
 
+
+class _Because(msgspec.Struct):
+    because: dict[str, Any] | None = None
+
+
+class _Why(msgspec.Struct):
+    """Of an event only why its nudge was made: the rest is not read."""
+
+    answer: _Because
+
+
+_WHY = msgspec.json.Decoder(_Why)
 MOST_AT_ONCE = 200
 """How many overdue decisions a sweep takes up."""
 
@@ -71,6 +84,20 @@ def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) 
     table = tables.decisions
     query = select(table).where(table.c.participant == name, table.c.step > after)
     return rows(database, query.order_by(table.c.step).limit(limit))
+
+
+def occasions(database: Database, decisions: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Why nudges were made (live.occasion), by their decisions; those of which the record says."""
+    table, found = tables.events.c, dict[str, dict[str, Any]]()
+    with database.reading.connect() as connection:
+        for first in range(0, len(decisions), MOST_AT_ONCE):
+            some = decisions[first : first + MOST_AT_ONCE]
+            query = select(table.decision, table.body).where(table.decision.in_(some), table.kind == events.PROPOSED)
+            for decision, body in connection.execute(query):
+                answer = _WHY.decode(body).answer
+                if answer.because is not None:
+                    found[decision] = answer.because
+    return found
 
 
 def open_nudges(database: Database, *, after: tuple[int, str] = (0, ""), limit: int) -> list[dict[str, Any]]:

@@ -37,6 +37,9 @@ study = Table(
     "study",
     metadata,
     Column("id", Integer, primary_key=True),
+    Column("rehearsal", Boolean, nullable=False),  # fixed at launch
+    Column("algorithm", Integer, nullable=False),  # the version of the algorithm, fixed at launch
+    Column("moved", Text),  # the database that the study was moved to
     Column("seq", BigInteger, nullable=False),  # the last event
     Column("head", Text, nullable=False),  # its hash
     Column("name", Text, nullable=False),
@@ -45,6 +48,7 @@ study = Table(
     Column("launched", BigInteger, nullable=False),
     Column("enrolled", Integer, nullable=False),
     Column("amendments", Integer, nullable=False),
+    Column("pooled", BigInteger),  # since when what all have in common stands: its last update, or the first enrolment
     Column("amount", Float),  # of the budget that all share; NULL where each has its own, or none
     Column("hard", Integer, nullable=False),
     Column("spent", Float, nullable=False),
@@ -53,6 +57,15 @@ study = Table(
     Column("shared", LargeBinary, nullable=False),  # the model and the budget, where they are shared
     CheckConstraint("id = 1", name="study_one"),
     _within("study"),
+)
+
+secret = Table(  # the seed of the draws of a study with people: no endpoint, page or export reads it
+    "secret",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("encrypted", Boolean, nullable=False),
+    Column("content", LargeBinary, nullable=False),  # the seed and the salt of its commitment
+    CheckConstraint("id = 1", name="secret_one"),
 )
 
 events = Table(
@@ -76,11 +89,15 @@ participants = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("number", Integer, nullable=False, unique=True),
-    Column("stream", BigInteger, nullable=False),
     Column("timezone", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("reason", Text),
     Column("enrolled", BigInteger, nullable=False),
+    Column("arm", Text, nullable=False),  # "" where the trial has none
+    Column("member", Integer, nullable=False),  # which of the arm's participants
+    Column("stratum", Integer, nullable=False),  # by which arms are balanced
+    Column("baseline", Text),  # what is known from enrolment on, as JSON
+    Column("calls", Boolean, nullable=False),  # whether the participant wants to be called
     Column("seq", BigInteger, nullable=False),  # the last event about the participant
     Column("step", Integer, nullable=False),
     Column("open_decision", Text),
@@ -113,7 +130,9 @@ decisions = Table(
     Column("received", BigInteger, nullable=False),
     Column("timezone", Text, nullable=False),
     Column("sensed", Text, nullable=False),
-    Column("reported", Text),
+    Column("reported", Text),  # as the model knows it
+    Column("reported_first", Text),  # before any correction
+    Column("reported_corrected", Text),  # as it stands for the analysis; NULL without a correction
     Column("available", Boolean, nullable=False),
     Column("reason", Text),
     Column("nudge", Boolean, nullable=False),
@@ -129,9 +148,12 @@ decisions = Table(
     Column("budget_left", Float),
     Column("mode", Text, nullable=False),
     Column("why", Text, nullable=False),
+    Column("eligible", Boolean, nullable=False),  # a nudge was possible here
+    Column("ineligible_reason", Text),
     Column("expires", BigInteger),
     Column("status", Text, nullable=False),  # nudge or settled
     Column("outcome", Text),  # opened, answered, unanswered, none
+    Column("outcome_corrected", Text),  # as staff said later
     Column("settled", BigInteger),
     Column("action", Text, nullable=False),
     Column("revealed", Boolean, nullable=False),
@@ -175,6 +197,7 @@ keys = Table(
     Column("created", BigInteger, nullable=False),
     Column("used", BigInteger),
     Column("revoked", BigInteger),
+    Column("suspended", BigInteger),  # by a restored backup, until an admin lets it in again
 )
 
 people = Table(
@@ -186,10 +209,52 @@ people = Table(
     Column("created", BigInteger, nullable=False),
     Column("used", BigInteger),
     Column("revoked", BigInteger),
-    Column("failures", Integer, nullable=False),
-    Column("locked_until", BigInteger),
+    Column("suspended", BigInteger),  # by a restored backup, until an admin lets them in again
     Column("language", Text),
     Column("timezone", Text),
+    Column("totp", Text),  # the secret of the second factor
+    Column("totp_since", BigInteger),  # when it was confirmed; NULL while it is being set up
+    Column("totp_step", BigInteger),  # of the last code that was used, which is good once
+    Column("recovery", Text),  # hashes of the recovery codes that are left
+    Column("subject", Text),  # who it is at the institution's sign-in
+)
+
+attempts = Table(  # signing in, by person and place: who guesses elsewhere does not lock out the right person
+    "attempts",
+    metadata,
+    Column("person", Text, primary_key=True),
+    Column("place", Text, primary_key=True),  # an address, a browser that signed in before, or anywhere
+    Column("failures", Integer, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("locked_until", BigInteger),
+    Column("succeeded", BigInteger),
+)
+
+tokens = Table(  # of participants: each reads and writes one participant
+    "tokens",
+    metadata,
+    Column("hash", Text, primary_key=True),
+    Column("participant", Text, nullable=False),
+    Column("refreshes", Boolean, nullable=False),  # good for making access tokens, and for nothing else
+    Column("parent", Text),  # the refresh token it was made with
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+    Index("tokens_participant", "participant"),
+)
+
+access = Table(  # who looked at what, beside the record
+    "access",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("participant", Text),
+    Index("access_who", "who", "id"),
+    Index("access_participant", "participant", "id"),
 )
 
 alerts = Table(
@@ -224,18 +289,37 @@ calls = Table(  # what staff do about nudges beside the record: who has taken on
     Index("calls_due", "due"),
 )
 
+escalations = Table(  # what staff must see to at once, and who has seen to it
+    "escalations",
+    metadata,
+    Column("id", Text, primary_key=True),  # the event that raised it, and its place there
+    Column("seq", BigInteger, nullable=False),  # the last event that changed it
+    Column("participant", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # value, adverse event or wrong person
+    Column("variable", Text),
+    Column("value", Text),  # as JSON
+    Column("text", Text, nullable=False),  # what must be done, or what happened
+    Column("raised", BigInteger, nullable=False),
+    Column("acknowledged", BigInteger),
+    Column("acknowledged_by", Text),
+    Column("note", Text),  # what was done
+    Index("escalations_open", "acknowledged", "id"),
+)
+
 sessions = Table(
     "sessions",
     metadata,
     Column("hash", Text, primary_key=True),  # of what the browser holds
     Column("person", Text, nullable=False),
-    Column("link", Boolean, nullable=False),  # good for signing in once
+    Column("purpose", Text, nullable=False),  # session, or what it is good for once
     Column("form", Text, nullable=False),  # what every form must bring along
     Column("language", Text, nullable=False),
     Column("timezone", Text),
     Column("created", BigInteger, nullable=False),
     Column("used", BigInteger, nullable=False),
     Column("expires", BigInteger, nullable=False),
+    Column("confirmed", BigInteger, nullable=False),  # when the person last proved who they are
+    Column("watched", BigInteger),  # when the list of calls was last open in the browser
     Index("sessions_person", "person"),
 )
 
@@ -251,4 +335,27 @@ forecasts = Table(  # what a study is expected to spend, worked out once for eac
     metadata,
     Column("hash", Text, primary_key=True),  # of the study file
     Column("body", Text, nullable=False),
+)
+
+outbox = Table(  # messages that are to be sent, written in the transaction of what they are about
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("channel", Text, nullable=False),  # webhook or mail
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", BigInteger),  # when it is tried next; NULL once it is delivered or given up
+    Column("delivered", BigInteger),
+    Column("failure", Text),  # why it was not taken the last time
+    Index("outbox_due", "due"),
+)
+
+anchors = Table(  # what the end of the record was, once a day: a record that was cut off since does not have it
+    "anchors",
+    metadata,
+    Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970, UTC
+    Column("seq", BigInteger, nullable=False),
+    Column("head", Text, nullable=False),
 )

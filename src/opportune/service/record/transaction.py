@@ -8,19 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from opportune._version import __version__
+from opportune.algorithm.version import ALGORITHM
 from opportune.errors import StateError
 from opportune.service.problems import Refused
-from opportune.service.record import events, tables
+from opportune.service.record import events, outbox, secret, tables
+from opportune.service.record.database import Elsewhere, check_schema, update_rows
 from opportune.service.record.events import Event
 from opportune.service.record.idempotency import Answers, Key
 from opportune.service.state import clock, projection
+from opportune.service.state.escalations import keep_escalations
 from opportune.service.state.fold import Fold
-from opportune.service.state.packing import UNSOUND, Unsound, pack_shared, unpack_shared
+from opportune.service.state.packing import UNSOUND, Unsound, pack_shared, shared_arrays, unpack_shared
 from opportune.service.state.participant import CHANGING, Participant
+from opportune.service.state.streams import streams_for
 from opportune.service.state.study import StudyInForce
+from opportune.service.state.trial import Enrolled
 
 _STUDY = [column for column in tables.study.c if column.name not in {"file", "shared"}]
 
@@ -33,6 +38,8 @@ class Memory:
         self.participants: dict[str, Participant] = {}
         self.seq = 0
         """The event that what participants share is as of."""
+        self.seen = (0, events.START)
+        """The last event that was seen, and its hash: what is kept is good only for a record that has it."""
 
     def forget(self, names: Iterable[str] | None = None) -> None:
         """Drop what may not be what is stored: of all participants, or of some."""
@@ -48,6 +55,7 @@ class Transaction:
         self.connection = connection
         self.memory = memory
         row = connection.execute(select(*_STUDY).with_for_update()).mappings().one_or_none()
+        check_schema(connection)  # after the lock: whoever changes the tables holds it until they are changed
         self.study: dict[str, Any] | None = None if row is None else dict(row)
         self.seq: int = 0 if row is None else row["seq"]
         self.head: str = events.START if row is None else row["head"]
@@ -58,16 +66,19 @@ class Transaction:
         """Whether there is something to make durable."""
         self.answers = Answers(connection)
         self._events: list[dict[str, Any]] = []  # rows
+        self._messages: list[tuple[str, dict[str, Any]]] = []
         self._decisions: dict[str, dict[str, Any]] = {}  # rows read or made in this transaction
         self._new: dict[str, None] = {}
         self._updates: dict[str, dict[str, Any]] = {}
         self._changed: dict[str, Participant] = {}
         self._enrolled: set[str] = set()
         self._said: dict[str, tuple[str, str]] | None = None
+        self._seats: Enrolled | None = None
         if row is not None:
             self._attach(row)
         else:
             memory.fold = None
+        memory.seen = (self.seq, self.head)
 
     @property
     def said(self) -> dict[str, tuple[str, str]]:
@@ -94,25 +105,36 @@ class Transaction:
         """The study file in force."""
         return self.fold.running
 
-    @property
-    def together(self) -> bool:
-        """Whether participants share something."""
-        return self.fold.running.policy.together
-
     def _attach(self, row: Mapping[Any, Any]) -> None:
         """Bring what is kept between transactions to what this one has read."""
         memory = self.memory
+        if row["algorithm"] != ALGORITHM:
+            raise Elsewhere(f"the study goes by algorithm {row['algorithm']}, and this process by {ALGORITHM}")
+        if row["moved"] is not None:
+            raise Elsewhere(f"the study was moved to {row['moved']}")
+        if memory.seen != (self.seq, self.head) and not self._on_record(*memory.seen):
+            memory.forget()  # the record lost its end since, and another has grown
+            memory.fold = None
         if memory.fold is None or memory.fold.running.hash != row["hash"]:
             running = StudyInForce.from_text(self.connection.execute(select(tables.study.c.file)).scalar_one())
+            known = secret.stored(self.connection)
+            if known is None and not row["rehearsal"]:
+                raise Elsewhere("the study's secret seed is not in this database, as in an auditor's copy")
+            seed = None if known is None else known.seed
             memory.forget()
-            memory.fold = Fold(running)
-        if self.together and memory.seq != self.seq:
+            memory.fold = Fold(running, streams_for(running, rehearsal=row["rehearsal"], secret=seed), explains=True)
+        if self.running.together and memory.seq != self.seq:
             try:
                 shared = self.connection.execute(select(tables.study.c.shared)).scalar_one()
-                unpack_shared(memory.fold.cohort, shared)
+                unpack_shared(memory.fold.cohorts, shared)
             except StateError:
                 self._rebuild()
         memory.seq = self.seq
+
+    def _on_record(self, seq: int, head: str) -> bool:
+        """Whether an event is on record with this hash, and with it everything before."""
+        query = select(tables.events.c.hash).where(tables.events.c.seq == seq)
+        return seq == 0 or self.connection.execute(query).scalar() == head
 
     def _rebuild(self) -> None:
         """A stored state cannot be used: make all of them from the record, and store them with this transaction."""
@@ -160,7 +182,8 @@ class Transaction:
     def _unpacked(self, row: Mapping[Any, Any]) -> Participant:
         """The participant that a row describes; what is in memory of it need not be read again."""
         known = self.memory.participants.pop(row["name"], None)  # until it is whole
-        agent = self.fold.agent(row["number"], row["stream"]) if known is None else known.agent
+        seat = {name: row[name] for name in ("arm", "member", "enrolled", "timezone")}
+        agent = self.fold.agent(row["number"], **seat) if known is None else known.agent
         since = 0 if known is None else known.seq
         table = tables.decisions
         query = select(table).where(table.c.participant == row["name"], table.c.seq > since)
@@ -193,33 +216,34 @@ class Transaction:
             raise Refused("not_found", f"no decision is called {decision!r}")
         return found
 
-    def launch(self, running: StudyInForce, *, who: str, received: int, source: str) -> None:
-        """The first event: the study file is in force from now on."""
-        self.memory.fold = Fold(running)
+    def launch(self, running: StudyInForce, *, who: str, received: int, source: str, rehearsal: bool) -> None:
+        """The first event: the study file is in force from now on; what coins are tossed with is fixed."""
+        made = None if rehearsal else secret.make(self.connection)
+        seed = None if made is None else made.seed
+        self.memory.fold = Fold(running, streams_for(running, rehearsal=rehearsal, secret=seed), explains=True)
         self.study = {
             "id": 1, "name": running.study.name, "hash": running.hash, "status": "open", "launched": received,
-            "enrolled": 0, "amendments": 0, "amount": running.amount if running.policy.shared else None,
-            "hard": int(running.hard), "spent": 0.0, "nudges": 0, "file": running.text,
+            "enrolled": 0, "amendments": 0, "pooled": None, "amount": running.amount if running.shared else None,
+            "hard": int(running.hard), "spent": 0.0, "nudges": 0, "file": running.text, "rehearsal": rehearsal,
+            "algorithm": ALGORITHM,
         }  # fmt: skip
-        given = {"file": running.text, "source": PurePath(source).name}
+        given = {"file": running.text, "source": PurePath(source).name, "rehearsal": rehearsal}
+        if made is not None:
+            given["commitment"] = made.commitment
         self._append(events.LAUNCHED, given=given, answer={}, who=who, received=received)
-        row = {**self.study, "seq": self.seq, "head": self.head, "shared": pack_shared(self.fold.cohort)}
+        row = {**self.study, "seq": self.seq, "head": self.head, "shared": pack_shared(self.fold.cohorts)}
         self.connection.execute(insert(tables.study), row)
 
-    def enrol(self, name: str, timezone: str, *, who: str, received: int) -> Participant:
-        """A new participant."""
+    def enrol(self, name: str, given: dict[str, Any], *, who: str, received: int) -> Participant:
+        """A new participant, of whom the time zone is given, and what is known from enrolment on."""
         assert self.study is not None
-        number = self.study["enrolled"]
-        stream = number << 32  # as in Cohort, and as world `number` of simulate
-        person = Participant(
-            name=name, number=number, stream=stream, timezone=timezone, status="active", reason=None,
-            enrolled=received, seq=0, agent=self.fold.agent(number, stream),
-        )  # fmt: skip
+        if self._seats is None:
+            table = tables.participants.c
+            self._seats = Enrolled(tuple(row) for row in self.connection.execute(select(table.arm, table.stratum)))
+        person, answer = self.fold.enrol(name, self.study["enrolled"], given, self._seats, received=received)
         self.study["enrolled"] += 1
-        event = self._append(
-            events.ENROLLED, person=person, given={"timezone": timezone},
-            answer={"number": number, "stream": stream}, who=who, received=received,
-        )  # fmt: skip
+        self.study["pooled"] = self.study["pooled"] or received
+        event = self._append(events.ENROLLED, person=person, given=given, answer=answer, who=who, received=received)
         person.seq = event.seq
         self.participants[name] = person
         self.memory.participants[name] = person
@@ -245,6 +269,7 @@ class Transaction:
             decision=decision,
         )  # fmt: skip
         person.seq = event.seq
+        keep_escalations(self.connection, event, received)
         self._follow(event, person, received, at)
         if sealed:
             for values in projection.uncovered(person, sealed, given, event.seq):
@@ -280,9 +305,10 @@ class Transaction:
             seq=self.seq + 1, kind=kind, before=self.head, participant=None if person is None else person.name,
             step=step, decision=decision, who=who, received=now,
             happened=now if happened is None or happened == received else clock.iso(happened),
-            timezone=None if person is None else person.timezone, version=__version__, study=self.running.hash,
-            given=given, answer=answer,
+            timezone=None if person is None else person.timezone, version=__version__, algorithm=ALGORITHM,
+            study=self.running.hash, salt=events.new_salt(), given=given, answer=answer,
         )  # fmt: skip
+        self._messages += outbox.told(event)
         body = events.encode(event)
         self.seq, self.head = event.seq, events.hash_of(body)
         self._events.append({
@@ -302,10 +328,21 @@ class Transaction:
         return event
 
     def close(self, given: dict[str, Any], *, who: str, received: int) -> Event:
-        """No more decisions are made."""
+        """No more decisions are made, and the secret seed is disclosed."""
         assert self.study is not None
+        known = secret.stored(self.connection)
+        if known is not None:
+            given = {**given, "secret": known.disclosed()}
         self.study["status"] = "closed"
         return self._append(events.CLOSED, given=given, answer={}, who=who, received=received)
+
+    def administer(self, kind: str, given: dict[str, Any], *, who: str, received: int,
+                   answer: dict[str, Any] | None = None, people: Iterable[Participant] = ()) -> Event:  # fmt: skip
+        """Something was done about accounts, the clock or all of these people, or taken: that it was is on record."""
+        event = self._append(kind, given=given, answer=answer or {}, who=who, received=received)
+        for person in people:
+            person.seq, self._changed[person.name] = event.seq, person
+        return event
 
     def flush(self) -> None:
         """Write everything; it is durable once the transaction is committed."""
@@ -315,6 +352,8 @@ class Transaction:
             return
         if self._events:
             self.connection.execute(insert(tables.events), self._events)
+            rehearsal = self.study is not None and bool(self.study["rehearsal"])
+            outbox.put(self.connection, self.running, self._messages, clock.now(), rehearsal=rehearsal)
         if self._new:
             self.connection.execute(insert(tables.decisions), [self._decisions[decision] for decision in self._new])
         self._update_decisions()
@@ -331,43 +370,30 @@ class Transaction:
         for values in self._updates.values():
             alike.setdefault(tuple(values), []).append(values)
         for columns, rows in alike.items():
-            _update(self.connection, tables.decisions, "id", columns, rows)
+            update_rows(self.connection, tables.decisions, "id", columns, rows)
 
     def _write_people(self) -> None:
         """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
-        common = self.fold.cohort.common
-        if self.together and not common.sound(common.shared):
+        if self.running.together and not all(c.common.sound(shared_arrays(c)) for c in self.fold.cohorts.values()):
             raise Unsound(UNSOUND)
-        shared = self.running.policy.shared
-        rows = [{**person.row(shared=shared), "state": person.pack()} for person in self._changed.values()]
+        rows = [{**p.row(shared=self.running.shared), "state": p.pack()} for p in self._changed.values()]
         new = [row for row in rows if row["name"] in self._enrolled]
         if new:
             self.connection.execute(insert(tables.participants), new)
         if len(new) < len(rows):
             known = [row for row in rows if row["name"] not in self._enrolled]
-            _update(self.connection, tables.participants, "name", CHANGING, known)
+            update_rows(self.connection, tables.participants, "name", CHANGING, known)
 
     def _write_study(self) -> None:
         assert self.study is not None
         values: dict[str, Any] = {"seq": self.seq, "head": self.head, "enrolled": self.study["enrolled"]}
-        values |= {"status": self.study["status"], "amendments": self.study["amendments"]}
-        if self.together:
-            values["shared"] = pack_shared(self.fold.cohort)
-        if self.running.policy.shared:
+        values |= {name: self.study[name] for name in ("status", "amendments", "pooled")}
+        if self.running.together:
+            values["shared"] = pack_shared(self.fold.cohorts)
+        if self.running.shared:
             values["spent"], values["nudges"] = self.fold.spending()
         self.connection.execute(update(tables.study).values(values))
 
     def committed(self) -> None:
         """What was written is durable: what is kept in memory is as of its last event."""
-        self.memory.seq = self.seq
-
-
-def _update(
-    connection: Connection, table: Table, key: str, columns: Iterable[str], rows: Sequence[Mapping[str, Any]]
-) -> None:
-    """Set some columns of rows that are found by their key."""
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns if name != key}
-    change = update(table).where(table.c[key] == bindparam("found_by")).values(values)
-    connection.execute(
-        change, [{"found_by": row[key], **{f"new_{name}": row[name] for name in values}} for row in rows]
-    )
+        self.memory.seq, self.memory.seen = self.seq, (self.seq, self.head)

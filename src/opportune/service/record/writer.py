@@ -21,9 +21,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from opportune.errors import InputError, OpportuneError, WriteError
 from opportune.service.commands.base import Command
 from opportune.service.commands.decisions import Propose
-from opportune.service.monitoring.logs import described
+from opportune.service.monitoring.logs import described, log_sparingly
 from opportune.service.problems import Refused, as_json
-from opportune.service.record.database import Database
+from opportune.service.record.database import Database, Elsewhere
 from opportune.service.record.idempotency import Answer
 from opportune.service.record.transaction import Memory, Transaction
 from opportune.service.state.packing import Unsound
@@ -160,6 +160,8 @@ class Writer:
         except (DBAPIError, OSError) as error:
             if not isinstance(error, IntegrityError) or len(commands) == 1:
                 return [self._unavailable(error) for _ in commands]
+        except Elsewhere as error:
+            return [self._elsewhere(error) for _ in commands]
         except Exception as error:
             log.error("batch failed", commands=len(commands), **described(error))
         else:
@@ -228,9 +230,14 @@ class Writer:
 
     def _unavailable(self, error: Exception) -> Refused:
         self.failing = _reason(getattr(error, "orig", error))
-        log.error("nothing can be stored", **described(getattr(error, "orig", None) or error))
+        log_sparingly("nothing can be stored", **described(getattr(error, "orig", None) or error))
         self.database.writing.dispose()  # the next transaction begins on a fresh connection
         return Refused("unavailable", "nothing can be stored at the moment; try again with the same key")
+
+    def _elsewhere(self, error: Elsewhere) -> Refused:
+        self.failing = str(error)
+        log_sparingly("the study goes on elsewhere", reason=self.failing)
+        return Refused("unavailable", self.failing)
 
     def _transaction(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
         transaction: Transaction | None = None

@@ -10,6 +10,8 @@ from opportune.errors import InputError
 MICROSECONDS = 1_000_000
 MINUTE = 60 * MICROSECONDS
 HOUR = 60 * MINUTE
+SLACK = 5 * MINUTE
+"""How far clocks may be apart; what is dated further ahead was written while the clock was wrong."""
 _NO_PLACES = {"localtime", "posixrules", "Factory"}
 """Names that mean another zone on another machine, or none at all."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -6,24 +6,30 @@ them takes longer than deciding.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
+import structlog
 
+from opportune.algorithm.reasons import ELIGIBLE, FALLBACK, WORDS
 from opportune.algorithm.rng import COIN, draw
 from opportune.errors import DataError
 from opportune.live import point
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.decision import Proposal, outcome_in_words
+from opportune.live.occasion import occasion_of
 from opportune.live.point import LEARNED, NOTHING, Step
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 from opportune.service.record import events
-from opportune.service.state import fallback
-from opportune.service.state.participant import COMPLETED, FALLBACK_MODE, WITHDRAWN, Participant
+from opportune.service.state import fallback, trial
+from opportune.service.state.escalations import escalations
+from opportune.service.state.participant import ACTIVE, COMPLETED, FALLBACK_MODE, WITHDRAWN, Participant
+from opportune.service.state.streams import Streams
 from opportune.service.state.study import StudyInForce
+from opportune.service.state.trial import Enrolled
 
 MOST_PLACES = 10_000
 """Different values whose place is remembered: rather more than most studies have contexts."""
@@ -31,33 +37,73 @@ WAS_PAST = "No nudge: the moment was past when it became known."
 _ENCODE = msgspec.json.Encoder().encode
 _NOTHING = _ENCODE(None)
 Answer = dict[str, Any]
+log = structlog.get_logger()
 
 
 class Fold:
     """A study's agents, and what an event does to a participant."""
 
-    def __init__(self, running: StudyInForce, *, words: bool = True) -> None:
-        self.running = running
-        self.words = words
-        self.cohort: Cohort = running.cohort()
-        problem = self.cohort.problem
+    def __init__(self, running: StudyInForce, streams: Streams, *, words: bool = True, explains: bool = False) -> None:
+        self.running, self.streams = running, streams
+        self.coin: float | None = None
+        """The next decision's coin as the record has it, where the secret seed is not known."""
+        self.words, self.explains = words, explains
+        self.cohorts: dict[str, Cohort] = running.cohorts()
+        """Of each arm."""
+        problem = next(iter(self.cohorts.values())).problem
         self._period = problem.schedule.period if isinstance(problem, Problem) else None
-        self._places: dict[tuple[bytes, bytes, int], tuple[Any, Any, Located]] = {}
+        self._places: dict[tuple[bytes, bytes, int, int], tuple[Any, Any, Located]] = {}
         self._kinds: dict[str, Callable[[Participant, Mapping[str, Any], int | None], Answer]] = {
-            events.PROPOSED: self._propose,
-            events.SETTLED: self._settle,
+            events.PROPOSED: self._propose_and_tell,
+            events.SETTLED: self._settle_and_tell,
             events.ANSWERED_LATE: self._answer_late,
             events.REWARDED: self._reward,
             events.CORRECTED: self._correct,
             events.SKIPPED: self._skip,
+            events.REPORTED_CORRECTED: self._correct_reported,
+            events.OUTCOME_CORRECTED: self._note,
+            events.ZONE_CORRECTED: self._correct_zone,
+            events.REINSTATED: self._reinstate,
             events.STATUS: self._status,
             events.NOTED: self._note,
             events.TRIED: self._note,
+            events.OPENED: self._open,
+            events.CALLS: self._calls,
+            events.ADVERSE: self._note,
+            events.ACKNOWLEDGED: self._note,
         }
 
-    def agent(self, number: int, stream: int) -> Agent:
-        """An agent for participant `number`, at its beginning."""
-        return self.cohort.seat(number, stream=stream)
+    def agent(
+        self, number: int, *, arm: str = "", member: int | None = None, enrolled: int = 0, timezone: str = "UTC"
+    ) -> Agent:
+        """An agent for participant `number`, who is number `member` of an arm, at its beginning."""
+        seed, stream = self.streams.of(number)
+        cohort = self.cohorts[arm]
+        problem = trial.problem_from(cohort.problem, enrolled, timezone)
+        agent = cohort.seat(number if member is None else member, stream=stream, seed=seed, problem=problem)
+        agent.explains = self.explains
+        return agent
+
+    def explain(self, people: Iterable[Participant]) -> None:
+        """From now on say why nudges are made, also to those who take part already."""
+        self.explains = True
+        for person in people:
+            person.agent.explains = True
+
+    def enrol(
+        self, name: str, number: int, given: Mapping[str, Any], enrolled: Enrolled, *, received: int,
+        arm: str | None = None,
+    ) -> tuple[Participant, Answer]:  # fmt: skip
+        """A new participant, and what is answered; where the secret seed is not known, `arm` is what is on record."""
+        baseline, timezone = given.get("baseline") or {}, given["timezone"]
+        seed = self.streams.allocation if self.streams.known else None
+        seat = enrolled.next(self.running, baseline, seed=seed, arm=arm)
+        agent = self.agent(number, arm=seat.arm, member=seat.member, enrolled=received, timezone=timezone)
+        person = Participant(
+            name=name, number=number, timezone=timezone, status=ACTIVE, reason=None, enrolled=received, seq=0,
+            agent=agent, baseline=_ENCODE(baseline).decode() if baseline else None, **seat._asdict(),
+        )  # fmt: skip
+        return person, {"number": number, **({"arm": seat.arm} if seat.arm else {})}
 
     def apply(self, kind: str, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
         """Let an event happen to a participant; `step` is the decision point that it is about."""
@@ -67,13 +113,35 @@ class Fold:
         return handler(person, given, step)
 
     def spending(self) -> tuple[float, int]:
-        """What of a shared budget is spent: probabilities, and nudges."""
-        budget = self.cohort.common.budget
-        return float(budget.spent[0]), int(budget.nudges[0])
+        """What of shared budgets is spent: probabilities, and nudges."""
+        budgets = [cohort.common.budget for cohort in self.cohorts.values() if cohort.policy.shared]
+        return sum(float(each.spent[0]) for each in budgets), sum(int(each.nudges[0]) for each in budgets)
+
+    def pool(self, people: Iterable[Participant]) -> Answer:
+        """Bring what participants have in common up to date, in each arm whose models are pooled in part.
+
+        Hands back how many participants that is, and what they have in common: the means and sds of their effects.
+        """
+        found: Answer = {"participants": {}, "common": {}}
+        known = sorted(people, key=lambda person: person.number)
+        for arm, cohort in self.cohorts.items():
+            if cohort.policy.partial:
+                agents = [person.agent for person in known if person.arm == arm]
+                cohort.bring_together(agents)
+                mean, sd = cohort.prior
+                found["participants"][arm] = len(agents)
+                found["common"][arm] = {"mean": mean.tolist(), "sd": sd.tolist()}
+        return found
 
     def amend(self, running: StudyInForce) -> None:
         """Go on by an amended study file, which decides as before."""
         self.running = running
+
+    def _propose_and_tell(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        return {**self._propose(person, given, step), **self._due(given["sensed"], given.get("reported"))}
+
+    def _settle_and_tell(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        return {**self._settle(person, given, step), **self._due(given.get("reported"))}
 
     def _propose(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
         if given.get("mode") == FALLBACK_MODE:
@@ -82,15 +150,16 @@ class Fold:
         before = agent.budget_left
         agent.refuse_more()
         entry = self.step(agent, agent.step + 1, given["sensed"], given.get("reported"))
-        if len(given) == 1:  # as most are: nothing but what was sensed
-            made = agent.propose_at(entry, opened=False, available=True, reason=None)
-        else:
-            opened, available = given.get("opened", False), given.get("available", True)
-            past = given.get("past", False)
-            made = agent.propose_at(entry, opened=opened, available=available, reason=given.get("reason"), past=past)
+        opened, available, past = given.get("opened", False), given.get("available", True), given.get("past", False)
+        made = agent.propose_at(
+            entry, opened=opened, available=available, reason=given.get("reason"), coin=self.coin, past=past,
+            slot=trial.slot_of(given),
+        )  # fmt: skip
         answer = self._proposed(made, before)
         if self.words and given.get("past") and made.available:
             answer["why"] = WAS_PAST
+        if self.explains and made.nudged and shown is None:
+            answer |= _because(agent, made, entry)
         if not made.nudged or shown is not None:
             why = answer.get("why", "")
             answer["settled"] = self._settled(agent, False if made.nudged else None, shown=shown, why=why)
@@ -100,8 +169,10 @@ class Fold:
         """A new step of an agent, checked; where contexts are finite, the same values are not looked up again."""
         problem, period = agent.problem, self._period
         if period is None:
+            point.refuse_history(problem, sensed)
             return point.new_step(problem, agent.reported_names, number, sensed, reported)
-        key = (_ENCODE(sensed), _NOTHING if reported is None else _ENCODE(reported), number % period)
+        told = _NOTHING if reported is None else _ENCODE(reported)
+        key = (_ENCODE(sensed), told, number % period, id(agent.problem))
         known = self._places.get(key)
         if known is not None:
             return Step(number, *known)  # one copy of the values for all who had them
@@ -110,20 +181,27 @@ class Fold:
             self._places[key] = made.given, made.reported, made.place
         return made
 
+    def _due(self, *told: Mapping[str, Any] | None) -> Answer:
+        """What staff must see to at once, by what was told or sensed."""
+        due = escalations(self.running, {name: value for values in told for name, value in (values or {}).items()})
+        return {"escalations": due} if due else {}
+
     def _stand_in(self, person: Participant, given: Mapping[str, Any]) -> Answer:
         """A decision by the study's fallback, where the agent cannot make one: nothing is learned from it."""
-        agent, running = person.agent, self.running
+        agent, running, budget = person.agent, self.running, person.agent.policy.budget
         before = agent.budget_left
         rate = 0.0
-        if running.amount is not None:
-            decisions = running.horizon * (running.participants if running.policy.shared else 1)
-            rate = min(1.0, running.amount / decisions)
+        if budget is not None:
+            decisions = running.horizon * (running.sizes[person.arm] if budget.shared else 1)
+            rate = min(1.0, budget.amount / decisions)
         probability = min(rate, max(0.0, before)) if given.get("available", True) else 0.0
-        if running.hard and before < 1.0:
+        if (budget is not None and budget.hard and before < 1.0) or trial.slot_of(given).closed != ELIGIBLE:
             probability = 0.0
+        if getattr(person.agent.policy.revealer, "by_candidates", False):
+            probability = 0.0  # nudges are randomised at moments that only the rule can find
         if given.get("opened", False) or given.get("past", False) or given.get("shown") is not None:
             probability = 0.0
-        coin = float(draw(*agent.key, agent.step + 1, COIN))
+        coin = float(draw(*agent.key, agent.step + 1, COIN)) if self.coin is None else self.coin
         action = given.get("shown") or running.fallback
         fallback.stand_in(agent, given["sensed"], action=action, probability=probability, coin=coin)
         nudged = coin < probability
@@ -132,7 +210,7 @@ class Fold:
             "nudged": nudged, "probability": probability, "coin": coin, "gap": 0.0, "price": 0.0, "disagreement": 0.0,
             "tolerance": 0.0, "fresh": action, "stale": action, "before": _finite(before),
             "left": _finite(agent.budget_left), "available": given.get("available", True),
-            "reason": given.get("reason"), "why": why,
+            "reason": given.get("reason"), "why": why, "ineligible": WORDS[FALLBACK],
         }  # fmt: skip
         if not nudged:
             outcome = "opened" if given.get("opened", False) else "none"
@@ -162,9 +240,13 @@ class Fold:
         answer = {
             "nudged": made.nudged, "probability": made.probability, "coin": made.coin, "gap": made.gap,
             "price": made.price, "disagreement": made.disagreement, "tolerance": made.tolerance,
-            "fresh": made.fresh_action, "stale": made.action, "before": _finite(before),
+            "fresh": made.fresh_action, "stale": made.stale_action, "before": _finite(before),
             "left": _finite(made.budget_left), "available": made.available, "reason": made.reason,
         }  # fmt: skip
+        if made.action != made.stale_action:
+            answer["standing"] = made.action
+        if not made.eligible:
+            answer["ineligible"] = made.ineligible_reason
         if self.words:
             answer["why"] = made.why
         if made.notes is not None:
@@ -179,6 +261,8 @@ class Fold:
         made, entry, opened, revealed = agent.conclude(answered, opened, reported, earlier, shown)
         action = agent.problem.action_names[entry.action]
         answer: Answer = {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
+        if agent.drawn is not None:
+            answer["drawn"] = list(agent.drawn)
         if self.words:
             answer["why"] = outcome_in_words(made, made.why if why is None else why, opened, answered, action)
         return answer
@@ -187,7 +271,12 @@ class Fold:
         entry = person.agent.steps[_known(step)]
         if entry.unanswered:  # else the nudge was the fallback's
             person.agent.answer_late(entry.step, given.get("reported"))
-        return {}
+        return self._due(given.get("reported"))
+
+    def _open(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        told = given.get("reported") or {}
+        person.agent.open_between(told)
+        return self._due(told)
 
     def _reward(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
         entry = person.agent.steps[_known(step)]
@@ -203,6 +292,18 @@ class Fold:
         person.agent.correct(given["reward"], entry.step)
         return {"learned": True}
 
+    def _correct_reported(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        return {"learned": person.agent.correct_reported(given["reported"], _known(step))}
+
+    def _correct_zone(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        person.timezone = given["timezone"]
+        return {}
+
+    def _reinstate(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        person.agent.rejoin()
+        person.status, person.reason = ACTIVE, None
+        return {}
+
     def _skip(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
         person.agent.skip(_known(step))
         return {}
@@ -213,7 +314,20 @@ class Fold:
             person.agent.withdraw()
         return {}
 
+    def _calls(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        person.calls = given["wanted"]
+        return {}
+
     def _note(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        return {}
+
+
+def _because(agent: Agent, made: Proposal, entry: Step) -> Answer:
+    """Why the nudge was made, for people. The decision stands without it, so whatever fails here must not undo it."""
+    try:
+        return {"because": msgspec.to_builtins(occasion_of(agent, made, entry))}
+    except Exception as error:
+        log.error("the reason of a nudge could not be computed", error=type(error).__name__)
         return {}
 
 

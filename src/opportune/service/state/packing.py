@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.errors import StateError
+from opportune.live import corrections, learning
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
 from opportune.live.numbers import Numbers
@@ -26,6 +27,8 @@ from opportune.live.saving import careful, describe_proposal, restore_proposal
 
 FORMAT = b"OPS2"
 _HEAD = struct.Struct("<4sIIII")  # the format, checksum of the rest, lengths of the text, the names and the numbers
+MOVED = b"moved"
+"""What is noted where participants have learned something in common."""
 UNSOUND = "the state of a participant is no longer finite"
 
 
@@ -38,7 +41,9 @@ def pack(agent: Agent) -> bytes:
     made = agent.open_proposal
     proposal = "null" if made is None else json.dumps(describe_proposal(made))
     order = agent.pending.order_bytes()
-    text = f"[{agent.step}, {_yes(agent.late_answer)}, {_yes(agent.withdrawn)}, {len(order) // 8}, {proposal}]"
+    opened, withdrawn = json.dumps(agent.opened_since), _yes(agent.withdrawn)
+    updates = f"{sorted(agent.pending.waiting)}, " if agent.policy.update > 1 else ""
+    text = f"[{agent.step}, {opened}, {withdrawn}, {len(order) // 8}, {updates}{proposal}]"
     return _sealed(text.encode(), agent.numbers, agent.numbers.own, order)
 
 
@@ -46,9 +51,9 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
     text, names, numbers = content_of(data)
     with careful():
-        step, late_answer, withdrawn, waiting, proposal = json.loads(text)
+        step, opened_since, withdrawn, waiting, *updates, proposal = json.loads(text)
         agent.step = checks.whole("step", step, least=0, most=agent.horizon)
-        agent.late_answer = checks.yes_no("late_answer", late_answer)
+        agent.opened_since = corrections.told_between(agent, opened_since)
         agent.withdrawn = checks.yes_no("withdrawn", withdrawn)
         held = 8 * checks.whole("rewards that wait", waiting, least=0, most=agent.step)
         agent.pending.set_order(array("q", numbers[:held]))
@@ -58,21 +63,47 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
         if len(agent.steps) != agent.step:
             stored = len(agent.steps)
             raise StateError(f"the state cannot be resumed: it has {agent.step} steps, and {stored} are stored")
+        agent.pending.waiting = learning.restore_waiting(agent, updates[0] if updates else [])
         _fill(agent.numbers, agent.numbers.own, names, numbers[held:])
         agent.open_proposal = restore_proposal(agent, proposal)
     if not agent.numbers.sound():
         raise StateError("the state cannot be resumed: it has a variance that is not positive")
 
 
-def pack_shared(cohort: Cohort) -> bytes:
-    """What the participants of a cohort share: the model, the budget, both or nothing."""
-    return _sealed(b"", cohort.common, cohort.common.shared)
+def pack_shared(cohorts: Mapping[str, Cohort]) -> bytes:
+    """What the participants of each arm share: the model, the budget, what they have in common; or nothing."""
+    packed = {
+        arm: _sealed(MOVED if cohort.moved else b"", cohort.common, shared_arrays(cohort))
+        for arm, cohort in cohorts.items()
+    }
+    return packed[""] if list(packed) == [""] else msgspec.msgpack.encode(packed)
 
 
-def unpack_shared(cohort: Cohort, data: bytes) -> None:
-    """Bring what a cohort shares to where `pack_shared` found it."""
-    _, names, numbers = content_of(data)
-    _fill(cohort.common, cohort.common.shared, names, numbers)
+def shared_parts(cohorts: Mapping[str, Cohort], data: bytes) -> dict[str, bytes]:
+    """What `pack_shared` packed, arm by arm."""
+    if list(cohorts) == [""]:
+        return {"": data}
+    try:
+        found = msgspec.msgpack.decode(data, type=dict[str, bytes])
+    except msgspec.MsgspecError:
+        found = {}
+    if found.keys() != cohorts.keys():
+        raise StateError("the state cannot be resumed: its arms are not those of this study")
+    return found
+
+
+def unpack_shared(cohorts: Mapping[str, Cohort], data: bytes) -> None:
+    """Bring what is shared to where `pack_shared` found it."""
+    for arm, part in shared_parts(cohorts, data).items():
+        text, names, numbers = content_of(part)
+        cohort = cohorts[arm]
+        _fill(cohort.common, shared_arrays(cohort), names, numbers)
+        cohort.moved = text == MOVED
+
+
+def shared_arrays(cohort: Cohort) -> tuple[str, ...]:
+    """The arrays that hold what participants share; with models pooled in part the model is that of nobody."""
+    return (*cohort.common.shared, *(["model"] if cohort.policy.partial else []))
 
 
 def _yes(value: bool) -> str:

@@ -16,7 +16,8 @@ STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 """By what a decision was made."""
 CHANGING = (
-    "status", "reason", "seq", "step", "open_decision", "last_decided", "last_reveal", "spent", "nudges", "state",
+    "timezone", "status", "reason", "calls", "seq", "step", "open_decision", "last_decided", "last_reveal", "spent",
+    "nudges", "state",
 )  # fmt: skip
 """Columns of `participants` that change after enrolment."""
 
@@ -27,15 +28,23 @@ class Participant:
 
     name: str
     number: int
-    stream: int
     timezone: str
     status: str
     reason: str | None
     enrolled: int
+    arm: str
+    """The arm of the trial; "" where there are none."""
+    member: int
+    """Which of the arm's participants this is, from 0."""
+    stratum: int
+    baseline: str | None
+    """What is known from enrolment on, as JSON."""
     seq: int
     agent: Agent
     decisions: list[str] = field(default_factory=list)
     """Their ids; that of decision point t stands at t - 1."""
+    calls: bool = True
+    """Whether the participant wants to be called."""
     open_decision: str | None = None
     last_decided: int | None = None
     last_reveal: int | None = None
@@ -54,8 +63,8 @@ class Participant:
 
         """
         names = (
-            "name", "number", "stream", "timezone", "status", "reason", "enrolled", "seq", "open_decision",
-            "last_decided", "last_reveal",
+            "name", "number", "timezone", "status", "reason", "enrolled", "arm", "member", "stratum", "baseline",
+            "calls", "seq", "open_decision", "last_decided", "last_reveal",
         )  # fmt: skip
         person = cls(agent=agent, decisions=known, **{name: row[name] for name in names})
         changed = []
@@ -71,10 +80,12 @@ class Participant:
         spent, nudges = self.spending() if not shared else (0.0, 0)
         budget = self.agent.policy.budget
         return {
-            "name": self.name, "number": self.number, "stream": self.stream, "timezone": self.timezone,
-            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "seq": self.seq,
-            "step": self.agent.step, "open_decision": self.open_decision, "last_decided": self.last_decided,
-            "last_reveal": self.last_reveal, "amount": None if shared or budget is None else budget.amount,
+            "name": self.name, "number": self.number, "timezone": self.timezone,
+            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "arm": self.arm,
+            "member": self.member, "stratum": self.stratum, "baseline": self.baseline, "calls": self.calls,
+            "seq": self.seq, "step": self.agent.step, "open_decision": self.open_decision,
+            "last_decided": self.last_decided, "last_reveal": self.last_reveal,
+            "amount": None if shared or budget is None else budget.amount,
             "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
         }  # fmt: skip
 

@@ -35,42 +35,55 @@ def uncovered(person: Participant, sealed: Iterable[int], given: Mapping[str, An
         entry = person.agent.steps[number]
         if entry.seen or str(number) in named:
             decision = person.decisions[number - 1]
-            changed.append({"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)})
+            values = {"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
+            if str(number) in named:  # told anew
+                values["reported_corrected"] = None
+            changed.append(values)
     return changed
 
 
 def known_of(row: Mapping[str, Any]) -> str | None:
     """What was reported of a decision, as far as a reveal has told it: until then it is sealed."""
     seen = row["seen"] and row["mode"] == LEARNED_MODE  # of a fallback's nothing is pending, and nothing is told
-    return row["reported"] if row["status"] == "settled" and (row["revealed"] or seen) else None
+    told = row["status"] == "settled" and (row["revealed"] or seen)
+    return (row["reported_corrected"] or row["reported"]) if told else None
 
 
 def _proposed(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
     answer, given = event.answer, event.given
     done = answer.get("settled")
     entry = person.agent.steps[_step(event)]
-    told, nudged, stale = given.get("reported"), answer["nudged"], answer["stale"]
+    told, nudged, stale = entry.reported, answer["nudged"], answer["stale"]
     day = day_of(happened, person.enrolled, person.timezone)
     return {
         "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
         "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,
-        "timezone": person.timezone, "sensed": _text(given["sensed"]),
-        "reported": None if told is None else _text(told),
+        "timezone": person.timezone, "sensed": _text(entry.given),
+        "reported": _text(told),
         "available": answer["available"], "reason": answer["reason"], "nudge": nudged,
         "probability": answer["probability"], "coin": answer["coin"], "gap": answer["gap"], "price": answer["price"],
         "disagreement": answer["disagreement"], "tolerance": answer["tolerance"], "fresh_action": answer["fresh"],
         "stale_action": stale, "budget_before": answer["before"], "budget_left": answer["left"],
         "mode": given.get("mode", LEARNED_MODE), "why": (done or answer)["why"],
-        "expires": happened + running.answer_window if nudged and done is None else None,
+        "eligible": "ineligible" not in answer, "ineligible_reason": answer.get("ineligible"),
+        "expires": _answered_by(running, given, happened) if nudged and done is None else None,
         "status": "nudge" if done is None else "settled",
         "outcome": None if done is None else done["outcome"], "settled": None if done is None else received,
-        "action": stale if done is None else done["action"], "revealed": done is not None and done["revealed"],
+        "action": answer.get("standing", stale) if done is None else done["action"],
+        "revealed": done is not None and done["revealed"],
         "offline": given.get("shown") is not None, "answered_late": None,
         "seen": entry.seen, "unanswered": entry.unanswered,
+        "reported_first": None, "reported_corrected": None, "outcome_corrected": None,
         "reward_status": entry.status, "reward": None, "reward_received": None, "reward_first": None,
         "reward_changes": 0, "reward_due": None if entry.status == NOTHING else happened + running.reward_window,
         "features": event.study[:12], "version": event.version,
     }  # fmt: skip
+
+
+def _answered_by(running: StudyInForce, given: Mapping[str, Any], happened: int) -> int:
+    """When the answer window of a nudge ends: with the staff's hours at the latest."""
+    until: int = (given.get("slot") or {}).get("until", happened + running.answer_window)
+    return until
 
 
 def _settled(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
@@ -112,6 +125,23 @@ def _corrected(
     }  # fmt: skip
 
 
+def _reported_corrected(
+    event: Event, person: Participant, running: StudyInForce, received: int, happened: int
+) -> dict[str, Any]:
+    """What stands for the analysis, what was reported first, and what the model goes by."""
+    entry = person.agent.steps[_step(event)]
+    return {
+        "id": event.decision, "seq": event.seq, "reported": _text(entry.reported),
+        "reported_first": _text(event.given["first"]), "reported_corrected": _text(event.given["reported"]),
+    }  # fmt: skip
+
+
+def _outcome_corrected(
+    event: Event, person: Participant, running: StudyInForce, received: int, happened: int
+) -> dict[str, Any]:
+    return {"id": event.decision, "seq": event.seq, "outcome_corrected": event.given["outcome"]}
+
+
 def _skipped(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> dict[str, Any]:
     return {"id": event.decision, "seq": event.seq, "reward_status": SKIPPED, "reward_due": None}
 
@@ -122,6 +152,8 @@ _MAKERS = {
     events.REWARDED: _rewarded,
     events.CORRECTED: _corrected,
     events.SKIPPED: _skipped,
+    events.REPORTED_CORRECTED: _reported_corrected,
+    events.OUTCOME_CORRECTED: _outcome_corrected,
 }
 
 

@@ -73,14 +73,19 @@ def time_of(running: StudyInForce, step: int, enrolled: int, timezone: str) -> i
     return skipped
 
 
-def check_time(moment: int, received: int, person: Participant) -> None:
-    """Refuse times that cannot be right: decision points come after enrolment, and one after the other."""
+def check_opening(moment: int, received: int, person: Participant) -> None:
+    """Refuse times at which nobody can have opened the app: to come, long past, or before enrolment."""
     if moment > received + AHEAD:
         raise Refused("invalid", f"at is {clock.iso(moment)}, which is still to come; expected a time up to now")
     if moment < received - FAR_PAST:
         raise Refused("invalid", f"at is {clock.iso(moment)}; expected a time of the last 366 days")
     if moment < person.enrolled - AHEAD:
         raise Refused("invalid", f"at is {clock.iso(moment)}; {person.name!r} enrolled on {clock.iso(person.enrolled)}")
+
+
+def check_time(moment: int, received: int, person: Participant) -> None:
+    """Refuse times that cannot be right: decision points come after enrolment, and one after the other."""
+    check_opening(moment, received, person)
     if person.last_decided is not None and moment < person.last_decided - AHEAD:
         after = f"expected a time after the latest decision point, {clock.iso(person.last_decided)}"
         raise Refused("invalid", f"at is {clock.iso(moment)}; {after}")

@@ -11,6 +11,7 @@ from opportune.problems.finite import Problem
 from opportune.service.state import clock
 from opportune.service.state.packing import pack
 from opportune.study import Study, load_study, parse_study
+from opportune.study.calendar import Calendar
 from opportune.study.serving import live
 
 LARGEST = 1e12
@@ -29,7 +30,16 @@ class StudyInForce:
     study: Study
     text: str
     hash: str
+    policies: dict[str, Policy]
+    """Of each arm; without arms, the one policy by the name ""."""
+    sizes: dict[str, int]
+    """How many participants each is for."""
     policy: Policy
+    """The policy, or that of the first arm that nudges."""
+    calendar: Calendar | None
+    """When nudges can be made; None: at all times."""
+    run_in: int
+    """Decision points at the beginning at which nobody is nudged."""
     participants: int
     horizon: int
     seed: int
@@ -46,6 +56,10 @@ class StudyInForce:
     reward_default: float | None
     reward_bounds: tuple[float, float]
     webhook: str | None
+    unblinded: tuple[str, ...]
+    """Staff who see probabilities, prices and coins, by name."""
+    pooling: int
+    """After how many days what participants have in common is brought up to date; 0: they have nothing in common."""
     nudges_by: str
     """Who shows nudges to participants: staff, who must look at the call list, or the app that asks."""
 
@@ -63,7 +77,11 @@ class StudyInForce:
             study=study,
             text=text,
             hash=file_hash(text),
+            policies=found.policies,
+            sizes=found.sizes,
             policy=found.policy,
+            calendar=found.calendar,
+            run_in=0 if study.limits is None else study.limits.run_in,
             participants=found.participants,
             horizon=settings.study.horizon,
             seed=settings.study.seed,
@@ -76,6 +94,8 @@ class StudyInForce:
             reward_default=settings.reward.default,
             reward_bounds=(low, high),
             webhook=settings.serve.webhook,
+            unblinded=tuple(settings.serve.unblinded),
+            pooling=study.pooling if any(policy.partial for policy in found.policies.values()) else 0,
             nudges_by=settings.serve.nudges_by,
         )
 
@@ -84,15 +104,29 @@ class StudyInForce:
         """What the study file at a path says."""
         return cls.of(load_study(path))
 
-    def cohort(self) -> Cohort:
-        """The participants' agents, nobody enrolled yet."""
-        return Cohort(
-            live(self.study).problem, self.policy, horizon=self.horizon, seed=self.seed, participants=self.participants
-        )
+    def cohorts(self) -> dict[str, Cohort]:
+        """The participants' agents in each arm, nobody enrolled yet; staff work for all arms."""
+        problem, made = live(self.study).problem, dict[str, Cohort]()
+        for arm, policy in self.policies.items():
+            made[arm] = Cohort(
+                problem, policy, horizon=self.horizon, seed=self.seed, participants=self.sizes[arm],
+                staff_of=next(iter(made.values()), None),
+            )  # fmt: skip
+        return made
+
+    @property
+    def shared(self) -> bool:
+        """Whether participants share a budget."""
+        return any(policy.shared for policy in self.policies.values())
+
+    @property
+    def together(self) -> bool:
+        """Whether participants share something."""
+        return any(policy.together for policy in self.policies.values())
 
     def try_out(self) -> None:
         """Make a decision that does not count, so that the first one that does need not wait for what is loaded."""
-        agent = self.cohort().seat(0, stream=0)
+        agent = next(iter(self.cohorts().values())).seat(0, stream=0)
         problem = agent.problem
         values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
         agent.decide({name: value for name, value in values.items() if name not in problem.schedule.variables})
@@ -103,6 +137,8 @@ class StudyInForce:
     @property
     def amount(self) -> float | None:
         """The budget: of all together where it is shared, else of each; None without one."""
+        if self.shared:
+            return sum(policy.budget.amount for policy in self.policies.values() if policy.budget is not None)
         return None if self.policy.budget is None else self.policy.budget.amount
 
     @property

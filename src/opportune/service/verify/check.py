@@ -1,5 +1,6 @@
 """Verify: fold the record again; compare every decision with what was answered, every row with what is stored."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -8,12 +9,20 @@ from collections.abc import Callable, Iterator
 import msgspec
 from sqlalchemy import Connection, func, select
 
+from opportune.algorithm.version import ALGORITHM
 from opportune.errors import DataError, OpportuneError
-from opportune.service.record import events, tables
+from opportune.service.record import events, secret, tables
 from opportune.service.record.database import Database
 from opportune.service.record.events import Event
 from opportune.service.state import clock
-from opportune.service.verify.compare import Spending, compare_decisions, compare_people, compare_study, read_rows
+from opportune.service.verify.compare import (
+    Spending,
+    compare_decisions,
+    compare_escalations,
+    compare_people,
+    compare_study,
+    read_rows,
+)
 from opportune.service.verify.replay import Replay, Verdict
 
 Progress = Callable[[int, int], None]
@@ -27,9 +36,9 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
         progress: is told how many events of how many are folded.
 
     """
-    replay = Replay(Verdict())
-    verdict, spending = replay.verdict, Spending(0.0, 0)
+    verdict, spending = Verdict(), Spending(0.0, 0)
     with database.moment() as connection:
+        replay = Replay(verdict, secret=_secret(connection))
         total = connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
         for event, received in _events(connection, verdict):
             try:
@@ -38,25 +47,49 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
                 verdict.add(f"event {event.seq} ({event.kind}) cannot be folded: {error}")
             if progress is not None and event.seq % 1000 == 0:
                 progress(event.seq, total)
-        if replay.fold is not None:
+        if replay.fold is not None and not verdict.chain_only:
             compare_people(connection, replay)
+            compare_escalations(connection, replay)
             spending = compare_decisions(connection, replay)
-        compare_study(connection, replay, spending)
+        if not verdict.chain_only:
+            compare_study(connection, replay, spending)
+        _check_anchors(connection, verdict)
     if progress is not None:
         progress(total, total)
     return verdict
 
 
+def _check_anchors(connection: Connection, verdict: Verdict) -> None:
+    """What was told to be the end of the record on some day is on record as it was told."""
+    anchors, event = tables.anchors.c, tables.events.c
+    kept = select(event.seq).where(event.seq == anchors.seq, event.hash == anchors.head).exists()
+    for row in connection.execute(select(tables.anchors).where(~kept).order_by(anchors.day)):
+        verdict.add(f"the anchor of event {row.seq} is not on record: the record was cut off, or made anew, since then")
+
+
 def rebuilt(connection: Connection) -> Replay:
     """The whole state of a study from its record alone; raises `DataError` if the record itself is not whole."""
-    replay = Replay(Verdict(), words=True)
+    replay = Replay(Verdict(), secret=_secret(connection), words=True)
     for event, received in _events(connection, replay.verdict):
         if not replay.verdict.holds:
             break
         replay.take(event, received)
     if not replay.verdict.holds or replay.fold is None:
         raise DataError(f"the state cannot be made from the record: {'; '.join(replay.verdict.findings[:3])}")
+    replay.fold.explain(replay.participants.values())  # whoever goes on with these decides
     return replay
+
+
+def _secret(connection: Connection) -> secret.Secret | None:
+    """The secret seed: the one that the record discloses, else the one that is stored; None if neither is there."""
+    table = tables.events.c
+    query = select(table.body).where(table.kind == events.CLOSED).order_by(table.seq).limit(1)
+    body = connection.execute(query).scalar()
+    told = None
+    if body is not None:
+        with contextlib.suppress(DataError):  # what is wrong with the event is found where it is folded
+            told = secret.from_disclosure(events.decode(body).given)
+    return told or secret.stored(connection)
 
 
 def _events(connection: Connection, verdict: Verdict) -> Iterator[tuple[Event, int]]:
@@ -79,6 +112,10 @@ def _events(connection: Connection, verdict: Verdict) -> Iterator[tuple[Event, i
             continue
         if events.hash_of(data) != hashed or event.before != before:
             verdict.add(f"event {seq} is not what was written: its hash does not fit it, or the one before")
+        if event.algorithm != ALGORITHM:
+            verdict.add(
+                f"event {seq} was made by algorithm {event.algorithm}; expected {ALGORITHM}, as all of the record"
+            )
         if (event.seq, event.kind, event.participant, event.decision, event.who, at) != (
             seq, kind, participant, decision, who, received,
         ):  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, func, select
 
+from opportune.algorithm.version import ALGORITHM
 from opportune.errors import StateError
 from opportune.service.record import tables
 from opportune.service.verify.replay import Replay, Verdict
@@ -15,7 +16,7 @@ AT_ONCE = 1000
 
 
 class Spending(NamedTuple):
-    """What the decisions on record have spent: probabilities, and nudges."""
+    """What the decisions on record have spent: probabilities (or nudges, where those are charged), and nudges."""
 
     spent: float
     nudges: int
@@ -38,7 +39,7 @@ def compare_people(connection: Connection, replay: Replay) -> None:
         if person is None:
             verdict.add(f"participant {name} is stored, but was never enrolled")
             continue
-        _compare(f"participant {name}", stored, person.row(shared=fold.running.policy.shared), verdict)
+        _compare(f"participant {name}", stored, person.row(shared=fold.running.shared), verdict)
         if not _holds(is_state_of, person.agent, stored["state"]):
             verdict.add(f"participant {name}: the stored state is not what the record gives")
     for name in left:
@@ -46,7 +47,7 @@ def compare_people(connection: Connection, replay: Replay) -> None:
 
 
 def _holds(check: Callable[[Any, bytes], bool], owner: Any, data: bytes) -> bool:
-    """Whether a state that is stored can be read, and is that of an agent or a cohort."""
+    """Whether a state that is stored can be read, and is that of an agent or of cohorts."""
     try:
         return check(owner, data)
     except StateError:
@@ -57,10 +58,13 @@ def compare_decisions(connection: Connection, replay: Replay) -> Spending:
     """Compare decisions, a row for each decision point on record; hands back what they have spent by the record."""
     verdict, left = replay.verdict, dict(replay.decisions)
     names = replay.columns or tuple(column.name for column in tables.decisions.columns)
-    spent, nudged = names.index("probability"), names.index("nudge")
+    place, who, chance, nudged = (names.index(name) for name in ("id", "participant", "probability", "nudge"))
+    counted = {name for name, person in replay.participants.items() if person.agent.policy.counted}
     known = left.values()
-    spending = Spending(math.fsum([row[spent] for row in known]), sum([bool(row[nudged]) for row in known]))
-    place = names.index("id")
+    spending = Spending(
+        math.fsum([float(row[nudged] if row[who] in counted else row[chance]) for row in known]),
+        sum([bool(row[nudged]) for row in known]),
+    )
     for row in read_rows(connection, select(*(tables.decisions.c[name] for name in names))):
         values = left.pop(row[place], None)
         if values is None:
@@ -70,6 +74,20 @@ def compare_decisions(connection: Connection, replay: Replay) -> Spending:
     for name in left:
         verdict.add(f"decision {name} is on record, but not stored")
     return spending
+
+
+def compare_escalations(connection: Connection, replay: Replay) -> None:
+    """Compare what staff must see to, and who has seen to it."""
+    verdict, left = replay.verdict, dict(replay.escalations)
+    for row in read_rows(connection, select(tables.escalations)):
+        stored = row._mapping
+        expected = left.pop(stored["id"], None)
+        if expected is None:
+            verdict.add(f"escalation {stored['id']} is stored, but not on record")
+        else:
+            _compare(f"escalation {stored['id']}", stored, expected, verdict)
+    for name in left:
+        verdict.add(f"escalation {name} is on record, but not stored")
 
 
 def compare_study(connection: Connection, replay: Replay, spending: Spending) -> None:
@@ -82,9 +100,17 @@ def compare_study(connection: Connection, replay: Replay, spending: Spending) ->
         return
     if (study["seq"], study["head"]) != (verdict.count, verdict.head):
         verdict.add(f"the study is as of event {study['seq']}; the record ends with event {verdict.count}")
-    expected = {"hash": fold.running.hash, "status": "closed" if replay.closed else "open"}
-    _compare("study", study, {**expected, "enrolled": replay.enrolled}, verdict)
-    if fold.running.policy.together and not _holds(is_shared_state_of, fold.cohort, study["shared"]):
+    running = fold.running
+    expected = {
+        "hash": running.hash, "status": "closed" if replay.closed else "open", "name": running.study.name,
+        "enrolled": replay.enrolled, "amendments": replay.amendments, "pooled": replay.pooled,
+        "launched": replay.launched, "rehearsal": replay.rehearsal, "algorithm": ALGORITHM, "hard": int(running.hard),
+        "amount": running.amount if running.shared else None,
+    }  # fmt: skip
+    _compare("study", study, expected, verdict)
+    if study["file"] != running.text:
+        verdict.add("study: the stored file is not the one in force by the record")
+    if fold.running.together and not _holds(is_shared_state_of, fold.cohorts, study["shared"]):
         verdict.add("what participants share is not what the record gives")
     _check_budget(connection, replay, study, spending)
 
@@ -95,23 +121,20 @@ def _check_budget(connection: Connection, replay: Replay, study: Mapping[Any, An
     assert fold is not None
     spent, nudges = spending
     stored, counted = study["spent"], study["nudges"]
-    if not fold.running.policy.shared:
+    if not fold.running.shared:
         table = tables.participants.c
         stored, counted = connection.execute(
             select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
         ).one()
     if not math.isclose(stored, spent, rel_tol=1e-9, abs_tol=1e-6) or int(counted) != nudges:
         verdict.add(f"{stored:g} and {counted} nudges are stored as spent; the record sums to {spent:g} and {nudges}")
-    if fold.running.amount is None:
-        return
-    rows = [study] if fold.running.policy.shared else connection.execute(select(*tables.PARTICIPANT)).mappings()
+    rows = [study] if fold.running.shared else connection.execute(select(*tables.PARTICIPANT)).mappings()
     for row in rows:
-        if row["spent"] > fold.running.amount + tables.SPARE or (
-            fold.running.hard and row["nudges"] > fold.running.amount
+        amount = row["amount"]
+        if amount is not None and (
+            row["spent"] > amount + tables.SPARE or (fold.running.hard and row["nudges"] > amount)
         ):
-            verdict.add(
-                f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges of {fold.running.amount:g} are spent"
-            )
+            verdict.add(f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges of {amount:g} are spent")
 
 
 def _compare(what: str, stored: Mapping[Any, Any], expected: Mapping[Any, Any], verdict: Verdict) -> None:

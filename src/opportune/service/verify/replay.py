@@ -5,17 +5,24 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from opportune.engine.declared import UNTOLD
+from opportune.policy import Policy
 from opportune.service.record import events
 from opportune.service.record.events import Event
+from opportune.service.record.secret import Secret
 from opportune.service.state import clock, projection
+from opportune.service.state.escalations import acknowledged_by, raised_by
 from opportune.service.state.fold import Fold
 from opportune.service.state.participant import Participant
+from opportune.service.state.streams import streams_for
 from opportune.service.state.study import StudyInForce
+from opportune.service.state.trial import Enrolled
 from opportune.service.verify.rounding import near
 
 MOST_FINDINGS = 100
 _EXACT = (
-    "nudged", "fresh", "stale", "available", "reason", "action", "outcome", "revealed", "learned", "number", "stream",
+    "nudged", "fresh", "stale", "available", "reason", "action", "outcome", "revealed", "learned", "number", "arm",
+    "ineligible",
 )  # fmt: skip
 _NEAR = ("probability", "coin", "gap", "price", "disagreement", "tolerance", "before", "left")
 _PROPOSED = itemgetter("nudged", "fresh", "stale", "available", "reason", *_NEAR)
@@ -29,6 +36,10 @@ class Verdict:
     count: int = 0
     decisions: int = 0
     head: str = events.START
+    concealed: bool = False
+    """Whether coins were taken as they are on record, since the secret seed is not disclosed yet."""
+    chain_only: bool = False
+    """Whether nothing but the chain of hashes was checked, as actions are drawn with the secret seed, too."""
     findings: list[str] = field(default_factory=list)
 
     @property
@@ -47,21 +58,26 @@ class Verdict:
 class Replay:
     """Folds events in order, and keeps the rows that follow."""
 
-    def __init__(self, verdict: Verdict, *, words: bool = False) -> None:
-        self.verdict = verdict
+    def __init__(self, verdict: Verdict, *, secret: Secret | None, words: bool = False) -> None:
+        self.verdict, self.secret = verdict, secret
         self.fold: Fold | None = None
         self.participants: dict[str, Participant] = {}
         self.decisions: dict[str, list[Any]] = {}
         """The rows that follow, in the order of `columns`; as lists, which take a quarter of the room."""
         self.columns: tuple[str, ...] = ()
         self._place: dict[str, int] = {}
-        self.closed = False
-        self.enrolled = 0
+        self.escalations: dict[str, dict[str, Any]] = {}
+        self.closed = self.rehearsal = False
+        self.launched = self.enrolled = self.amendments = 0
+        self.pooled: int | None = None
         self._words = words
+        self._seats = Enrolled()
 
     def take(self, event: Event, received: int) -> None:
         """Let an event happen again, and compare what is answered."""
         kind, fold = event.kind, self.fold
+        if self.verdict.chain_only:
+            return
         if event.participant is None and event.timezone is not None:
             self.verdict.add(f"event {event.seq} is about nobody; its timezone is {event.timezone!r} on record")
         if fold is not None and kind not in events.COMMON:
@@ -70,8 +86,7 @@ class Replay:
             self._happen(event, fold, received)
             return
         if kind == events.LAUNCHED:
-            running = StudyInForce.from_text(event.given["file"], event.given["source"])
-            self.fold = Fold(running, words=self._words)
+            self._launch(event)
             return
         if fold is None:
             self.verdict.add(f"event {event.seq} is {kind!r}; expected the study to be launched first")
@@ -81,22 +96,55 @@ class Replay:
         if kind == events.ENROLLED:
             self._enrol(event, fold, received)
         elif kind == events.AMENDED:
+            self.amendments += 1
             fold.amend(StudyInForce.from_text(event.given["file"], event.given["source"]))
-        else:
+        elif kind == events.POOLED:
+            self._pool(event, fold, received)
+        elif kind == events.CLOSED:
             self.closed = True
+
+    def _launch(self, event: Event) -> None:
+        """The study file, and what coins are tossed with: the seed must be the one that was committed to."""
+        running = StudyInForce.from_text(event.given["file"], event.given["source"])
+        self.rehearsal = event.given["rehearsal"]
+        if self.secret is not None and self.secret.commitment != event.given.get("commitment"):
+            self.verdict.add(f"event {event.seq}: the secret seed is not the one that was committed to")
+        seed = None if self.secret is None else self.secret.seed
+        streams = streams_for(running, rehearsal=self.rehearsal, secret=seed)
+        self.fold = Fold(running, streams, words=self._words)
+        self.verdict.concealed = not streams.known
+        self.verdict.chain_only = self.verdict.concealed and _draws_actions(running.policy)
+        self.launched = clock.from_iso(event.received)
 
     def _enrol(self, event: Event, fold: Fold, received: int) -> None:
         assert event.participant is not None
         number = self.enrolled
+        self.pooled = received if self.pooled is None else self.pooled
         self.enrolled += 1
         self._check_zone(event, event.given["timezone"])
-        answer = {"number": number, "stream": number << 32}
+        arm = event.answer.get("arm")
+        person, answer = fold.enrol(event.participant, number, event.given, self._seats, received=received, arm=arm)
+        person.seq = event.seq
         self._compare(event, answer)
-        self.participants[event.participant] = Participant(
-            name=event.participant, number=number, stream=answer["stream"], timezone=event.given["timezone"],
-            status="active", reason=None, enrolled=received, seq=event.seq,
-            agent=fold.agent(number, answer["stream"]),
-        )  # fmt: skip
+        self.participants[event.participant] = person
+
+    def _pool(self, event: Event, fold: Fold, received: int) -> None:
+        """What participants have in common was brought up to date."""
+        answer = fold.pool(self.participants.values())
+        self.pooled = received
+        for person in self.participants.values():
+            person.seq = event.seq
+        then = event.answer
+        if then.get("participants") != answer["participants"]:
+            self.verdict.add(
+                f"event {event.seq} ({event.kind}): participants is {then.get('participants')!r} on record, "
+                f"{answer['participants']!r} by the fold"
+            )
+        for arm, common in answer["common"].items():
+            if not all(near(now, then["common"][arm][name]) for name, now in common.items()):
+                self.verdict.add(
+                    f"event {event.seq} ({event.kind}): what participants have in common is not what the record gives"
+                )
 
     def _happen(self, event: Event, fold: Fold, received: int) -> None:
         """An event about a participant."""
@@ -105,22 +153,33 @@ class Replay:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
             return
         kind = event.kind
-        self._check_zone(event, person.timezone)
+        self._check_zone(event, event.given["timezone"] if kind == events.ZONE_CORRECTED else person.timezone)
         if kind != events.PROPOSED and event.decision is not None:
             step = event.step or 0
             if event.decision != (person.decisions[step - 1] if 0 < step <= len(person.decisions) else None):
                 self.verdict.add(f"event {event.seq} is about {event.decision!r}, which is not decision point {step}")
         sealed = person.sealed(event.given.get("earlier")) if kind in _REVEALING else ()
+        if self.verdict.concealed:
+            fold.coin = event.answer.get("coin")
         answer = fold.apply(kind, person, event.given, event.step)
         person.seq = event.seq
         if answer != event.answer:
             self._compare(event, answer)
         if kind == events.PROPOSED:
             self._check_coin(event, person, answer["coin"])
+        self._escalate(event, received)
         self._follow(event, person, fold.running, received)
         if sealed:
             for values in projection.uncovered(person, sealed, event.given, event.seq):
                 self._change(person, values, received)
+
+    def _escalate(self, event: Event, received: int) -> None:
+        """What staff must see to, and what somebody has seen to."""
+        self.escalations |= {row["id"]: row for row in raised_by(event, received)}
+        for name, values in acknowledged_by(event, received).items():
+            if name not in self.escalations:
+                self.verdict.add(f"event {event.seq} acknowledges {name!r}, which nothing has raised")
+            self.escalations.setdefault(name, {}).update(values)
 
     def _check_zone(self, event: Event, timezone: str) -> None:
         """An event's time zone is the participant's."""
@@ -129,7 +188,7 @@ class Replay:
             self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
     def _check_coin(self, event: Event, person: Participant, coin: float) -> None:
-        """The coin is a pure function of (seed, stream, step), and says whether to nudge."""
+        """The coin is a pure function of the participant's seed and stream and the step, and says whether to nudge."""
         self.verdict.decisions += 1
         answer, step = event.answer, person.agent.step
         if event.step != step or event.decision != f"d{event.seq}":
@@ -169,6 +228,11 @@ class Replay:
         for column, value in values.items():
             row[place[column]] = value
         person.follow(False, values, happened)
+
+
+def _draws_actions(policy: Policy) -> bool:
+    """Whether actions are drawn, so that they follow from the record only together with the seed."""
+    return policy.randomised or policy.recommender.chances == UNTOLD
 
 
 _REVEALING = frozenset({events.PROPOSED, events.SETTLED})

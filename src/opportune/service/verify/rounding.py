@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opportune.errors import StateError
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
-from opportune.service.state.packing import content_of, pack, pack_shared, parts_of
+from opportune.service.state.packing import content_of, pack, pack_shared, parts_of, shared_parts
 
 Floats = NDArray[np.float64]
 
@@ -51,16 +51,22 @@ def _same(agent: Agent, stored: tuple[bytes, bytes, bytes], expected: tuple[byte
     if stored[2][:held] != expected[2][:held] or not _same_text(stored[0], expected[0]):
         return False
     one, other = parts_of(stored[1], stored[2][held:]), parts_of(expected[1], expected[2][held:])
-    return _same_parts(one, other, agent.numbers.regularisation)
+    return _same_parts(one, other, float(agent.numbers.regularisation.min()))
 
 
-def is_shared_state_of(cohort: Cohort, data: bytes) -> bool:
-    """Whether what `packing.pack_shared` gave, here or on another machine, is what a cohort's participants share."""
-    packed = pack_shared(cohort)
+def is_shared_state_of(cohorts: Mapping[str, Cohort], data: bytes) -> bool:
+    """Whether what `packing.pack_shared` gave, here or on another machine, is what participants of each arm share."""
+    packed = pack_shared(cohorts)
     if data == packed:
         return True
-    (_, *stored), (_, *expected) = content_of(data), content_of(packed)
-    return _same_parts(parts_of(*stored), parts_of(*expected), cohort.problem.regularisation)
+    stored, expected = shared_parts(cohorts, data), shared_parts(cohorts, packed)
+    return all(_same_shared(cohort, stored[arm], expected[arm]) for arm, cohort in cohorts.items())
+
+
+def _same_shared(cohort: Cohort, one: bytes, other: bytes) -> bool:
+    (told, *stored), (said, *expected) = content_of(one), content_of(other)
+    lam = float(cohort.common.regularisation.min())
+    return told == said and _same_parts(parts_of(*stored), parts_of(*expected), lam)
 
 
 def _same_parts(one: Mapping[str, Floats], other: Mapping[str, Floats], lam: float) -> bool:

@@ -108,7 +108,10 @@ class BrushingWorld:
         self.params = params
         if bool(params.has_day[0]) != ("day" in problem.program.names):
             raise InputError("params and problem are of different studies; only robas3 has the day among its features")
-        self.happenings = Happenings.checked(happenings)
+        for setting in ("family", "bounds"):
+            if setting in happenings:
+                raise InputError(f"{setting} is given; expected none, as users brush as they were fitted")
+        self.happenings = Happenings.checked(happenings, strata=problem.strata)
         self.user = checks.whole("user", user, least=-1, most=2**31)
         self.name = checks.text("name of the world", name, empty=True)
 
@@ -159,8 +162,8 @@ def brushing_world(
             for each user from N(Delta, sd^2) truncated at 0; "small" (robas2 only): half the smallest
             feature mean.
         message_cost: seconds of brushing that a message must earn; lowers the reward, not the outcome.
-        open_rate: how probable it is, each day, that the user opens the app unasked.
-        response_rate: how probable it is that a nudge is answered.
+        open_rate: the probability, each day, that the user opens the app unasked.
+        response_rate: the probability that a nudge is answered.
         blind: whether the means of what is sensed are "unknown" or "known" beforehand; see `brushing_problem`.
         seed: of the heterogeneous effects. A user's effects depend on (seed, user number) alone.
         table: the fitted users, as `fit_brushing` gives them or in a file of `save_table`; the shipped ones

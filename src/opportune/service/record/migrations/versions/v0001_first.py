@@ -10,6 +10,19 @@ down_revision = None
 def upgrade() -> None:
     """Make all tables."""
     op.create_table(
+        "access",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("who", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("participant", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("access_participant", "access", ["participant", "id"], unique=False)
+    op.create_index("access_who", "access", ["who", "id"], unique=False)
+    op.create_table(
         "alerts",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("level", sa.Text(), nullable=False),
@@ -22,6 +35,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("alerts_open", "alerts", ["cleared", "code", "participant"], unique=False)
+    op.create_table(
+        "anchors",
+        sa.Column("day", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("head", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("day"),
+    )
+    op.create_table(
+        "attempts",
+        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.Column("locked_until", sa.BigInteger(), nullable=True),
+        sa.Column("succeeded", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("person", "place"),
+    )
     op.create_table(
         "calls",
         sa.Column("decision", sa.Text(), nullable=False),
@@ -51,6 +81,8 @@ def upgrade() -> None:
         sa.Column("timezone", sa.Text(), nullable=False),
         sa.Column("sensed", sa.Text(), nullable=False),
         sa.Column("reported", sa.Text(), nullable=True),
+        sa.Column("reported_first", sa.Text(), nullable=True),
+        sa.Column("reported_corrected", sa.Text(), nullable=True),
         sa.Column("available", sa.Boolean(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("nudge", sa.Boolean(), nullable=False),
@@ -66,9 +98,12 @@ def upgrade() -> None:
         sa.Column("budget_left", sa.Float(), nullable=True),
         sa.Column("mode", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("eligible", sa.Boolean(), nullable=False),
+        sa.Column("ineligible_reason", sa.Text(), nullable=True),
         sa.Column("expires", sa.BigInteger(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("outcome_corrected", sa.Text(), nullable=True),
         sa.Column("settled", sa.BigInteger(), nullable=True),
         sa.Column("action", sa.Text(), nullable=False),
         sa.Column("revealed", sa.Boolean(), nullable=False),
@@ -112,6 +147,22 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'nudge'"),
     )
     op.create_table(
+        "escalations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("participant", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("variable", sa.Text(), nullable=True),
+        sa.Column("value", sa.Text(), nullable=True),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("raised", sa.BigInteger(), nullable=False),
+        sa.Column("acknowledged", sa.BigInteger(), nullable=True),
+        sa.Column("acknowledged_by", sa.Text(), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("escalations_open", "escalations", ["acknowledged", "id"], unique=False)
+    op.create_table(
         "events",
         sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
@@ -147,18 +198,37 @@ def upgrade() -> None:
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("used", sa.BigInteger(), nullable=True),
         sa.Column("revoked", sa.BigInteger(), nullable=True),
+        sa.Column("suspended", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
         sa.UniqueConstraint("hash"),
     )
     op.create_table(
+        "outbox",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("due", sa.BigInteger(), nullable=True),
+        sa.Column("delivered", sa.BigInteger(), nullable=True),
+        sa.Column("failure", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("outbox_due", "outbox", ["due"], unique=False)
+    op.create_table(
         "participants",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("stream", sa.BigInteger(), nullable=False),
         sa.Column("timezone", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("enrolled", sa.BigInteger(), nullable=False),
+        sa.Column("arm", sa.Text(), nullable=False),
+        sa.Column("member", sa.Integer(), nullable=False),
+        sa.Column("stratum", sa.Integer(), nullable=False),
+        sa.Column("baseline", sa.Text(), nullable=True),
+        sa.Column("calls", sa.Boolean(), nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("open_decision", sa.Text(), nullable=True),
@@ -184,10 +254,14 @@ def upgrade() -> None:
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("used", sa.BigInteger(), nullable=True),
         sa.Column("revoked", sa.BigInteger(), nullable=True),
-        sa.Column("failures", sa.Integer(), nullable=False),
-        sa.Column("locked_until", sa.BigInteger(), nullable=True),
+        sa.Column("suspended", sa.BigInteger(), nullable=True),
         sa.Column("language", sa.Text(), nullable=True),
         sa.Column("timezone", sa.Text(), nullable=True),
+        sa.Column("totp", sa.Text(), nullable=True),
+        sa.Column("totp_since", sa.BigInteger(), nullable=True),
+        sa.Column("totp_step", sa.BigInteger(), nullable=True),
+        sa.Column("recovery", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("name"),
     )
     op.create_table(
@@ -200,28 +274,35 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("caller", "key"),
     )
     op.create_table(
+        "secret",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("encrypted", sa.Boolean(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.CheckConstraint("id = 1", name="secret_one"),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
         "sessions",
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("person", sa.Text(), nullable=False),
-        sa.Column("link", sa.Boolean(), nullable=False),
+        sa.Column("purpose", sa.Text(), nullable=False),
         sa.Column("form", sa.Text(), nullable=False),
         sa.Column("language", sa.Text(), nullable=False),
         sa.Column("timezone", sa.Text(), nullable=True),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("used", sa.BigInteger(), nullable=False),
         sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.Column("confirmed", sa.BigInteger(), nullable=False),
+        sa.Column("watched", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("hash"),
     )
     op.create_index("sessions_person", "sessions", ["person"], unique=False)
     op.create_table(
-        "viewed",
-        sa.Column("decision", sa.Text(), nullable=False),
-        sa.Column("at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("decision"),
-    )
-    op.create_table(
         "study",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("rehearsal", sa.Boolean(), nullable=False),
+        sa.Column("algorithm", sa.Integer(), nullable=False),
+        sa.Column("moved", sa.Text(), nullable=True),
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("head", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
@@ -230,6 +311,7 @@ def upgrade() -> None:
         sa.Column("launched", sa.BigInteger(), nullable=False),
         sa.Column("enrolled", sa.Integer(), nullable=False),
         sa.Column("amendments", sa.Integer(), nullable=False),
+        sa.Column("pooled", sa.BigInteger()),
         sa.Column("amount", sa.Float(), nullable=True),
         sa.Column("hard", sa.Integer(), nullable=False),
         sa.Column("spent", sa.Float(), nullable=False),
@@ -242,4 +324,22 @@ def upgrade() -> None:
         ),
         sa.CheckConstraint("id = 1", name="study_one"),
         sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "tokens",
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("participant", sa.Text(), nullable=False),
+        sa.Column("refreshes", sa.Boolean(), nullable=False),
+        sa.Column("parent", sa.Text(), nullable=True),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.Column("revoked", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("hash"),
+    )
+    op.create_index("tokens_participant", "tokens", ["participant"], unique=False)
+    op.create_table(
+        "viewed",
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("decision"),
     )

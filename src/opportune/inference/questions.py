@@ -1,0 +1,195 @@
+"""Questions to a study's record: which estimator answers them, from which columns, and how R repeats the answer.
+
+Columns are named as in the exports of a served study, so that a plan asks simulated records and the analysis asks real
+ones in the same way.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opportune.errors import InputError
+from opportune.inference.actions import PREFIX, actions
+from opportune.inference.arms import arms
+from opportune.inference.design import design
+from opportune.inference.emee import emee
+from opportune.inference.estimates import Estimates
+from opportune.inference.wcls import LEAST_PROBABILITY, wcls
+
+DRAWN = "action_drawn"
+"""The column that says whether every action could have been taken."""
+PARTICIPANT, TIME, ELIGIBLE, NUDGE, CHANCE = "participant", "step", "eligible", "nudge", "nudge_probability"
+IMPUTED, ARM = "reward_imputed", "arm"
+MOST_LOOKED_AT = 20_000
+"""Rows from which it is told which controls add something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One analysis.
+
+    Args:
+        estimand: whose effect: "nudge", "risk" (the same for an outcome of 0 or 1, as a relative risk), "actions", or
+            "arms".
+        outcome: the column with the outcome.
+        lag: the outcome is its mean over this many decision points.
+        controls: a formula of what is known before the decision; of baseline columns for arms.
+        moderators: a formula of what the effect may depend on.
+        reference: the action or arm that the others are compared with.
+        least: the least probability that the protocol allows.
+
+    """
+
+    estimand: str = "nudge"
+    outcome: str = "reward"
+    lag: int = 1
+    controls: str = "1"
+    moderators: str = "1"
+    reference: str | None = None
+    least: float = LEAST_PROBABILITY
+
+    @property
+    def name(self) -> str:
+        """What the analysis is called."""
+        over = "" if self.lag == 1 else f" over {self.lag} decision points"
+        by = "" if self.moderators.strip() == "1" else f", by {self.moderators.strip()}"
+        of = {"nudge": "a nudge", "risk": "a nudge (relative risk)", "actions": "each action", "arms": "the arms"}
+        return f"effect of {of[self.estimand]} on the {self.outcome}{over}{by}"
+
+    def answer(self, frame: pd.DataFrame) -> Estimates:
+        """The estimates; an `InputError` says in a sentence why there are none."""
+        missing = [name for name in self._needed if name not in frame.columns]
+        if missing:
+            raise InputError(f"the record has no column {missing[0]}, which {self._why[missing[0]]}")
+        imputed = IMPUTED if self.outcome == "reward" and IMPUTED in frame.columns else None
+        given: dict[str, Any] = {
+            "outcome": self.outcome,
+            "participant": PARTICIPANT,
+            "controls": self.controls,
+            "imputed": imputed,
+        }
+        if self.estimand == "arms":
+            return arms(frame, arm=ARM, reference=self.reference, **given)
+        given |= {"moderators": self.moderators, "least_probability": self.least}
+        if self.estimand == "actions":
+            frame = with_drawn(frame, self.least)
+            return actions(
+                frame, action="action", probabilities=PREFIX, available=DRAWN, reference=self.reference, lag=self.lag,
+                time=TIME, **given,
+            )  # fmt: skip
+        if not (frame[ELIGIBLE] == 1).any():
+            raise InputError(
+                "a nudge was never left to chance: its probability was 0 or 1, or nearly so, at every decision point, "
+                "and there is nothing to compare with (randomise in [[policies]] mixes a coin in)"
+            )
+        treated: dict[str, Any] = {"treatment": NUDGE, "probability": CHANCE, "available": ELIGIBLE}
+        if self.estimand == "risk":
+            return emee(frame, **treated, **given)
+        return wcls(frame, lag=self.lag, time=TIME, **treated, **given)
+
+    @property
+    def _why(self) -> dict[str, str]:
+        return {
+            ARM: "says to which arm each participant was randomised: the study has no arms",
+            ELIGIBLE: "says where a nudge was randomised",
+            CHANCE: "has the probability of a nudge",
+            "action": "has the action that was taken",
+            self.outcome: "is the outcome",
+        }
+
+    @property
+    def _needed(self) -> list[str]:
+        of = {"arms": [ARM], "actions": ["action"]}.get(self.estimand, [ELIGIBLE, CHANCE])
+        return [*of, self.outcome]
+
+    def in_r(self, found: Estimates, frame: str = "rows") -> str:
+        """The R code that gives these numbers from the rows of the analysis."""
+        controls, moderators = self.controls.strip(), self.moderators.strip()
+        outcome = self.outcome if self.lag == 1 else lagged(self.outcome, self.lag)
+        if self.estimand == "arms":
+            return (
+                f"d <- aggregate({outcome} ~ {' + '.join([PARTICIPANT, ARM, *_words(controls)])}, {frame}, mean)\n"
+                f"fit <- lm({outcome} ~ {controls} + {ARM}, data = d)\n"
+                "lmtest::coeftest(fit, vcov = sandwich::vcovHC(fit, type = 'HC3'), df = fit$df.residual)"
+            )
+        if self.estimand == "actions":
+            every = 1 + found.effects // max(1, 1 + len(_words(moderators)))
+            named = [name[len("action[") : name.index("]")] for name in found.names[-found.effects :]]
+            shown = " + ".join(f"I((action == '{name}') - 1/{every})" for name in dict.fromkeys(named))
+            by = "" if moderators == "1" else f" * ({moderators})"
+            return (
+                f"d <- subset({frame}, {DRAWN} == 1 & !is.na({outcome}))\n"
+                f"fit <- lm({outcome} ~ {controls} + ({shown}){by}, data = d, weights = 1/{every}/action_probability)\n"
+                f"clubSandwich::coef_test(fit, vcov = 'CR3', cluster = d${PARTICIPANT}, test = 'naive-tp')"
+            )
+        name = "emee" if self.estimand == "risk" else "wcls"
+        return (
+            f"d <- subset({frame}, {ELIGIBLE} == 1 & !is.na({outcome}))\n"
+            f"MRTAnalysis::{name}(data = d, id = '{PARTICIPANT}', outcome = '{outcome}', treatment = '{NUDGE}',\n"
+            f"  rand_prob = '{CHANCE}', moderator_formula = ~{moderators}, control_formula = ~{controls},\n"
+            f"  availability = '{ELIGIBLE}', numerator_prob = mean(d${CHANCE}))"
+        )
+
+
+def lagged(outcome: str, lag: int) -> str:
+    """What the column is called that has the mean of an outcome over several decision points."""
+    return f"{outcome}_lag_{lag}"
+
+
+def _words(formula: str) -> list[str]:
+    """The columns that a formula names, about: whatever is neither a number nor a function."""
+    found = re.findall(r"[A-Za-z_.][\w.]*(?!\w*\s*\()", formula)
+    return list(dict.fromkeys(found))
+
+
+def with_drawn(frame: pd.DataFrame, least: float) -> pd.DataFrame:
+    """The frame with a column that is 1 where every action could have been taken; refused where none ever was."""
+    columns = [name for name in frame.columns if str(name).startswith(PREFIX)]
+    if len(columns) < 2:
+        raise InputError(
+            "the record has no probabilities of actions: they were not drawn by chance, so that what follows them "
+            "says nothing certain about what they bring ([probabilities] actions in the study file has them drawn)"
+        )
+    p = frame[columns].to_numpy(dtype=np.float64)
+    drawn = np.isfinite(p).all(axis=1) & (np.nan_to_num(p) >= least - 1e-9).all(axis=1)
+    if not drawn.any():
+        raise InputError(
+            "at no decision point could every action have been taken: the recommender chose them, and no chance was "
+            "mixed in ([probabilities] actions in the study file does that)"
+        )
+    return frame.assign(**{DRAWN: drawn.astype(np.int64)})
+
+
+def usable_controls(frame: pd.DataFrame, names: Sequence[str], *, participants: int, where: str = ELIGIBLE) -> str:
+    """A formula of those columns that vary where it matters, and that add something to those before them.
+
+    There are at most a tenth as many coefficients as participants: controls make an estimate more exact, and many of
+    them make it less so.
+
+    Args:
+        frame: the rows.
+        names: of columns, the most important ones first.
+        participants: how many there are.
+        where: the column that is 1 in rows that count.
+
+    """
+    rows = frame[frame[where] == 1] if where in frame else frame
+    rows = rows.iloc[:: max(1, len(rows) // MOST_LOOKED_AT)]
+    chosen: list[str] = []
+    rank = 1
+    for name in names:
+        if name not in rows or rows[name].isna().any():
+            continue
+        text = name if name.isidentifier() else f"`{name}`"
+        try:
+            x, _ = design("controls", " + ".join(["1", *chosen, text]), rows)
+        except InputError:
+            continue
+        found = int(np.linalg.matrix_rank(x)) if len(x) else 0  # NumPy 2.0 takes no empty matrix
+        if found == x.shape[1] and rank < found <= max(2, participants // 10):
+            chosen, rank = [*chosen, text], found
+    return " + ".join(chosen) or "1"

@@ -1,0 +1,72 @@
+"""The schema as it is served: with an example of everything, and with what the framework cannot say."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from litestar import Request
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from opportune.service.api import examples
+
+METHODS = ("get", "post", "patch", "put", "delete")
+DEFAULT = 200
+
+
+class WithExamples(JsonRenderPlugin):
+    """The schema as JSON, with an example of each body that is sent or answered."""
+
+    def render(self, request: "Request[Any, Any, Any]", openapi_schema: dict[str, Any]) -> bytes:
+        """The document."""
+        return self.render_json(request, documented(openapi_schema))
+
+
+def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every operation with its address and method."""
+    for path, item in schema["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield path, method, item[method]
+
+
+def documented(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with examples, and with problems among the items of a batch."""
+    _without_integers(schema)
+    either = [{"$ref": f"#/components/schemas/{name}"} for name in ("Decision", "Problem")]
+    schema["components"]["schemas"]["BatchItem"]["properties"]["answer"] = {"anyOf": either}
+    for _path, _method, operation in operations(schema):
+        for media, body in operation.get("requestBody", {}).get("content", {}).items():
+            _show(media, body, DEFAULT)
+        for status, response in operation["responses"].items():
+            for media, body in response.get("content", {}).items():
+                _show(media, body, int(status))
+    return schema
+
+
+def _without_integers(schema: Any) -> None:
+    """Of `oneOf` an integer or a number leave the number, which an integer is, too: 3 would be both, and so neither."""
+    if isinstance(schema, dict):
+        choices = schema.get("oneOf", [])
+        if {"type": "number"} in choices and {"type": "integer"} in choices:
+            schema["oneOf"] = [choice for choice in choices if choice != {"type": "integer"}]
+    for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _without_integers(value)
+
+
+def _show(media: str, body: dict[str, Any], status: int) -> None:
+    """Put an example beside a body's schema."""
+    name, several = _name(body["schema"])
+    value: Any
+    if name == "Problem":
+        value = examples.problem(status)
+    elif several:
+        value = examples.LISTS[name]
+    else:
+        value = examples.PLAIN[media] if media in examples.PLAIN else examples.EXAMPLES[name]
+    body["example"] = value
+
+
+def _name(schema: dict[str, Any]) -> tuple[str, bool]:
+    """The name of what a body is, or of what it is a list of."""
+    several = "items" in schema
+    reference: str = (schema["items"] if several else schema).get("$ref", "")
+    return reference.rpartition("/")[2], several

@@ -1,0 +1,127 @@
+"""What staff correct, with a reason: reported values, outcomes of calls, time zones, withdrawals made in error.
+
+The first value stays on record. Decisions that were made stay as they were; a corrected reward is in `rewards`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from opportune import checks
+from opportune.live import point
+from opportune.service.commands.base import Answered, Command, decision_answer, open_study, participant_answer
+from opportune.service.problems import Refused
+from opportune.service.record import events
+from opportune.service.record.transaction import Transaction
+from opportune.service.state import clock
+from opportune.service.state.participant import COMPLETED, WITHDRAWN
+
+OUTCOMES = ("opened", "answered", "unanswered")
+"""What may have become of a nudge."""
+
+
+class _Correction(Command, kw_only=True):
+    """Something on record was wrong."""
+
+    reason: str
+
+    def why(self) -> str:
+        """The reason, which must be there."""
+        return checks.text("reason", self.reason.strip(), lines=True)
+
+
+class CorrectReported(_Correction, kw_only=True):
+    """What was reported of a decision point was wrong."""
+
+    decision: str
+    reported: dict[str, Any]
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, transaction: Transaction) -> Answered:
+        row = transaction.decision(self.decision)
+        if row["status"] != "settled":
+            raise Refused(
+                "not_settled", f"decision {row['id']!r} waits for an answer; expected a correction after that"
+            )
+        person = transaction.person(row["participant"])
+        stands = row["reported_corrected"] or row["reported"]
+        was: dict[str, Any] = {} if stands is None else msgspec.json.decode(stands)
+        agent = person.agent
+        told = point.check_reported(self.reported, agent.reported_names)
+        if not told or (missing := [name for name in told if name not in was]):
+            what = f"{', '.join(missing)} was not reported" if told else "reported has no values"
+            raise Refused("invalid", f"{what}; expected what was reported of this decision point")
+        point.with_reported(agent.problem, agent.reported_names, agent.steps[row["step"]], {**was, **told})
+        if {**was, **told} == was:
+            return 200, decision_answer(row)
+        first = was if row["reported_first"] is None else msgspec.json.decode(row["reported_first"])
+        given = {"reported": {**was, **told}, "was": was, "first": first, "reason": self.why()}
+        transaction.happen(
+            events.REPORTED_CORRECTED, person, given, who=self.who, received=self.received, step=row["step"],
+            decision=row["id"],
+        )  # fmt: skip
+        return 200, decision_answer(row)
+
+
+class CorrectOutcome(_Correction, kw_only=True):
+    """What became of a call was another thing than what is on record."""
+
+    decision: str
+    outcome: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return None, self.decision
+
+    def run(self, transaction: Transaction) -> Answered:
+        row = transaction.decision(self.decision)
+        checks.choice("outcome", self.outcome, OUTCOMES)
+        if row["status"] != "settled" or not row["nudge"]:
+            raise Refused("not_settled", f"decision {row['id']!r} has no nudge that is settled; expected one that has")
+        was = row["outcome_corrected"] or row["outcome"]
+        if was == self.outcome:
+            return 200, decision_answer(row)
+        given = {"outcome": self.outcome, "was": was, "reason": self.why()}
+        transaction.happen(
+            events.OUTCOME_CORRECTED, transaction.person(row["participant"]), given, who=self.who,
+            received=self.received, step=row["step"], decision=row["id"],
+        )  # fmt: skip
+        return 200, decision_answer(row)
+
+
+class CorrectZone(_Correction, kw_only=True):
+    """A participant's clock is in another time zone: decision points to come are by that."""
+
+    participant: str
+    timezone: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        open_study(transaction)
+        person = transaction.person(self.participant)
+        clock.check_zone(self.timezone)
+        if self.timezone != person.timezone:
+            given = {"timezone": self.timezone, "was": person.timezone, "reason": self.why()}
+            transaction.happen(events.ZONE_CORRECTED, person, given, who=self.who, received=self.received)
+        return 200, participant_answer(person, blind=self.blind)
+
+
+class Reinstate(_Correction, kw_only=True):
+    """A participant was withdrawn, or said to have completed, by mistake."""
+
+    participant: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        open_study(transaction)
+        person = transaction.person(self.participant)
+        if person.status not in {WITHDRAWN, COMPLETED}:
+            raise Refused("invalid", f"{person.name!r} is {person.status}; expected someone who has left")
+        given = {"was": person.status, "reason": self.why()}
+        transaction.happen(events.REINSTATED, person, given, who=self.who, received=self.received)
+        return 200, participant_answer(person, blind=self.blind)

@@ -1,0 +1,147 @@
+"""calls.csv and budget.csv: what staff did about every nudge, and what was spent by each day."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import select
+
+from opportune.service.accounts.pseudonyms import labels
+from opportune.service.export.columns import Column, plain, utc
+from opportune.service.record import tables
+from opportune.service.record.database import Database
+from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
+
+CALLS = (
+    Column("participant", "text", "Pseudonym.", plain("participant")),
+    Column("decision", "text", "The decision at which the nudge was proposed.", plain("id")),
+    Column("step", "integer", "Its decision point.", plain("step")),
+    Column("proposed_utc", "time", "When the nudge was proposed, UTC.", utc("received")),
+    Column("expires_utc", "time", "Until when an answer counted, UTC.", utc("expires")),
+    Column("attempts", "integer", "Attempts to reach the participant, the last one included.", plain("attempts")),
+    Column(
+        "outcome",
+        "text",
+        "reached, unreachable or declined as staff said; opened, where the app was opened first; answered in the app; "
+        "nothing, where nobody reached the participant in time; waiting.",
+        plain("said"),
+    ),
+    Column("who", "text", "Who said so, by role and number.", plain("who")),
+    Column("done_utc", "time", "When, UTC.", utc("done")),
+    Column("minutes_until_done", "number", "Minutes from the proposal until then.", plain("waited")),
+    Column("minutes_of_staff", "number", "Minutes of staff that a nudge takes, by the study file.", plain("minutes")),
+)
+ESCALATIONS = (
+    Column("participant", "text", "Pseudonym.", plain("participant")),
+    Column("kind", "text", "value (of a variable), adverse event, or wrong person.", plain("kind")),
+    Column("variable", "text", "The variable; empty without one.", plain("variable")),
+    Column("value", "JSON", "Its value; empty without one.", plain("value")),
+    Column("text", "text", "What must be done by the study file, or what happened as staff wrote it.", plain("text")),
+    Column("raised_utc", "time", "When it was raised, UTC.", utc("raised")),
+    Column("acknowledged_utc", "time", "When somebody saw to it, UTC; empty until then.", utc("acknowledged")),
+    Column("acknowledged_by", "text", "Who, by role and number.", plain("who")),
+    Column("note", "text", "What was done, as staff wrote it.", plain("note")),
+)
+BUDGET = (
+    Column("date", "text", "Day by the study's clock.", plain("date")),
+    Column("decisions", "integer", "Decision points of that day.", plain("decisions")),
+    Column("nudges", "integer", "Nudges made that day.", plain("nudges")),
+    Column("answered", "integer", "Of these, those that were answered in time.", plain("answered")),
+    Column("nudges_so_far", "integer", "Nudges made up to the end of that day.", plain("so_far")),
+    Column(
+        "planned_so_far",
+        "number",
+        "What would have been spent by then with every participant's budget spread evenly over all decision points; "
+        "empty without a budget.",
+        plain("planned"),
+    ),
+)
+
+ALERTS = (
+    Column("level", "text", "red, yellow or green.", plain("level")),
+    Column("code", "text", "What it is about, in a word (docs/operations.md).", plain("code")),
+    Column("participant", "text", "Pseudonym; empty where it is about the whole study.", plain("participant")),
+    Column("raised_utc", "time", "When it was raised, UTC.", utc("raised")),
+    Column("cleared_utc", "time", "When its cause was over, UTC; empty while it is open.", utc("cleared")),
+)
+
+
+def call_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
+    """A row for each nudge, with what staff did about it."""
+    decision, call = tables.decisions, tables.calls
+    wanted = (
+        decision.c.id, decision.c.participant, decision.c.step, decision.c.received, decision.c.expires,
+        decision.c.status, decision.c.outcome, decision.c.settled, call.c.tries, call.c.done_by, call.c.done,
+        call.c.due, call.c.outcome.label("staff_outcome"),
+    )  # fmt: skip
+    query = select(*wanted).join(call, call.c.decision == decision.c.id, isouter=True)
+    label = labels(database)
+    with database.reading.connect() as connection:
+        found = connection.execute(query.where(decision.c.nudge.is_(True)).order_by(decision.c.seq)).mappings().all()
+    for row in found:
+        by_staff = row["staff_outcome"] is not None and row["due"] is None
+        done = row["done"] if by_staff else row["settled"]
+        yield {
+            **row,
+            "attempts": (row["tries"] or 0) + int(by_staff),
+            "said": row["staff_outcome"] if by_staff else _outcome(row["status"], row["outcome"]),
+            "who": label(row["done_by"]) if by_staff and row["done_by"] is not None else None,
+            "done": done,
+            "waited": None if done is None else round((done - row["received"]) / clock.MINUTE, 2),
+            "minutes": running.study.settings.nudge.minutes,
+        }
+
+
+def escalation_rows(database: Database) -> Iterator[dict[str, Any]]:
+    """A row for each escalation, in the order in which they were raised."""
+    label, table = labels(database), tables.escalations
+    with database.reading.connect() as connection:
+        found = connection.execute(select(table).order_by(table.c.raised, table.c.id)).mappings().all()
+    for row in found:
+        yield {**row, "who": None if row["acknowledged_by"] is None else label(row["acknowledged_by"])}
+
+
+def alert_rows(database: Database) -> Iterator[dict[str, Any]]:
+    """A row for each alert, in the order in which they were raised."""
+    table = tables.alerts
+    with database.reading.connect() as connection:
+        for row in connection.execute(select(table).order_by(table.c.id)).mappings().all():
+            yield dict(row)
+
+
+def _outcome(status: str, outcome: str | None) -> str:
+    if status == "nudge":
+        return "waiting"
+    return {"opened": "opened", "answered": "answered"}.get(outcome or "", "nothing")
+
+
+def budget_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
+    """A row for each day on which there were decisions."""
+    table = tables.decisions.c
+    query = select(table.happened, table.nudge, table.outcome, table.status).order_by(table.happened)
+    days: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    with database.reading.connect() as connection:
+        for happened, nudge, outcome, _ in connection.execute(query):
+            day = days[clock.local(happened, running.timezone).strftime("%Y-%m-%d")]
+            day[0] += 1
+            day[1] += bool(nudge)
+            day[2] += bool(nudge) and outcome == "answered"
+    each = _each(running)
+    made = points = 0
+    for date, (decisions, nudges, answered) in sorted(days.items()):
+        made, points = made + nudges, points + decisions
+        yield {
+            "date": date, "decisions": decisions, "nudges": nudges, "answered": answered, "so_far": made,
+            "planned": None if each is None else round(each * points, 4),
+        }  # fmt: skip
+
+
+def _each(running: StudyInForce) -> float | None:
+    """What a decision point may spend if the budget is spread evenly."""
+    policy = running.policy
+    if policy.budget is None:
+        return None
+    amount = float(policy.budget.amount)
+    people = running.study.settings.participants.planned or 1
+    return amount / running.horizon / (people if policy.shared else 1)

@@ -1,0 +1,128 @@
+"""The launch checklist: what to do before the first participant, and who has done it, on record."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+from sqlalchemy import func, select
+
+from opportune.service.accounts.changes import Administer
+from opportune.service.accounts.keys import ADMIN
+from opportune.service.api.requests import PAGE, roles
+from opportune.service.pages.shared import (
+    Asked,
+    Page,
+    View,
+    carry_out,
+    command_fields,
+    form_of,
+    go,
+    in_thread,
+    view_of,
+)
+from opportune.service.pages.texts import Texts
+from opportune.service.problems import Refused
+from opportune.service.record import events, queries, tables
+
+ADMINS = roles(ADMIN) | PAGE
+ITEMS = ("hours", "safety", "randomisation", "accounts", "backups", "alerts", "rehearsal")
+
+
+def items(t: Texts) -> dict[str, tuple[str, str]]:
+    """Each item: its name, and what to check."""
+    _ = t.gettext
+    return {
+        "hours": (_("Hours"), _("Staff hours, holidays, quiet hours and the answer window are those of the protocol.")),
+        "safety": (
+            _("Safety"),
+            _("The actions that are forbidden and the values that are urgent are right; everyone knows whom to tell."),
+        ),
+        "randomisation": (
+            _("Randomisation"), _("Arms, blocks and strata, and who is blinded, are as the protocol says."),
+        ),
+        "accounts": (_("Accounts"), _("Everyone who needs access was invited and has signed in; nobody else can.")),
+        "backups": (_("Backups"), _("A backup was made, restored on another machine, and verified there.")),
+        "alerts": (_("Alerts"), _("A test alert reached whoever is on call, by every way that the study file names.")),
+        "rehearsal": (_("Rehearsal"), _("Those who call have rehearsed some days with simulated participants.")),
+    }  # fmt: skip
+
+
+def state(view: View) -> dict[str, dict[str, Any]]:
+    """The items that are done: who said so last, when, with which note."""
+    table = tables.events.c
+    query = select(table.body, table.received).where(table.kind == events.CHECKED).order_by(table.seq)
+    found: dict[str, dict[str, Any]] = {}
+    for row in queries.rows(view.service.database, query):
+        event = msgspec.json.decode(row["body"])
+        given = event["given"]
+        if given["done"]:
+            found[given["item"]] = {
+                "who": view.named(event["who"]), "at": view.t.moment(row["received"], view.timezone),
+                "note": given["note"],
+            }  # fmt: skip
+        else:
+            found.pop(given["item"], None)
+    return found
+
+
+def missing(view: View) -> list[str]:
+    """The names of the items that are missing; a rehearsal needs none of them."""
+    if view.service.rehearsal:
+        return []
+    done = state(view)
+    return [name for item, (name, _) in items(view.t).items() if item not in done]
+
+
+def _findings(view: View) -> dict[str, str]:
+    """What the service itself knows of an item."""
+    _ = view.t.gettext
+    people, record = tables.people.c, tables.events.c
+    with view.service.database.reading.connect() as connection:
+        by_role = select(people.role, func.count()).where(people.revoked.is_(None)).group_by(people.role)
+        counts = {row.role: row[1] for row in connection.execute(by_role)}
+        unused = connection.execute(
+            select(func.count()).where(people.revoked.is_(None), people.used.is_(None))
+        ).scalar_one()
+        kept = select(func.max(record.received)).where(
+            record.kind == events.ACCESS, record.body.contains('"what":"backed up"', autoescape=True)
+        )
+        backup = connection.execute(kept).scalar()
+    serve = view.running.study.settings.serve
+    ways = [*(["webhook"] if serve.webhook else []), *serve.mail]
+    return {
+        "accounts": _(
+            "Accounts: %(n)s. Never signed in: %(unused)s.", n=sum(counts.values()), unused=unused
+        ),
+        "backups": _("Last backup: %(at)s.", at=view.t.moment(backup, view.timezone)) if backup
+        else _("No backup was made yet."),
+        "alerts": _("Alerts go to: %(ways)s.", ways=", ".join(ways)) if ways
+        else _("The study file names no mail and no webhook: alerts are seen on these pages only."),
+    }  # fmt: skip
+
+
+@get("/checklist", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
+def show_checklist(request: Asked) -> Page:
+    """What is done, and what is missing."""
+    view = view_of(request)
+    done, findings = state(view), _findings(view)
+    rows = [
+        {"item": item, "name": name, "text": text, "done": done.get(item), "fact": findings.get(item, "")}
+        for item, (name, text) in items(view.t).items()
+    ]
+    return view.show("checklist.html", rows=rows, left=len(rows) - len(done))
+
+
+@post("/checklist", opt=ADMINS, include_in_schema=False, status_code=200)
+async def check(request: Asked) -> Response[Any]:
+    """An item is done, or that is taken back."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    item, done = form.required("item", most=40), form.required("done", most=5) == "yes"
+    if item not in ITEMS:
+        raise Refused("invalid", f"item is {item!r}; expected one of {', '.join(ITEMS)}")
+    given = {"item": item, "done": done, "note": form.required("note", most=500) if done else form.text("note")}
+    await carry_out(view, Administer(kind=events.CHECKED, given=given, **command_fields(view, form)))
+    return go(f"/checklist#{item}")
+
+
+CHECKLIST = [show_checklist, check]

@@ -1,0 +1,136 @@
+"""Why someone is to be called now, in the study's words: what the decision itself was made by (live.occasion)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opportune.service.pages import words
+from opportune.service.pages.texts import Texts
+from opportune.service.state.participant import FALLBACK_MODE
+from opportune.service.state.study import StudyInForce
+
+Because = dict[str, Any]
+"""An `Occasion` as the record has it."""
+ALMOST, HALF = 0.95, 0.5
+
+
+def contact(last_reveal: int | None, now: int, timezone: str, t: Texts) -> str:
+    """When the participant was last heard from."""
+    _, ngettext = t.gettext, t.ngettext
+    if last_reveal is None:
+        return _("No contact yet")
+    days = words.days_between(last_reveal, now, timezone)
+    if days == 0:
+        return _("Last contact today")
+    return ngettext("Last contact %(num)s day ago", "Last contact %(num)s days ago", days)
+
+
+def why(running: StudyInForce, row: Mapping[str, Any], because: Because | None, days: int | None, t: Texts) -> str:
+    """Why there is a call, in a sentence or two; `days` since the last contact, None where there was none."""
+    _ = t.gettext
+    if because is None and row["mode"] == FALLBACK_MODE:
+        return _("The study's fallback has chosen this moment.")
+    if because is None:
+        return _("Why this moment was chosen is not on record.")
+    return f"{_occasion(running, because, days, t)} {_advice(running, because, t)}"
+
+
+def _occasion(running: StudyInForce, because: Because, days: int | None, t: Texts) -> str:
+    _ = t.gettext
+    if because["overdue"]:
+        return _("It is time to ask how things are: only the participant can tell what the study learns from.")
+    if because["debt"]:
+        return _owed(days, because["instead"] != because["present"], t)
+    if because["variables"]:
+        return " ".join(f"{_named(running, one, t)}." for one in because["variables"])
+    if because["together"]:
+        return _("What the phone has sensed, taken together, speaks for a call.")
+    if because["by_context"]:
+        return _("There is no special reason: the study also calls at ordinary moments, to learn what calls do.")
+    return _("In this study calls come by a plan, whatever the phone has sensed.")
+
+
+def _owed(days: int | None, other: bool, t: Texts) -> str:
+    """That the app's advice is behind what is known by now, also where it happens to be the same (`other` is False)."""
+    _, ngettext = t.gettext, t.ngettext
+    if not other:
+        return _("More was learned since the last contact than the app's advice takes into account.")
+    if days is None:
+        return _("What was learned so far speaks for other advice.")
+    if days == 0:
+        return _("What was learned since the last contact (today) speaks for other advice.")
+    return ngettext(
+        "What was learned since the last contact (%(num)s day ago) speaks for other advice.",
+        "What was learned since the last contact (%(num)s days ago) speaks for other advice.", days,
+    )  # fmt: skip
+
+
+def _named(running: StudyInForce, one: dict[str, Any], t: Texts) -> str:
+    """That a variable is not as usual."""
+    _ = t.gettext
+    name, value, usual = one["variable"], one["value"], one["usual"]
+    label = words.capital(words.label_of(running, name))
+    shown = words.value_label(running, name, value, t)
+    mostly = {
+        "time": _("at this time of day usually %(usual)s"),
+        "own": _("usually %(usual)s"),
+        "study": _("in this study usually %(usual)s"),
+    }[one["by"]] % {"usual": words.value_label(running, name, usual, t)}
+    values = {"variable": label, "value": shown, "mostly": mostly}
+    table = running.study.settings.variables.get(name)
+    numbers = (
+        isinstance(value, int | float) and not isinstance(value, bool) and not (table is not None and table.answers)
+    )
+    if numbers and value > usual:
+        return _("%(variable)s is higher than usual (%(value)s; %(mostly)s)", **values)
+    if numbers:
+        return _("%(variable)s is lower than usual (%(value)s; %(mostly)s)", **values)
+    return _("%(variable)s is “%(value)s” now (%(mostly)s)", **values)
+
+
+def _advice(running: StudyInForce, because: Because, t: Texts) -> str:
+    """What will probably be advised, beside what the app shows."""
+    _ = t.gettext
+    instead, present = (words.action_label(running, because[name]) for name in ("instead", "present"))
+    if because["instead"] == because["present"]:
+        return _(
+            "“%(present)s”, which the app shows just now, is also the most likely advice; the answers may change it.",
+            present=present,
+        )
+    if because["sure"] < HALF:
+        return _("The advice may change, most likely from “%(present)s” to “%(instead)s”.", instead=instead,
+                 present=present)  # fmt: skip
+    if because["better"]:
+        return _(
+            "“%(instead)s” would probably help more than “%(present)s”, which the app shows.", instead=instead,
+            present=present,
+        )  # fmt: skip
+    return _(
+        "“%(instead)s” will probably be advised instead of “%(present)s”, also to learn how well it works.",
+        instead=instead, present=present,
+    )  # fmt: skip
+
+
+def sure(because: Because | None, t: Texts) -> str:
+    """How sure that advice is."""
+    _ = t.gettext
+    if because is None:
+        return ""
+    if because["sure"] >= ALMOST:
+        return _("This advice is almost certain.")
+    tenths = max(1, round(10 * because["sure"]))
+    return _("This advice is likely in about %(n)s of 10 such calls; it depends on the answers.", n=tenths)
+
+
+def unless(running: StudyInForce, because: Because | None, t: Texts) -> str:
+    """What would have changed the decision; nothing where nothing simple would have."""
+    _ = t.gettext
+    if because is None or because["chance"]:
+        return ""
+    found = []
+    if because["unless_usual"]:
+        name = because["variables"][0]["variable"]
+        found.append(_("Had “%(variable)s” been as usual, we would have waited.",
+                       variable=words.label_of(running, name)))  # fmt: skip
+    if because["least_left"] is not None:
+        found.append(_("With fewer than %(n)s calls left we would have waited.", n=because["least_left"]))
+    return " ".join(found)

@@ -1,0 +1,120 @@
+"""What staff do for somebody's safety: adverse events, escalations, no calls any more."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import FromPath
+from sqlalchemy import select
+
+from opportune.service.accounts.keys import ADMIN, STAFF
+from opportune.service.api.requests import PAGE, roles
+from opportune.service.commands.safety import SEVERITIES, Acknowledge, ReportAdverse, WantCalls
+from opportune.service.pages import words
+from opportune.service.pages.participants import row_of
+from opportune.service.pages.shared import (
+    Asked,
+    Page,
+    View,
+    carry_out,
+    command_fields,
+    form_of,
+    go,
+    in_thread,
+    view_of,
+)
+from opportune.service.problems import Refused
+from opportune.service.record import queries, tables
+from opportune.service.state.escalations import ADVERSE, WRONG_PERSON
+from opportune.service.state.participant import COMPLETED, WITHDRAWN
+
+WRITERS = roles(STAFF, ADMIN) | PAGE
+MOST = 200
+_E, _P = tables.escalations, tables.participants
+
+
+def open_escalations(view: View) -> list[dict[str, Any]]:
+    """What nobody has seen to yet, the latest first; what is the same about somebody stands there once."""
+    query = (
+        select(_E, _P.c.number)
+        .join(_P, _P.c.name == _E.c.participant)
+        .where(_E.c.acknowledged.is_(None))
+        .order_by(_E.c.raised.desc(), _E.c.id.desc())
+        .limit(MOST)
+    )
+    found: dict[Any, dict[str, Any]] = {}
+    for row in queries.rows(view.service.database, query):
+        once = row["id"] if row["variable"] is None else (row["participant"], row["variable"], row["value"])
+        same = found.setdefault(once, {**row, "times": 0, "said": _said(view, row)})
+        same["times"] += 1
+        same["since"] = view.both(row["raised"], view.timezone)
+    return list(found.values())
+
+
+def _said(view: View, row: dict[str, Any]) -> str:
+    """What has happened, in words."""
+    _ = view.t.gettext
+    if row["kind"] == ADVERSE:
+        return _("Adverse event")
+    if row["kind"] == WRONG_PERSON:
+        return _("A call reached the wrong person: check the telephone number, and tell whoever is responsible.")
+    value = words.value_label(view.running, row["variable"], msgspec.json.decode(row["value"]), view.t)
+    return f"{words.capital(words.label_of(view.running, row['variable']))}: {value}"
+
+
+@post("/escalations/acknowledge", opt=WRITERS, include_in_schema=False, status_code=200)
+async def acknowledge(request: Asked) -> Response[Any]:
+    """Somebody has seen to it."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    name, note = form.required("escalation", most=40), form.required("note")
+    await carry_out(view, Acknowledge(escalation=name, note=note, **command_fields(view, form)))
+    return go("/today?done=acknowledged#said")
+
+
+@get("/participants/{number:int}/adverse", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
+def show_adverse(request: Asked, number: FromPath[int]) -> Page:
+    """The form for an adverse event."""
+    view = view_of(request)
+    return view.show("adverse.html", p=row_of(view, number), severities=SEVERITIES)
+
+
+@post("/participants/{number:int}/adverse", opt=WRITERS, include_in_schema=False, status_code=200)
+async def report_adverse(request: Asked, number: FromPath[int]) -> Response[Any]:
+    """An adverse event, for the record and for all who look at Today."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    row = await in_thread(row_of, view, number)
+    command = ReportAdverse(
+        participant=row["name"], text=form.required("text"), severity=form.required("severity", most=40),
+        serious=form.text("serious", most=5) == "yes", began=form.required("began", most=200),
+        related=form.text("related", most=200), **command_fields(view, form),
+    )  # fmt: skip
+    await carry_out(view, command)
+    return go(f"/participants/{number}?done=adverse")
+
+
+@get("/participants/{number:int}/calls", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
+def show_calls(request: Asked, number: FromPath[int]) -> Page:
+    """No calls any more, or calls again: are you sure?"""
+    view = view_of(request)
+    row = row_of(view, number)
+    if row["status"] in {WITHDRAWN, COMPLETED}:
+        raise Refused("not_found", "the participant has left the study")
+    return view.show("wanted.html", p=row)
+
+
+@post("/participants/{number:int}/calls", opt=WRITERS, include_in_schema=False, status_code=200)
+async def want_calls(request: Asked, number: FromPath[int]) -> Response[Any]:
+    """No calls any more, or calls again."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    row = await in_thread(row_of, view, number)
+    wanted, reason = form.required("wanted", most=5) == "yes", form.required("reason", most=500)
+    await carry_out(
+        view, WantCalls(participant=row["name"], wanted=wanted, reason=reason, **command_fields(view, form))
+    )
+    return go(f"/participants/{number}?done={'calls' if wanted else 'nocalls'}")
+
+
+SAFETY = [acknowledge, show_adverse, report_adverse, show_calls, want_calls]

@@ -1,0 +1,54 @@
+"""What a phone carries, with dates: which advice stands from when until when, by the participant's own clock."""
+
+import datetime as dt
+from typing import Any
+
+from opportune.service.state import clock, schedule
+from opportune.service.state.content import content_version
+from opportune.service.state.participant import Participant
+from opportune.service.state.study import StudyInForce
+
+
+def bundle_of(running: StudyInForce, person: Participant, now: int, *, standing: str | None) -> dict[str, Any]:
+    """A participant's bundle; `standing` is the action of the latest decision point, if there was one."""
+    made = person.agent.bundle(dt.datetime.fromtimestamp(now / 1e6, dt.UTC))
+    step = made["after_step"]
+    points = [
+        {"step": point["step"], **_times(running, person, point["step"]), **_split(point)}
+        for point in made.get("actions", [])
+    ]
+    if "strata" in made and running.times:  # the times are known beforehand, the public variables are not
+        points = [
+            {"step": number, **_times(running, person, number), "values": {}, "action": None}
+            for number in range(step + 1, running.horizon + 1)
+        ]
+    current = None
+    if standing is not None:
+        times = _times(running, person, step)
+        if times["at"] is None and person.last_decided is not None:
+            times["at"] = _local(person.last_decided, person)
+        current = {"step": step, **times, "values": {}, "action": standing}
+    last = points[-1]["until"] if points else current and current["until"]
+    return {
+        "participant": person.name, "version": made["version"], "made": clock.iso(now), "timezone": person.timezone,
+        "after_step": step, "content": content_version(running), "until": last, "now": current, "points": points,
+        "strata": [_split(stratum) for stratum in made.get("strata", [])],
+    }  # fmt: skip
+
+
+def _times(running: StudyInForce, person: Participant, step: int) -> dict[str, str | None]:
+    """When a decision point comes, and when the next one does; nothing where the study has no decision times."""
+    if not running.times:
+        return {"at": None, "until": None}
+    begins, ends = (schedule.time_of(running, each, person.enrolled, person.timezone) for each in (step, step + 1))
+    return {"at": _local(begins, person), "until": _local(ends, person)}
+
+
+def _local(moment: int, person: Participant) -> str:
+    return clock.local(moment, person.timezone).isoformat(timespec="seconds")
+
+
+def _split(entry: dict[str, Any]) -> dict[str, Any]:
+    """The public values of a decision point, and the action that stands there."""
+    values = {name: value for name, value in entry.items() if name not in {"step", "action"}}
+    return {"values": values, "action": entry["action"]}

@@ -1,0 +1,184 @@
+"""The skeleton of a trial, live: when nudges can be made, who belongs to which arm, what is known from enrolment."""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune import checks
+from opportune.algorithm.allowance import ANYTIME, UNFORESEEN, Slot
+from opportune.algorithm.reasons import ARM, ELIGIBLE, OPTED_OUT, WORDS
+from opportune.errors import InputError
+from opportune.problems.continuous import ContinuousProblem
+from opportune.problems.finite import Problem
+from opportune.problems.variables import WEEKDAYS, Weekday, Weekend
+from opportune.service.problems import Refused
+from opportune.service.state import clock, schedule
+from opportune.service.state.participant import Participant
+from opportune.service.state.study import StudyInForce
+from opportune.study.arms import arm_at, stratum_of
+from opportune.study.people import is_range
+
+Given = Mapping[str, Any]
+
+
+def slot_given(running: StudyInForce, person: Participant, *, happened: int, step: int) -> dict[str, Any] | None:
+    """Where a decision point lies in the calendar, as its event has it; None where nudges can be made at all times."""
+    calendar, enrolled, timezone = running.calendar, person.enrolled, person.timezone
+    without = None if person.calls else WORDS[OPTED_OUT]
+    if person.arm and not person.agent.policy.revealer.spends:
+        without = WORDS[ARM]
+    if calendar is None:
+        return {"closed": without, "hours": 0.0, "day": 0} if without else None
+    opening = calendar.at(_moment(happened), timezone)
+    given: dict[str, Any] = {"hours": opening.hours, "day": opening.day}
+    if without:
+        given["closed"] = without
+    elif opening.closed:
+        given["closed"] = opening.closed
+    else:
+        given["until"] = clock.from_datetime(opening.until)
+    if running.times:
+        date = clock.local(enrolled, timezone).date()
+        left = open_points(running, date, timezone)
+        given["open_left"] = int(left[min(step, running.horizon) - 1])
+    return given
+
+
+def slot_of(given: Given) -> Slot:
+    """The slot of a decision point from its event."""
+    found = given.get("slot")
+    if found is None:
+        return ANYTIME
+    closed = WORDS.index(found["closed"]) if "closed" in found else ELIGIBLE
+    return Slot(closed, float(found["hours"]), int(found["day"]), int(found.get("open_left", UNFORESEEN)))
+
+
+_OPEN: dict[tuple[str, dt.date, str], NDArray[np.int64]] = {}
+"""What `open_points` has counted."""
+MOST_COUNTED = 4096
+
+
+def open_points(running: StudyInForce, date: dt.date, timezone: str) -> NDArray[np.int64]:
+    """The open decision points from each step on, of somebody who enrolled on this local date.
+
+    The run-in does not count: nobody is nudged there. Counted once for all who began on that day.
+    """
+    key = (running.hash, date, timezone)
+    if key not in _OPEN:
+        if len(_OPEN) >= MOST_COUNTED:
+            _OPEN.clear()
+        _OPEN[key] = _count_open(running, date, timezone)
+    return _OPEN[key]
+
+
+def _count_open(running: StudyInForce, date: dt.date, timezone: str) -> NDArray[np.int64]:
+    assert running.calendar is not None
+    noon = clock.from_datetime(dt.datetime.combine(date, dt.time(12), clock.zone(timezone)))
+    is_open = np.zeros(running.horizon, dtype=np.int64)
+    for step in range(running.run_in + 1, running.horizon + 1):
+        at = schedule.time_of(running, step, noon, timezone)
+        is_open[step - 1] = not running.calendar.at(_moment(at), timezone).closed
+    left: NDArray[np.int64] = np.cumsum(is_open[::-1])[::-1]
+    return left
+
+
+def _moment(at: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(at / 1e6, dt.UTC)
+
+
+def check_baseline(running: StudyInForce, given: Given | None) -> dict[str, Any]:
+    """What is known of a participant from enrolment on: every variable that the file names, and no other."""
+    wanted, told = running.study.settings.participants.baseline, dict(given or {})
+    for name in told:
+        if name not in wanted:
+            expected = f"expected {', '.join(map(repr, wanted))}" if wanted else "the study file names no variable"
+            raise Refused("invalid", f"baseline has {checks.shown(name)}; {expected}")
+    for name, levels in wanted.items():
+        if told.get(name) is None:
+            raise Refused("invalid", f"baseline lacks {name!r}, which the study needs of everybody at enrolment")
+        try:
+            if is_range(levels):
+                told[name] = checks.real(f"{name!r} in baseline", told[name], least=levels[0], most=levels[1])
+            else:
+                checks.choice(f"{name!r} in baseline", told[name], levels)
+        except InputError as error:
+            raise Refused("invalid", str(error)) from None
+    return told
+
+
+class Seat(NamedTuple):
+    """Where somebody who enrols belongs."""
+
+    arm: str
+    member: int
+    stratum: int
+
+
+class Enrolled:
+    """How many are enrolled in each stratum and each arm so far."""
+
+    def __init__(self, seats: Iterable[tuple[str, int]] = ()) -> None:
+        self.arms: Counter[str] = Counter()
+        self.strata: Counter[int] = Counter()
+        for arm, stratum in seats:
+            self.arms[arm] += 1
+            self.strata[stratum] += 1
+
+    def next(self, running: StudyInForce, baseline: Given, *, seed: int | None, arm: str | None = None) -> Seat:
+        """The seat of the next participant: the arm follows from the seed and the place in the stratum's blocks.
+
+        Where the seed is not known, the arm is taken as it is on record.
+        """
+        arms, stratum = running.study.settings.arms, 0
+        found = ""
+        if arms is not None:
+            stratum = stratum_of(running.study, dict(baseline))
+            place = self.strata[stratum]
+            found = (arm or "") if seed is None else arm_at(arms, seed, stratum=stratum, place=place)
+        seat = Seat(found, self.arms[found], stratum)
+        self.arms[found] += 1
+        self.strata[stratum] += 1
+        return seat
+
+
+def with_known(person: Participant, sensed: Given, step: int) -> dict[str, Any]:
+    """What was sensed, with what is known of somebody anyhow: baseline, and the weekday by the person's own calendar.
+
+    An app may send these values as well; others are refused.
+    """
+    problem = person.agent.problem
+    baseline = {} if person.baseline is None else msgspec.json.decode(person.baseline)
+    known = {name: value for name, value in baseline.items() if name in problem.variables}
+    if any(isinstance(variable, Weekday | Weekend) for variable in problem.schedule.variables.values()):
+        known |= problem.schedule.values(step)
+    for name, value in known.items():
+        if sensed.get(name, value) != value:
+            given = checks.shown(sensed[name])
+            raise Refused("invalid", f"{name} is {given}; expected {value!r}, which is known of {person.name!r}")
+    return {**sensed, **known}
+
+
+def problem_from(problem: Problem | ContinuousProblem, enrolled: int, timezone: str) -> Problem | ContinuousProblem:
+    """The problem of somebody who enrols on this day: weekdays are those of the participant's own calendar."""
+    scheduled = problem.schedule.variables
+    if not any(isinstance(variable, Weekday | Weekend) for variable in scheduled.values()):
+        return problem
+    return _beginning(problem, WEEKDAYS[clock.local(enrolled, timezone).weekday()])
+
+
+@lru_cache(maxsize=64)
+def _beginning(problem: Problem | ContinuousProblem, first: str) -> Problem | ContinuousProblem:
+    """The problem of a study that begins on a weekday; problems are the same object for all who begin on it."""
+    scheduled = problem.schedule.variables
+    changed: dict[str, Any] = {
+        name: type(scheduled[name])(first=first) if isinstance(scheduled.get(name), Weekday | Weekend)
+        else scheduled.get(name, variable)
+        for name, variable in problem.variables.items()
+    }  # fmt: skip
+    return problem.replace(variables=changed)

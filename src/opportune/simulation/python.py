@@ -1,0 +1,84 @@
+"""Runs of policies in plain Python: they meet the patients, moments, noise and coins that compiled ones meet."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from opportune.algorithm.budget import LEAST_LEFT
+from opportune.algorithm.reasons import BUDGET, ELIGIBLE, OPENED, UNAVAILABLE
+from opportune.simulation.environment import Environment, Experience, Observation
+from opportune.simulation.pack import Output
+from opportune.simulation.python_policy import PythonPolicy
+from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS
+from opportune.worlds import SimulatedWorld
+
+
+def run_in_python(
+    worlds: Sequence[SimulatedWorld], policies: Sequence[PythonPolicy], output: Output, *, seed: int, horizon: int,
+    show: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Run each policy in each world for each replicate."""
+    for r in range(output.shape[0]):
+        for w, world in enumerate(worlds):
+            for q, policy in enumerate(policies):
+                run_once(world, policy, output, (r, q, w), seed=seed, horizon=horizon)
+        show(r + 1)
+
+
+def run_once(
+    world: SimulatedWorld, policy: PythonPolicy, output: Output, place: tuple[int, int, int], *, seed: int, horizon: int
+) -> None:
+    """One run, its results in their place: replicate, policy, world."""
+    stream = place[2] << 32 | place[0]
+    environment = Environment(world, budget=policy.budget, horizon=horizon, seed=seed, stream=stream)
+    memory = policy.start()
+    moment: Observation | None = environment.reset()
+    totals = dict.fromkeys(TOTALS, 0.0)
+    for t in range(horizon):
+        assert moment is not None
+        if output.counts.shape[-1] and place[1] == 0:
+            output.counts[place[0], place[2], environment.context_number] += 1
+        left = environment.budget_left
+        wanted = policy.propose(moment, memory) if moment.available and not moment.opened else 0.0
+        context = environment.context_number if output.counts.shape[-1] else 0
+        shown = environment.nudge(wanted)
+        _learn(policy, shown.learned, memory)
+        outcome = environment.act(policy.settle(shown, memory))
+        _learn(policy, outcome.learned, memory)
+        reason = UNAVAILABLE if not moment.available else OPENED if moment.opened else ELIGIBLE
+        if reason == ELIGIBLE and left <= LEAST_LEFT:
+            reason = BUDGET
+        record: dict[str, float] = {
+            "probability": shown.probability,
+            "reward": math.nan if outcome.reward is None else outcome.reward,
+            "value": outcome.value,
+            "outcome": outcome.expected,
+            "best": outcome.best,
+            "context": context,
+            "action": outcome.action,
+            "fresh_action": outcome.action,
+            "stale_action": outcome.action,
+            "revealed": shown.revealed,
+            "nudged": shown.nudged,
+            "opened": moment.opened,
+            "available": moment.available,
+            "reason": reason,
+            "eligible": reason == ELIGIBLE,
+        }
+        for name, (_, of) in TOTALS.items():
+            if of and not math.isnan(record[of]):
+                totals[name] += record[of]
+        if output.traced:
+            output.numbers[(*place, slice(None), t)] = [record.get(name, 0.0) for name in NUMBERS]
+            output.marks[(*place, slice(None), t)] = [int(record.get(name, 0)) for name in MARKS]
+        moment = outcome.moment
+    totals[list(TOTALS)[FINAL_PRICE]] = 0.0
+    output.totals[place] = np.array(list(totals.values()))
+
+
+def _learn(policy: PythonPolicy, learned: Sequence[Experience], memory: Any) -> None:
+    if policy.learn is not None:
+        for experience in learned:
+            policy.learn(experience, memory)

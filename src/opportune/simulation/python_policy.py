@@ -1,0 +1,61 @@
+"""`PythonPolicy`: a policy in plain Python, for `simulate` and `Environment`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from opportune import checks
+from opportune.errors import InputError
+from opportune.policy import Budget
+
+if TYPE_CHECKING:
+    from opportune.simulation.environment import Experience, Observation, Shown
+
+Memory = Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonPolicy:
+    """A policy in plain Python, which `simulate` takes beside compiled ones; about a hundred times slower.
+
+    Args:
+        propose: propose(moment, memory) says whether to nudge, or with which probability (`Observation`).
+        settle: settle(shown, memory) gives the action, by name or number (`Shown`).
+        learn: learn(experience, memory), for each step whose context and reward are known (`Experience`), if given.
+        budget: how many nudges there are; unlimited unless given.
+        start: start() makes the memory of a run; a dict unless given. Memory must not outlive a run.
+        name: in tables and figures.
+
+    """
+
+    propose: "Callable[[Observation, Memory], bool | float]"
+    settle: "Callable[[Shown, Memory], str | int]"
+    learn: "Callable[[Experience, Memory], None] | None" = None
+    budget: float | Budget | None = None
+    start: Callable[[], Memory] = dict
+    name: str = "python"
+    scale: ClassVar[str] = ""
+    shared: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name in ("propose", "settle", "start"):
+            if not callable(getattr(self, name)):
+                raise InputError(f"{name} is {checks.shown(getattr(self, name))}; expected a function")
+        if self.learn is not None and not callable(self.learn):
+            raise InputError(f"learn is {checks.shown(self.learn)}; expected a function, or None")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            checks.keep(self, budget=Budget(self.budget))
+        if isinstance(self.budget, Budget) and self.budget.shared:
+            raise InputError("the budget is shared; expected one for each participant where a policy is in Python")
+        checks.keep(self, name=checks.text("name of the policy", self.name))
+
+    def describe(self) -> dict[str, Any]:
+        """The policy as far as it can be written down."""
+        return {
+            "name": self.name,
+            "recommender": {"kind": "PythonPolicy"},
+            "revealer": {"kind": "PythonPolicy"},
+            "budget": None if self.budget is None else dict(vars(self.budget)),
+            "pooled": False,
+        }

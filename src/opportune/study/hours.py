@@ -1,0 +1,57 @@
+"""Weekly hours: on which weekdays staff work, and from when until when, in minutes after midnight."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from opportune.errors import InputError
+
+DAY = 24 * 60
+"""Minutes."""
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+GROUPS = {"every_day": range(7), "weekdays": range(5), "weekend": range(5, 7)}
+"""Names for several weekdays; a weekday's own name goes before these, and the smaller group before the larger."""
+NAMES = (*GROUPS, *WEEKDAYS)
+EXPECTED_TIMES = "from and to, such as ['09:00', '17:00'], or several of these in order"
+
+Spans = tuple[tuple[int, int], ...]
+"""From when until when, in minutes after midnight; 24:00 is 1440. The end itself is outside."""
+
+
+def minutes_of(text: str) -> int:
+    """A time of day in minutes after midnight; '24:00' is the end of the day."""
+    if text == "24:00":
+        return DAY
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        raise InputError(f"{text!r} is no time of day; expected one such as '09:00'")
+    return int(text[:2]) * 60 + int(text[3:])
+
+
+def spans_of(times: Sequence[str]) -> Spans:
+    """Times such as ['09:00', '12:00', '13:00', '17:00'] as spans; an empty list is a day off."""
+    minutes = [minutes_of(text) for text in times]
+    if len(minutes) % 2 or any(a >= b for a, b in itertools.pairwise(minutes)):
+        raise InputError(f"{list(times)} are not in order or not in pairs; expected {EXPECTED_TIMES}")
+    return tuple(zip(minutes[::2], minutes[1::2], strict=True))
+
+
+@dataclass(frozen=True)
+class WeeklyHours:
+    """When staff work in an ordinary week: spans by weekday, Monday first. On a day without spans nobody works."""
+
+    days: tuple[Spans, ...]
+
+    @classmethod
+    def from_names(cls, hours: Mapping[str, Sequence[str]]) -> "WeeklyHours":
+        """Hours by name: `{"weekdays": ["09:00", "17:00"], "saturday": ["10:00", "13:00"]}`."""
+        days: list[Spans] = [()] * 7
+        for name, times in sorted(hours.items(), key=lambda item: NAMES.index(item[0])):
+            for weekday in GROUPS.get(name) or (WEEKDAYS.index(name),):
+                days[weekday] = spans_of(times)
+        return cls(tuple(days))
+
+    @property
+    def minutes(self) -> int:
+        """The minutes worked in an ordinary week."""
+        return sum(end - start for spans in self.days for start, end in spans)

@@ -1,0 +1,50 @@
+"""What people call a study's variables and their values: labels, names of levels, digits, as the file has them."""
+
+from typing import Any
+
+from opportune.study.schema import StudyFile
+from opportune.study.variables import WEEK, VariableTable
+
+MOST_DIGITS = 2
+"""Of numbers whose variable says nothing about digits."""
+
+
+def variable_name(settings: StudyFile, name: str) -> str:
+    """The variable's label, or its name in words."""
+    table = settings.variables.get(name)
+    return (table.label if table is not None else None) or name.replace("_", " ")
+
+
+def level_name(settings: StudyFile, name: str, value: Any) -> str | None:
+    """What the file calls a level: its label, or the answer that participants choose; None where it says nothing."""
+    table = settings.variables.get(name)
+    labels = None if table is None else table.level_labels or table.answers
+    levels = [] if table is None else known_levels(table)
+    for level, label in zip(levels, labels or (), strict=False):
+        if level == value or str(level) == str(value):
+            return label
+    return None
+
+
+def known_levels(table: VariableTable) -> list[Any]:
+    """The levels of a variable that has some, those of the schedule included."""
+    if table.schedule is not None:
+        return list(table.names or WEEK.get(table.schedule, []))
+    return [] if table.numeric else table.values
+
+
+def digits_of(settings: StudyFile, name: str) -> int | None:
+    """How many decimal places people read; None where the file leaves it open."""
+    table = settings.variables.get(name)
+    return None if table is None else table.digits
+
+
+def value_name(settings: StudyFile, name: str, value: Any) -> str:
+    """A value as people read it: the level's name, or a number with the variable's digits."""
+    found = level_name(settings, name, value)
+    if found is not None:
+        return found
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        digits = digits_of(settings, name)
+        return f"{value:,.{digits}f}" if digits is not None else f"{round(value, MOST_DIGITS):,g}"
+    return str(value)

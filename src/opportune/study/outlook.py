@@ -1,0 +1,275 @@
+"""What will happen in a study, in words: when nudges are allowed, what staff can make, what is forbidden or drawn.
+
+Each function yields sentences for a coordinator; `opportune check` prints them.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.engine.declared import PUBLIC_PART, WHOLE
+from opportune.errors import InputError
+from opportune.problems.variables import WEEKDAYS
+from opportune.revealers import Pace
+from opportune.study.arms import share_nudged
+from opportune.study.arrivals import decisions_per_day
+from opportune.study.calendar import instant
+from opportune.study.condition_words import condition_in_words
+from opportune.study.naming import known_levels, value_name, variable_name
+from opportune.study.sample import Sample, sample_of
+from opportune.study.serving import live
+from opportune.study.timetable import begin_dates, calendar_of, decision_minutes
+
+if TYPE_CHECKING:
+    from opportune.study.build import Study
+
+FEW = 20
+"""Participants below which intervals rest on little."""
+CLIPPED = 0.05
+"""A share of rewards at the bounds from which on effects look smaller than they are."""
+
+
+def outlook(study: "Study") -> list[str]:
+    """What will happen, a sentence each."""
+    parts = (_enrolment, _arms, _allowed, _staff, _forbidden, _randomised, _clipped)
+    return [sentence for part in parts for sentence in part(study)]
+
+
+def _enrolment(study: "Study") -> Iterator[str]:
+    """When participants begin and when the last one is through."""
+    settings = study.settings
+    if settings.participants.first_day is None:
+        return
+    dates = begin_dates(settings, settings.participants.planned or 1)
+    days = -(-settings.study.horizon // decisions_per_day(settings))
+    last = dates[-1] + dt.timedelta(days=days - 1)
+    yield f"The first participants begin on {_day(dates[0])}, the last are through on {_day(last)}."
+
+
+def _arms(study: "Study") -> Iterator[str]:
+    """To what participants are randomised."""
+    arms = study.settings.arms
+    if arms is None:
+        return
+    shares = " : ".join(str(arm.share) for arm in arms.named.values())
+    names = ", ".join(arms.named)
+    strata = f", separately by {' and '.join(arms.strata)}" if arms.strata else ""
+    yield f"Participants are randomised {shares} to {names}, in permuted blocks of {arms.block_size}{strata}."
+
+
+def open_places(study: "Study") -> NDArray[np.bool_]:
+    """Whether a nudge may be made at each decision point of an ordinary week, [7 days from Monday, points]."""
+    settings = study.settings
+    calendar, zone = calendar_of(settings), settings.schedule.timezone
+    monday = begin_dates(settings, 1)[0]
+    monday += dt.timedelta(days=-monday.weekday())
+    while any(monday <= holiday < monday + dt.timedelta(days=7) for holiday in calendar.holidays):
+        monday += dt.timedelta(days=7)
+    dates = [monday + dt.timedelta(days=day) for day in range(7)]
+    times = decision_minutes(settings)
+    return np.array([[not calendar.at(instant(date, m, zone), zone).closed for m in times] for date in dates])
+
+
+def _allowed(study: "Study") -> Iterator[str]:
+    """At how many points a week a nudge is allowed, and how many for one person."""
+    settings, nudge = study.settings, study.settings.nudge
+    if not calendar_of(settings).always_open:
+        is_open, times = open_places(study), decision_minutes(settings)
+        total = int(is_open.sum())
+        where = "; ".join(
+            f"{_clock(m)} on {_weekdays(is_open[:, i])}" for i, m in enumerate(times) if is_open[:, i].any()
+        )
+        yield f"{_an(nudge.name)} is allowed at {total} of {is_open.size} decision points a week" + (
+            f": {where}." if total else ", so none is ever made."
+        )
+        never = [_clock(m) for i, m in enumerate(times) if not is_open[:, i].any()]
+        if never and total:
+            yield f"No {nudge.name} is ever allowed at {' or '.join(never)}: outside staff hours, or in quiet hours."
+        idle = [day for day in range(7) if calendar_of(settings).hours_on(day) and not is_open[day].any()]
+        if idle and total and settings.staff.hours is not None:
+            days = _weekdays(np.isin(np.arange(7), idle))
+            made = f"no decision point lets {_an(nudge.name, capital=False)} be made then"
+            yield f"Staff hours on {days} are not used: {made}."
+    if settings.study.run_in_days:
+        how = "every allowed action equally likely" if settings.study.run_in == "equal" else "always the fallback"
+        yield f"In the first {settings.study.run_in_days} days there are no {nudge.several}; advice is {how}."
+    caps = [f"{nudge.per_week} in any seven days"] if nudge.per_week else []
+    caps += [f"one in {nudge.least_hours_between:g} hours"] if nudge.least_hours_between else []
+    if caps:
+        yield f"One person gets at most {' and '.join(caps)}."
+
+
+def _staff(study: "Study") -> Iterator[str]:
+    """For how many people staff suffice."""
+    settings, nudge = study.settings, study.settings.nudge
+    per_day = settings.staff.per_day
+    budgets = [settings.serve.budget] if settings.serve.budget else settings.study.budgets
+    if per_day is None or not budgets:
+        return
+    days = settings.study.horizon / decisions_per_day(settings)
+    spread = settings.participants.enrolment_days
+    working = int(open_places(study).any(axis=1).sum())
+    weekly = per_day * working
+    for budget in budgets:
+        each = budget * 7.0 / days
+        people = math.floor(weekly / each)
+        nudged = round((settings.participants.planned or 0) * share_nudged(settings) * min(1.0, days / spread))
+        enough = people >= nudged
+        text = f"Staff can make {weekly} {nudge.several} a week ({per_day} a day on {working} days)"
+        yield f"{text}: with {budget:g} per person that is enough for {people:,} people at a time" + (
+            "." if enough else f", fewer than the {nudged:,} who are planned to get them together."
+        )
+
+
+def _forbidden(study: "Study") -> Iterator[str]:
+    """Which actions are forbidden when and how often, that the fallback never is, and what calls for staff at once."""
+    settings = study.settings
+    forbidden = {name: table for name, table in settings.actions.items() if table.never_if is not None}
+    escalated = [name for name, table in settings.variables.items() if table.escalate]
+    sample = _sample(study) if forbidden or escalated else None
+    for name, table in forbidden.items():
+        text = f"{_action(study, name)} is never recommended where {condition_in_words(settings, table.never_if or '')}"
+        if sample is None:
+            yield f"{text}."
+            continue
+        a = settings.study.actions.index(name)
+        whole, blind = (float(sample.weights @ sample.forbidden[view][:, a]) for view in (WHOLE, PUBLIC_PART))
+        text += f", at about {whole:.0%} of decision points"
+        if table.when_unknown == "forbid":
+            text += f"; between contacts, when not all of it is known, it is forbidden at {blind:.0%}"
+        elif table.when_unknown == "allow":
+            text += f"; between contacts it is forbidden at {blind:.0%}, and may be recommended where it is not known"
+        yield f"{text}."
+    if forbidden:
+        yield f"The fallback, {_action(study, study.fallback)}, is allowed at every moment."
+    if sample is not None:
+        for name in escalated:
+            yield from _escalated(study, sample, name)
+
+
+def _escalated(study: "Study", sample: Sample, name: str) -> Iterator[str]:
+    """How often a level that calls for staff at once will be reported, for all participants together."""
+    settings, table = study.settings, study.settings.variables[name]
+    if name not in sample.levels or not settings.participants.planned:
+        return
+    weekly = 7.0 * decisions_per_day(settings) * settings.participants.planned
+    for level, instruction in table.escalate.items():
+        number = [str(known) for known in known_levels(table)].index(level)
+        often = weekly * float(sample.weights @ (sample.levels[name] == number))
+        shown = f"{variable_name(settings, name)} {value_name(settings, name, level)}"
+        yield (
+            f"{shown} is shown to staff at once (“{instruction}”): about {often:.0f} times a week with "
+            f"{settings.participants.planned:,} participants at a time."
+        )
+
+
+def _action(study: "Study", name: str) -> str:
+    """An action as people read it, in quotes."""
+    table = study.settings.actions.get(name)
+    return f"“{(table.label if table is not None else None) or name}”"
+
+
+def _sample(study: "Study") -> Sample | None:
+    """Moments that participants will meet; None where the file does not say how they are drawn."""
+    try:
+        return sample_of(study)
+    except InputError:
+        return None
+
+
+def _randomised(study: "Study") -> Iterator[str]:
+    """What is drawn with known probabilities live, so that its effect can be estimated afterwards."""
+    try:
+        policy = live(study).policy
+    except InputError:
+        return  # what lacks for serving is said elsewhere
+    nudge = study.settings.nudge
+    if policy.floor:
+        yield f"Every allowed action has a probability of at least {policy.floor:.3g}: effects can be estimated."
+    elif policy.recommender.kind != "random":
+        yield "WARNING: actions are not randomised, so their effects cannot be estimated ([probabilities] actions)."
+    revealer = policy.revealer
+    if isinstance(revealer, Pace) and revealer.by_candidates:
+        text = (
+            f"At moments that call for a {nudge.name}, or nearly do, one is made, and is not made, with a probability"
+        )
+        yield f"{text} of at least {revealer.least:g}: its effect there can be estimated."
+    elif revealer.randomised:
+        yield (
+            f"A coin is mixed in: the effect of a {nudge.name} can be estimated where the probability it leaves is "
+            "neither near 0 nor near 1. Use randomise = 'candidates' to keep it away from both."
+        )
+    elif policy.budget is not None:
+        how = "[probabilities] nudge" if isinstance(revealer, Pace) else "kind = 'PACE' with [probabilities] nudge"
+        yield f"WARNING: {nudge.several} are not randomised, so their effect cannot be estimated ({how})."
+    planned = study.settings.participants.planned
+    if planned is not None and planned < FEW:
+        yield f"WARNING: {planned} participants are few: with fewer than {FEW}, intervals rest on little."
+
+
+def _clipped(study: "Study") -> Iterator[str]:
+    """How often rewards are held to their bounds, with effects as supposed and allowed actions equally likely."""
+    bounds = study.settings.reward.bounds
+    if bounds is None or not study.has_truth or study.settings.reward.family != "gaussian":
+        return
+    if (sample := _sample(study)) is None:
+        return
+    means = sample.features @ np.array([_middle(effect) for effect in study.effects.values()])
+    sd = study.settings.world.noise_sd or study.settings.reward.noise_sd
+    allowed = ~sample.forbidden[WHOLE]
+    beyond = _below(bounds[0], means, sd) + 1.0 - _below(bounds[1], means, sd)
+    share = float(sample.weights @ ((beyond * allowed).sum(axis=1) / allowed.sum(axis=1)))
+    warning = "WARNING: " if share > CLIPPED else ""
+    tail = "; effects look smaller than they are where that happens" if share > CLIPPED else ""
+    yield (
+        f"{warning}About {share:.1%} of rewards lie beyond the bounds, [{bounds[0]:g}, {bounds[1]:g}], and are held "
+        f"to them{tail}."
+    )
+
+
+def _below(limit: float, means: Any, sd: float) -> Any:
+    """The probability that a reward is below a limit."""
+    return 0.5 * np.vectorize(math.erfc)((means - limit) / (sd * math.sqrt(2.0)))
+
+
+def _middle(effect: Any) -> float:
+    """The effect halfway through its distribution."""
+    if effect.value is not None:
+        return float(effect.value)
+    return float(effect.mean) if effect.mean is not None else 0.5 * float(effect.low + effect.high)
+
+
+def _day(date: dt.date) -> str:
+    """A date in full, whatever the locale."""
+    month = (
+        "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+        "December",
+    )[date.month - 1]  # fmt: skip
+    return f"{WEEKDAYS[date.weekday()]}, {date.day} {month} {date.year}"
+
+
+def _an(word: str, *, capital: bool = True) -> str:
+    """The word with a or an before it."""
+    text = f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+    return text[0].upper() + text[1:] if capital else text
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _weekdays(is_open: NDArray[np.bool_]) -> str:
+    """Days of the week, in words: "every day", "weekdays", "Monday and Saturday"."""
+    days = np.flatnonzero(is_open).tolist()
+    if len(days) == 7:
+        return "every day"
+    if days == [0, 1, 2, 3, 4]:
+        return "weekdays"
+    names = [WEEKDAYS[day] for day in days]
+    if days[:5] == [0, 1, 2, 3, 4]:
+        names = ["weekdays", *names[5:]]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

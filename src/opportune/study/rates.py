@@ -1,0 +1,62 @@
+"""Rates of [world] that differ by level of a public variable, as an array over the public strata."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opportune.errors import InputError
+from opportune.problems.variables import check_variable, levels_of
+from opportune.study.base import show
+
+if TYPE_CHECKING:
+    from opportune.study.build import Study
+
+
+def variable_of_rates(study: "Study", rates: Mapping[str, float]) -> str:
+    """The public variable whose levels rates are given for; raises where there is none, or more than one."""
+    levels = public_levels(study)
+    found = [name for name, known in levels.items() if set(rates) <= set(known)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(
+            f"is {show(rates)}, which {' and '.join(found)} both have; expected levels that tell them apart"
+        )
+    known = "; ".join(f"{name}: {', '.join(known)}" for name, known in levels.items()) or "there is none"
+    raise InputError(f"is {show(rates)}; expected a rate for each level of one public variable ({known})")
+
+
+def public_levels(study: "Study") -> dict[str, list[str]]:
+    """The levels of the public variables that have some, as texts."""
+    found = {}
+    for name, variable in study.variables.items():
+        levels = levels_of(check_variable(name, variable))
+        table = study.settings.variables.get(name)
+        public = table is None or table.schedule is not None or table.visibility == "public"
+        if public and levels is not None:
+            found[name] = [str(level) for level in levels]
+    return found
+
+
+def changed_rate(rate: float | dict[str, float], *, factor: float = 1.0, plus: float = 0.0) -> float | dict[str, float]:
+    """A rate that is multiplied and raised, at most 1: at every level, where it differs by level."""
+    if isinstance(rate, dict):
+        return {level: min(1.0, value * factor + plus) for level, value in rate.items()}
+    return min(1.0, rate * factor + plus)
+
+
+def rate_in_words(rate: float | dict[str, float], form: str = ".2g") -> str:
+    """A rate as people read it: "0.4", or "0.4 (morning), 0.8 (evening)"."""
+    if isinstance(rate, dict):
+        return ", ".join(f"{value:{form}} ({level})" for level, value in rate.items())
+    return f"{rate:{form}}"
+
+
+def by_stratum(study: "Study", rate: float | dict[str, float], problem: Any) -> float | NDArray[np.float64]:
+    """A rate as worlds take it: a number, or one for each stratum of the problem."""
+    if not isinstance(rate, dict):
+        return rate
+    name = variable_of_rates(study, rate)
+    return np.array([rate[str(levels[name])] for levels in problem.public_levels()])

@@ -1,0 +1,193 @@
+"""The skeleton of a trial: staff hours, arms, least probabilities, when rewards are learned from, and priors."""
+
+import datetime as dt
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from opportune.errors import InputError
+from opportune.study.base import Table, refuse, show
+from opportune.study.hours import EXPECTED_TIMES, NAMES, WeeklyHours, minutes_of, spans_of
+
+Words = Annotated[str, Field(min_length=1, max_length=500)]
+ZONE = "a time zone by its IANA name, such as 'Europe/Berlin'"
+DATE = "a date, such as 2026-12-01"
+TIMES = f"times of day, {EXPECTED_TIMES}; [] for a day off"
+_TIMES = Field(default=None, description=TIMES)
+_NO_PLACES = {"localtime", "posixrules", "Factory"}
+"""Names that mean another zone on another machine, or none at all."""
+
+
+def _as_date(given: Any) -> Any:
+    """A date as TOML has it, or as a text."""
+    if isinstance(given, str):
+        try:
+            return dt.date.fromisoformat(given)
+        except ValueError:
+            return given
+    return given
+
+
+Date = Annotated[dt.date, BeforeValidator(_as_date)]
+
+
+def known_zone(name: str) -> bool:
+    """Whether this is the time zone of a place, the same on every machine."""
+    try:
+        return name not in _NO_PLACES and bool(ZoneInfo(name))
+    except (ValueError, OSError, LookupError):
+        return False
+
+
+class HoursTable(Table):
+    """Hours in [staff]: from when until when staff work; on days that are not named nobody works."""
+
+    every_day: list[str] | None = _TIMES
+    weekdays: list[str] | None = _TIMES
+    weekend: list[str] | None = _TIMES
+    monday: list[str] | None = _TIMES
+    tuesday: list[str] | None = _TIMES
+    wednesday: list[str] | None = _TIMES
+    thursday: list[str] | None = _TIMES
+    friday: list[str] | None = _TIMES
+    saturday: list[str] | None = _TIMES
+    sunday: list[str] | None = _TIMES
+
+    @model_validator(mode="after")
+    def _check(self) -> "HoursTable":
+        for name in NAMES:
+            times = getattr(self, name)
+            if times is not None:
+                try:
+                    spans_of(times)
+                except InputError:
+                    text = f"{name} in hours of [staff] is {show(times)}"
+                    raise refuse(name, f"{text}; expected {TIMES}") from None
+        if not self.weekly.minutes:
+            raise refuse("", "hours in [staff] names no day on which anybody works; expected at least one")
+        return self
+
+    @property
+    def weekly(self) -> WeeklyHours:
+        """The hours of an ordinary week."""
+        return WeeklyHours.from_names({name: times for name in NAMES if (times := getattr(self, name)) is not None})
+
+
+class StaffTable(Table):
+    """[staff]: when those who make the nudges work, and how many they can make."""
+
+    timezone: str | None = Field(default=None, description=ZONE)
+    hours: HoursTable | None = Field(
+        default=None, description="a table such as { weekdays = ['09:00', '17:00'], saturday = ['10:00', '13:00'] }"
+    )
+    holidays: list[Date] = Field(default=[], description="a list of dates, such as ['2026-12-25', '2027-01-01']")
+    per_day: int | None = Field(
+        default=None, ge=1, description="a whole number >= 1, the most nudges that staff make in a day of theirs"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "StaffTable":
+        if self.timezone is not None and not known_zone(self.timezone):
+            raise refuse("timezone", f"timezone in [staff] is {self.timezone!r}; expected {ZONE}")
+        return self
+
+
+QUIET = "from when until when, such as ['20:00', '08:00']"
+
+
+def quiet_minutes(times: list[str]) -> tuple[int, int] | None:
+    """Quiet hours in minutes after midnight; None where the times are none."""
+    try:
+        start, end = (minutes_of(text) for text in times)
+    except (InputError, ValueError):
+        return None
+    return None if start == end else (start, end)
+
+
+class ArmTable(Table):
+    """One arm of the trial: its share, and what its participants get."""
+
+    share: int = Field(ge=1, le=1000, description="a whole number >= 1, the arm's share of each block")
+    policy: Words | None = Field(
+        default=None, description="the name or kind of one of [[policies]], or 'never' for an arm without nudges"
+    )
+    recommender: Words | None = Field(default=None, description="the name of a recommender, such as 'random'")
+    action: Words | None = Field(
+        default=None, description="the name of an action in [study], for recommender = 'fixed'"
+    )
+    label: Words | None = Field(default=None, description="a text, what people read instead of the arm's name")
+
+
+class ArmsTable(Table):
+    """[arms]: to what participants are randomised, and how."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, ArmTable]
+
+    block: Annotated[int, Field(ge=2, le=1000)] | None = Field(
+        default=None, description="a whole number from 2 to 1000, the participants in a permuted block"
+    )
+    strata: list[Words] = Field(
+        default=[], description="a list of variables in baseline of [participants], each with blocks of its own"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "ArmsTable":
+        named, shares = self.named, sum(arm.share for arm in self.named.values())
+        if len(named) < 2:
+            said = f"only {next(iter(named))!r}" if named else "no arm"
+            raise refuse("", f"[arms] has {said}; expected two or more, such as control = {{ share = 1 }}")
+        if self.block is not None and self.block % shares:
+            text = f"block in [arms] is {self.block}, and shares sum to {shares}"
+            raise refuse("block", f"{text}; expected a multiple of {shares}")
+        if len(set(self.strata)) < len(self.strata):
+            raise refuse("strata", f"strata in [arms] is {show(self.strata)}; expected different names")
+        return self
+
+    @property
+    def named(self) -> dict[str, ArmTable]:
+        """The arms by name, in the order of the file."""
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def block_size(self) -> int:
+        """How many participants a permuted block has: twice the shares unless given."""
+        return self.block or 2 * sum(arm.share for arm in self.named.values())
+
+    def block_of_arms(self) -> list[str]:
+        """The arms in one block, not permuted."""
+        times = self.block_size // sum(arm.share for arm in self.named.values())
+        return [name for name, arm in self.named.items() for _ in range(arm.share * times)]
+
+
+class ProbabilitiesTable(Table):
+    """[probabilities]: the least probabilities of what is randomised, so that effects can be estimated afterwards."""
+
+    actions: float | None = Field(
+        default=None, ge=0.0, le=0.5, description="a number from 0 (off) to 0.5, the least of every allowed action"
+    )
+    nudge: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=0.5,
+        description="a number from 0 (off) to 0.5, the least of nudging and of not nudging at a candidate moment",
+    )
+
+
+class LearningTable(Table):
+    """[learning]: when rewards are learned from."""
+
+    update: Literal["each reward", "day", "week"] = Field(
+        default="each reward", description="'each reward', 'day' or 'week', how often the model is updated"
+    )
+    pooling: Literal["day", "week"] = Field(
+        default="day", description="'day' or 'week', how often what participants have in common is brought up to date"
+    )
+
+
+class PriorEffect(Table):
+    """What is supposed beforehand of a term's effect."""
+
+    mean: float = Field(description="a number")
+    sd: float = Field(gt=0.0, description="a number > 0, how unsure the mean is")

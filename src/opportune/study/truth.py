@@ -1,0 +1,113 @@
+"""The truth, which only a simulation knows: [effects], what works, and [world], what happens to people."""
+
+import math
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from opportune.algorithm.rng import normal
+from opportune.study.base import Table, refuse, show
+
+EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Rate = Probability | Annotated[dict[str, Probability], Field(min_length=1)]
+"""A rate, the same at all times or one for each level of a public variable."""
+
+
+class Effect(Table):
+    """The true effect of one term: a number, or a distribution it is drawn from."""
+
+    value: float | None = Field(default=None, description="a number")
+    low: float | None = Field(default=None, description="a number")
+    high: float | None = Field(default=None, description="a number")
+    mean: float | None = Field(default=None, description="a number")
+    sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, how instances differ")
+    se: float | None = Field(default=None, ge=0.0, description="a number >= 0, how unsure the mean is")
+
+    @model_validator(mode="after")
+    def _check(self) -> "Effect":
+        if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}, {"mean", "sd", "se"}):
+            raise refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
+        return self
+
+    @property
+    def drawn(self) -> bool:
+        """Whether instances differ in it."""
+        return self.value is None
+
+    @property
+    def bound(self) -> float:
+        """How far from 0 it can be; a normal one is farther once in 400 draws."""
+        if self.value is not None:
+            return abs(self.value)
+        if self.low is not None and self.high is not None:
+            return max(abs(self.low), abs(self.high))
+        assert self.mean is not None
+        assert self.sd is not None
+        return abs(self.mean) + 3.0 * math.hypot(self.sd, self.se or 0.0)
+
+    def at(self, uniform: float) -> float:
+        """The effect at a uniform draw from [0, 1)."""
+        if self.value is not None:
+            return self.value
+        if self.low is not None and self.high is not None:
+            return self.low + uniform * (self.high - self.low)
+        assert self.mean is not None
+        assert self.sd is not None
+        return self.mean + self.sd * float(normal(uniform))
+
+
+def as_effect(given: Any) -> Any:
+    """An effect as a table, which a number stands for."""
+    if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
+        return {"value": given}
+    if isinstance(given, dict) and "value" not in given:
+        return given
+    raise refuse("", f"is {show(given)}; expected {EFFECT}")
+
+
+class SpellsTable(Table):
+    """Spells in [world]: times in which a participant is away, on holiday or ill."""
+
+    rate: float = Field(gt=0.0, lt=1.0, description="a probability, that one begins on a day")
+    days: int = Field(ge=1, le=366, description="a whole number from 1 to 366, the days that it takes")
+    silent: bool = Field(default=False, description="true or false, whether nobody knows while it lasts")
+
+
+class WorldTable(Table):
+    """[world]: how patients treat the app and its nudges."""
+
+    noise_sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, the true sd of the reward's noise")
+    open_rate: Rate = Field(
+        default=0.0,
+        description="a probability, that a patient opens the app unasked, or one for each level of a public variable",
+    )
+    response_rate: Rate = Field(
+        default=1.0, description="a probability, that a nudge is answered, or one for each level of a public variable"
+    )
+    response_spread: float = Field(
+        default=0.0, ge=0.0, le=10.0, description="a number >= 0, how people differ in answering, an sd of log-odds"
+    )
+    habituation: float = Field(
+        default=1.0,
+        gt=0.0,
+        le=1.0,
+        description="a factor above 0 and up to 1 on answering, for each nudge of the last seven days",
+    )
+    spells: SpellsTable | None = Field(default=None, description="a table such as { rate = 0.01, days = 7 }")
+    available_rate: float = Field(
+        default=1.0, ge=0.0, le=1.0, description="a probability, that a patient is available at a decision"
+    )
+    reward_rate: float = Field(default=1.0, ge=0.0, le=1.0, description="a probability, that a reward ever arrives")
+    reward_delay: int = Field(
+        default=0, ge=0, le=10_000, description="a whole number from 0 to 10000, the most steps a reward is late"
+    )
+
+    @property
+    def by_level(self) -> dict[str, dict[str, float]]:
+        """The rates that are given by level of a public variable."""
+        rates = {"open_rate": self.open_rate, "response_rate": self.response_rate}
+        return {key: rate for key, rate in rates.items() if isinstance(rate, dict)}

@@ -1,0 +1,170 @@
+"""A study's export as data frames: every decision point with what is needed to analyse it.
+
+Exports of earlier versions lack some columns. What they lack is worked out from what they have, and said in a sentence.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opportune.errors import DataError, InputError
+from opportune.inference.questions import ARM, CHANCE, ELIGIBLE, NUDGE, PARTICIPANT, TIME
+from opportune.inference.wcls import LEAST_PROBABILITY
+from opportune.study import Study, parse_study
+from opportune.trial.registered import registered
+
+NEEDED = (PARTICIPANT, TIME, NUDGE, CHANCE, "action", "reward")
+REASON = "ineligible_reason"
+BESIDE = ("calls", "escalations", "alerts")
+ABOUT = {
+    "participant", "number", "stream", "timezone", "status", "reason", "enrolled_utc", "steps", "spent", "nudges",
+    "last_decision_utc", "last_reveal_utc", ARM,
+}  # fmt: skip
+"""Columns of participants.csv that are not about the person at enrolment."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export holds.
+
+    Args:
+        source: the folder.
+        decisions: a row for each decision point, with `eligible` and `ineligible_reason`, and with the columns of its
+            participant that were known at enrolment.
+        participants: a row for each participant.
+        events: the number of events of each kind; empty where the export has none.
+        study: the study file in force, None where the export has none.
+        notes: what the export lacks, and what stands in for it.
+
+    """
+
+    source: str
+    decisions: pd.DataFrame
+    participants: pd.DataFrame
+    events: pd.Series
+    study: Study | None
+    notes: tuple[str, ...] = field(default=())
+    registered: str = ""
+    """Since when the primary analysis is as it is, in words."""
+    beside: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """calls, escalations and alerts, those that the export has."""
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        return self.study.name if self.study is not None else "study"
+
+    @cached_property
+    def arms(self) -> list[str]:
+        """The arms to which participants were randomised; empty where there are none."""
+        return sorted(self.decisions[ARM].dropna().unique()) if ARM in self.decisions else []
+
+    @cached_property
+    def variables(self) -> list[str]:
+        """The columns of the study file's variables that are known before a decision: public and sensed ones."""
+        if self.study is None:
+            return []
+        found = []
+        for name, table in self.study.settings.variables.items():
+            known = table.schedule is not None or table.visibility != "reported"
+            column = f"variable_{name}" if f"variable_{name}" in self.decisions else name
+            if known and column in self.decisions:
+                found.append(column)
+        return found
+
+
+def read_export(folder: Path) -> Export:
+    """Read the folder that `opportune export` wrote."""
+    decisions, participants = (_read(folder / f"{name}.csv") for name in ("decisions", "participants"))
+    lacking = [name for name in NEEDED if name not in decisions]
+    if lacking:
+        raise DataError(f"{folder / 'decisions.csv'} has no column {lacking[0]}; expected what opportune export writes")
+    if decisions.empty:
+        raise DataError(f"{folder / 'decisions.csv'} has no rows; expected at least one decision point")
+    notes: list[str] = []
+    study = _study(folder / "study.toml", notes)
+    events = _read(folder / "events.csv") if (folder / "events.csv").is_file() else pd.DataFrame({"kind": []})
+    decisions = with_eligibility(_with_person(decisions, participants), notes)
+    return Export(
+        source=str(folder),
+        decisions=decisions,
+        participants=participants,
+        events=events["kind"].value_counts(),
+        study=study,
+        notes=tuple(notes),
+        registered=registered(study, events),
+        beside={name: _read(folder / f"{name}.csv") for name in BESIDE if (folder / f"{name}.csv").is_file()},
+    )
+
+
+def _read(file: Path) -> pd.DataFrame:
+    if not file.is_file():
+        raise InputError(f"{file} does not exist; expected a folder that opportune export wrote")
+    try:
+        found = pd.read_csv(
+            file, keep_default_na=False, na_values=[""], dtype={"participant": str, "decision": str}, low_memory=False
+        )
+    except (ValueError, pd.errors.ParserError) as error:
+        raise DataError(f"{file} cannot be read as CSV: {error}") from None
+    for name in found.columns:
+        if found[name].dtype == object:  # an apostrophe keeps a spreadsheet from taking a text for a formula
+            found[name] = found[name].str.replace(r"^'(?=[=+\-@\t\r])", "", regex=True)
+    return found
+
+
+def _study(file: Path, notes: list[str]) -> Study | None:
+    if not file.is_file():
+        notes.append(
+            "The export has no study.toml: the primary analysis is the effect of a nudge on the reward, without "
+            "controls."
+        )
+        return None
+    return parse_study(file.read_text(encoding="utf-8"), source=str(file))
+
+
+def _with_person(decisions: pd.DataFrame, participants: pd.DataFrame) -> pd.DataFrame:
+    """What was known of a person at enrolment, and the arm, in each of the person's rows."""
+    wanted = [name for name in participants if name not in ABOUT - {ARM} and name not in decisions]
+    if not wanted:
+        return decisions
+    return decisions.merge(participants[[PARTICIPANT, *wanted]], on=PARTICIPANT, how="left", validate="many_to_one")
+
+
+def with_eligibility(decisions: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The decisions with `eligible` and `ineligible_reason`, worked out where an earlier version recorded none."""
+    p = decisions[CHANCE].to_numpy(dtype=np.float64)
+    fair = np.nan_to_num((p >= LEAST_PROBABILITY - 1e-9) & (p <= 1.0 - LEAST_PROBABILITY + 1e-9), nan=False)
+    if ELIGIBLE in decisions:
+        stated = decisions[ELIGIBLE].fillna(0).to_numpy() == 1
+        rare = int((stated & ~fair).sum())
+        if rare:
+            notes.append(
+                f"At {rare:,} eligible decision points the probability of a nudge was below {LEAST_PROBABILITY:g} or "
+                f"above {1 - LEAST_PROBABILITY:g}; they count as not eligible."
+            )
+        reason = decisions[REASON] if REASON in decisions else pd.Series(np.nan, index=decisions.index, dtype=object)
+        return decisions.assign(
+            **{ELIGIBLE: (stated & fair).astype(int), REASON: reason.mask(stated & ~fair, "nearly certain")}
+        )
+    notes.append(
+        "The export has no column eligible, which later versions record: a decision point counts as eligible where a "
+        f"nudge was possible and its probability was between {LEAST_PROBABILITY:g} and {1 - LEAST_PROBABILITY:g}."
+    )
+
+    def marked(name: str, value: object = 1) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        if name not in decisions:
+            return np.zeros(len(decisions), dtype=np.bool_)
+        return np.asarray(decisions[name] == value)
+
+    away = ~marked("available") if "available" in decisions else np.zeros(len(decisions), dtype=np.bool_)
+    reason = np.select(
+        [away, marked("past"), marked("mode", "fallback"), ~fair],
+        ["unavailable", "past", "fallback", "not randomised"],
+        "",
+    )
+    return decisions.assign(
+        **{ELIGIBLE: (reason == "").astype(int), REASON: pd.Series(reason).replace("", None).values}
+    )

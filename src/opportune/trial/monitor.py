@@ -1,0 +1,121 @@
+"""What a data monitoring board looks at while a trial runs: flow, safety, fidelity, pacing; no effects if blinded."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opportune.inference.questions import PARTICIPANT
+from opportune.trial import fidelity, flow
+from opportune.trial.effects import Finding, effects_table
+from opportune.trial.export import Export
+from opportune.trial.run import open_effects, unnamed
+
+SAFETY = {"adverse event": "adverse events", "noted": "notes by staff"}
+"""Kinds of events that are about safety."""
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """One report.
+
+    Args:
+        export: the record; with unnamed arms unless it is unblinded.
+        date: when it was made.
+        tables: every table by its name.
+        findings: effects, none unless it is unblinded.
+        unblinded: whether arms are named and effects shown.
+
+    """
+
+    export: Export
+    date: dt.date
+    tables: dict[str, pd.DataFrame]
+    findings: list[Finding]
+    unblinded: bool
+
+
+def monitor(
+    export: Export, *, date: dt.date, unblinded: bool = False, alerts: Sequence[dict[str, Any]] = ()
+) -> Monitored:
+    """Look at a trial in its course.
+
+    Args:
+        export: the record.
+        date: of the report.
+        unblinded: name the arms, and show effects.
+        alerts: open alerts, each with `level`, `code` and `text`.
+
+    """
+    export = export if unblinded else unnamed(export)
+    findings = open_effects(export) if unblinded else []
+    tables = {
+        "flow": flow.flow(export, blinded=not unblinded),
+        "safety": safety(export),
+        "withdrawals": withdrawals(export),
+        "alerts": pd.DataFrame(
+            [(a["level"], a["code"], a["text"]) for a in alerts], columns=["level", "code", "alert"]
+        ),
+        "fidelity": fidelity.fidelity(export),
+        "calibration": fidelity.calibration(export),
+        "reasons": flow.reasons(export),
+        "budget": fidelity.budget(export),
+        "pacing": pacing(export),
+        "missing": flow.missing(export, blinded=not unblinded),
+    }
+    if findings:
+        tables["effects"] = effects_table(findings)
+    return Monitored(export, date, {name: table for name, table in tables.items() if len(table)}, findings, unblinded)
+
+
+def safety(export: Export) -> pd.DataFrame:
+    """What bears on safety, counted from the record."""
+    rows = export.decisions
+    found = [(words, int(export.events.get(kind, 0))) for kind, words in SAFETY.items()]
+    escalations = export.beside.get("escalations")
+    if escalations is not None:
+        waiting = int(escalations["acknowledged_utc"].isna().sum())
+        found += [("escalations shown to staff", len(escalations)), ("of these not yet acknowledged", waiting)]
+    if "status" in export.participants:
+        found.append(("participants withdrawn", int((export.participants["status"] == "withdrawn").sum())))
+    if "mode" in rows:
+        found.append(("decisions made by the fallback", int((rows["mode"] == "fallback").sum())))
+    chances = rows[[name for name in rows if str(name).startswith("action_probability_")]].to_numpy(dtype=np.float64)
+    drawn = np.isfinite(chances).all(axis=1) & (chances.max(axis=1, initial=0.0) < 1.0)
+    if drawn.any():
+        forbidden = int((chances[drawn] == 0.0).any(axis=1).sum())
+        found.append(("decision points at which a rule forbade an action", forbidden))
+    return pd.DataFrame(found, columns=["what", "number"])
+
+
+def withdrawals(export: Export) -> pd.DataFrame:
+    """Who left and why, by reason."""
+    people = export.participants
+    if not {"status", "reason"} <= set(people.columns):
+        return pd.DataFrame(columns=["reason", "participants"])
+    left = people[people["status"] == "withdrawn"]
+    counts = left["reason"].fillna("not stated").value_counts()
+    return pd.DataFrame({"reason": counts.index, "participants": counts.to_numpy()})
+
+
+def pacing(export: Export) -> pd.DataFrame:
+    """Nudges by quarter of the study so far, against an even course: early spending is seen here."""
+    planned = fidelity.planned_budget(export)
+    horizon = None if export.study is None else export.study.settings.study.horizon
+    if planned is None or horizon is None:
+        return pd.DataFrame(columns=["decision points", "nudges", "even course"])
+    rows = export.decisions
+    part = np.minimum((rows["step"] - 1) * 4 // horizon, 3)
+    found = []
+    for quarter, group in rows.groupby(part):
+        found.append(
+            {
+                "decision points": f"{int(quarter) * horizon // 4 + 1} to {(int(quarter) + 1) * horizon // 4}",
+                "participants": int(group[PARTICIPANT].nunique()), "nudges": int(group["nudge"].sum()),
+                "even course": round(len(group) * planned / horizon, 1),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(found)

@@ -1,0 +1,48 @@
+"""Since when the primary analysis is as it is: fixed before the first participant, or changed with data at hand."""
+
+import json
+import tomllib
+
+import pandas as pd
+
+from opportune.study import Study
+from opportune.study.analysis import AnalysisTable
+
+USUAL = "not fixed in the study file, so the usual one is taken"
+
+
+def registered(study: Study | None, events: pd.DataFrame) -> str:
+    """When the primary analysis was fixed, in words that follow "This is the primary analysis, ...".
+
+    Args:
+        study: the study file in force.
+        events: events.csv of the export, whose launch and amendments have every version of the file.
+
+    """
+    if study is None or study.settings.analysis.primary is None:
+        return USUAL
+    if "given" not in events:
+        return "fixed in the study file; since when, the export does not say"
+    since: tuple[str, int] | None = None
+    enrolled = 0
+    for row in events[events["kind"].isin({"launched", "amended", "enrolled"})].itertuples():
+        if row.kind == "enrolled":
+            enrolled += 1
+        elif _analysis(json.loads(str(row.given))["file"]) != study.settings.analysis:
+            since = None
+        elif since is None:
+            since = str(row.received_utc)[:10], enrolled
+    if since is None:
+        return "fixed in the study file; since when, the record does not say"
+    date, before = since
+    if before == 0:
+        return f"fixed in the study file on {date}, before the first participant"
+    return (
+        f"NOT fixed beforehand: it came into the study file on {date}, when {before:,} participants were enrolled; "
+        "report it as chosen with data at hand"
+    )
+
+
+def _analysis(file: str) -> AnalysisTable:
+    """[analysis] alone: the rest of an earlier file need not be valid today."""
+    return AnalysisTable.model_validate(tomllib.loads(file).get("analysis", {}))

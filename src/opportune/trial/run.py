@@ -1,0 +1,230 @@
+"""The whole analysis of a trial: from an export to tables, findings and the sentences that open the report."""
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opportune.errors import DataError, InputError
+from opportune.inference.estimates import Estimates
+from opportune.inference.questions import ARM
+from opportune.trial import fidelity, flow
+from opportune.trial.consort import consort_ai
+from opportune.trial.effects import PRIMARY, Finding, effects_table, find_effects, r_script, rows_for_r
+from opportune.trial.export import Export
+from opportune.trial.policies import other_policies
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything that the report shows.
+
+    Args:
+        export: the record; with unnamed arms if it is blinded.
+        tables: every table by its name.
+        findings: the estimates, the primary one first.
+        policies: what other policies would have brought, None where that cannot be said.
+        why: why not.
+        notes: warnings that a reader must know.
+        rows: what the R script reads.
+        script: the R script.
+        blinded: whether arms are unnamed.
+
+    """
+
+    export: Export
+    tables: dict[str, pd.DataFrame]
+    findings: list[Finding]
+    policies: Estimates | None
+    why: str
+    notes: tuple[str, ...]
+    rows: pd.DataFrame
+    script: str
+    blinded: bool
+
+    @property
+    def primary(self) -> Finding:
+        """The primary analysis."""
+        return self.findings[0]
+
+
+def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, policies: bool = True) -> Analysis:
+    """Analyse a trial.
+
+    Args:
+        export: the record.
+        blinded: leave arms unnamed, and leave out what would tell them apart.
+        plan: a table that `opportune plan` wrote, NAME-plan-power.csv, to compare with what came out.
+        policies: simulate what other policies and budgets would have brought.
+
+    """
+    export = unnamed(export) if blinded else export
+    planned = None if plan is None else _read_plan(plan)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        findings = find_effects(export)
+        value, why = _policies(export) if policies else (None, "they were not asked for")
+    told = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    file = f"{export.name}-analysis-rows.csv"
+    tables = {
+        "flow": flow.flow(export, blinded=blinded),
+        "reasons": flow.reasons(export),
+        "fidelity": fidelity.fidelity(export),
+        "calibration": fidelity.calibration(export),
+        "budget": fidelity.budget(export),
+        "missing": flow.missing(export, blinded=blinded),
+        "effects": effects_table(findings, blinded=blinded),
+        "course": fidelity.course(export),
+        "consort-ai": consort_ai(export),
+    }
+    if value is not None:
+        tables["policies"] = value.table().reset_index(names="policy")
+    if planned is not None:
+        tables["planned"] = against_plan(export, findings[0], planned)
+    notes = tuple(dict.fromkeys([*export.notes, *told]))
+    return Analysis(
+        export, tables, findings, value, why, notes, rows_for_r(export, findings), r_script(findings, file), blinded
+    )
+
+
+def unnamed(export: Export) -> Export:
+    """The record with arms called A, B and so on, in an order that does not follow from their names."""
+
+    def key(arm: str) -> str:
+        return hashlib.sha256(f"{export.name}/{arm}/{len(export.decisions)}".encode()).hexdigest()
+
+    letters = {arm: f"arm {chr(65 + i)}" for i, arm in enumerate(sorted(export.arms, key=key))}
+    frames = [frame.assign(**{ARM: frame[ARM].map(letters)}) if ARM in frame else frame
+              for frame in (export.decisions, export.participants)]  # fmt: skip
+    return replace(export, decisions=frames[0], participants=frames[1])
+
+
+def open_effects(export: Export) -> list[Finding]:
+    """The primary analysis, and the comparison of arms where there are any: what an unblinded board looks at."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return [finding for finding in find_effects(export) if finding.kind == PRIMARY or finding.key == "arms"]
+
+
+def _policies(export: Export) -> tuple[Estimates | None, str]:
+    try:
+        return other_policies(export), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def _read_plan(file: Path) -> pd.DataFrame:
+    if not file.is_file():
+        raise InputError(
+            f"--plan is {file}, which does not exist; expected NAME-plan-power.csv, as opportune plan writes"
+        )
+    found = pd.read_csv(file)
+    lacking = {"question", "design", "participants", "budget", "power", "estimate", "se", "eligible"} - set(
+        found.columns
+    )
+    if lacking:
+        raise DataError(
+            f"{file} has no column {min(lacking)}; expected NAME-plan-power.csv, as opportune plan writes it"
+        )
+    return found
+
+
+def against_plan(export: Export, primary: Finding, planned: pd.DataFrame) -> pd.DataFrame:
+    """What was planned for the primary analysis against what came out of it.
+
+    Of the plan's designs it is the one with the most power, at the nearest budget and number of participants.
+    """
+    here = planned[(planned["question"] == primary.question.name) & planned["power"].notna()]
+    if here.empty:
+        raise InputError(
+            f"the plan has no power for the {primary.question.name}; expected the plan of this study, made with the "
+            "same [analysis]"
+        )
+    n = export.participants.shape[0]
+    budget = fidelity.planned_budget(export)
+    if budget is not None:
+        nearest = here["budget"].iloc[int((here["budget"] - budget).abs().to_numpy().argmin())]
+        here = here[here["budget"] == nearest]
+    most = here.groupby("design")["power"].max().idxmax()
+    here = here[here["design"] == most]
+    best = here.loc[(here["participants"] - n).abs().sort_values(kind="stable").index[0]]
+    found = primary.estimates
+    came = (np.nan, np.nan, np.nan) if found is None else (found.estimate[-1], found.se[-1], float(found.participants))
+    return pd.DataFrame(
+        [
+            ("participants", float(best["participants"]), float(n)),
+            (
+                "share of decision points that are eligible",
+                float(best["eligible"]),
+                float(export.decisions["eligible"].mean()),
+            ),
+            ("effect", float(best["estimate"]), came[0]),
+            ("standard error", float(best["se"]), came[1]),
+            ("power", float(best["power"]), np.nan),
+        ],
+        columns=["measure", "planned", "came out"],
+    )
+
+
+def sentences(found: Analysis) -> list[str]:
+    """What a reader should know first."""
+    primary, export, how = found.primary, found.export, found.export.registered
+    lines = []
+    if primary.estimates is None:
+        lines.append(f"The primary analysis ({how}) gives no estimate: {primary.why}.")
+    else:
+        lines += [_in_words(primary, j, unit_of(export)) for j in range(primary.estimates.effects)]
+        lines.append(f"This is the primary analysis, {how}: {primary.estimates.estimand}.")
+    lines.append(
+        "Identified are effects at candidate moments, others following the protocol, averaged over eligible points. "
+        "Not identified is what a nudge would do at other moments, after the budget is gone or while a participant "
+        "rests, nor what it would be like to have no programme at all: that is what a control arm is for."
+    )
+    rest = [finding for finding in found.findings[1:] if finding.kind != PRIMARY]
+    clear = found.tables["effects"]
+    clear = clear[clear["holm p"] < 0.05] if len(clear) else clear
+    lines.append(
+        f"{len(rest)} secondary analyses were looked at later; after adjusting for their number "
+        + (
+            f"{len(clear)} of their coefficients differ from 0."
+            if len(clear)
+            else "none of their coefficients differs from 0."
+        )
+    )
+    return lines
+
+
+def unit_of(export: Export) -> str:
+    """What rewards count."""
+    return "points" if export.study is None else export.study.settings.reward.unit or "points"
+
+
+def _in_words(finding: Finding, j: int, unit: str) -> str:
+    found = finding.estimates
+    assert found is not None
+    at = len(found.names) - found.effects + j
+    low, high = found.interval[at]
+    value = found.estimate[at]
+    surely = "More than chance would explain." if found.p[at] < 0.05 else "Chance alone could explain this."
+    which = f", {found.names[at]}" if found.effects > 1 else ""
+    return (
+        f"{finding.title}{which}: {_short(value)} {unit} (95% interval {_short(low)} to {_short(high)}; "
+        f"p {_p(found.p[at])}). {surely}"
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+def _p(p: float) -> str:
+    return "< 0.0001" if p < 1e-4 else f"= {p:.3f}"
+
+
+def failures(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Analyses without an answer, and why."""
+    return [(finding.title, finding.why) for finding in findings if finding.estimates is None]

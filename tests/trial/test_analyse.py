@@ -1,0 +1,216 @@
+"""The analysis of a trial: from an export to estimates, tables and a page, with a sentence where there is no answer."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from exports import STUDY, frame, write
+
+from browser import open_browser
+from opportune.cli.main import run
+from opportune.errors import DataError, InputError
+from opportune.inference import wcls
+from opportune.inference.questions import Question
+from opportune.trial.export import read_export
+from opportune.trial.run import Analysis, analyse, sentences, unnamed
+
+
+@pytest.fixture(scope="module")
+def decisions() -> pd.DataFrame:
+    return frame()
+
+
+@pytest.fixture(scope="module")
+def folder(decisions: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("analyse") / "export", decisions)
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Analysis:
+    return analyse(read_export(folder), policies=False)
+
+
+def test_the_primary_analysis_is_the_files(found: Analysis, decisions: pd.DataFrame) -> None:
+    """It is the one that [analysis] names, and the numbers are those of `wcls` on the same rows."""
+    same = wcls(
+        decisions, outcome="reward", treatment="nudge", probability="nudge_probability", participant="participant",
+        available="eligible", controls="stress",
+    )  # fmt: skip
+    assert found.primary.estimates is not None
+    assert found.primary.estimates.estimate[-1] == pytest.approx(same.estimate[-1])
+    assert found.primary.estimates.se[-1] == pytest.approx(same.se[-1])
+    said = sentences(found)
+    assert said[0].startswith("Effect of a nudge on the reward: 0.")
+    assert "fixed in the study file" in said[1]
+
+
+def test_the_lasting_effect_has_the_files_lag(found: Analysis) -> None:
+    """The other analyses are named as secondary, and Holm's p is theirs alone."""
+    table = found.tables["effects"].set_index("analysis")
+    assert table.loc["Effect of a nudge on the reward over 4 decision points", "kind"] == "secondary"
+    assert np.isnan(table.loc["Effect of a nudge on the reward", "holm p"])
+    later = table[table["kind"] == "secondary"]
+    assert (later["holm p"] >= later["p"]).all()
+
+
+def test_rows_for_r_give_the_same_numbers(found: Analysis) -> None:
+    """The rows beside the page have what the R code names: a lagged outcome gives the lagged estimate."""
+    lasting = next(finding for finding in found.findings if finding.key == "lasting")
+    assert lasting.estimates is not None
+    again = Question(outcome="reward_lag_4", controls=lasting.question.controls).answer(found.rows)
+    assert again.estimate == pytest.approx(lasting.estimates.estimate)
+    assert again.se == pytest.approx(lasting.estimates.se)
+    assert "outcome = 'reward_lag_4'" in found.script
+    assert found.script.count("MRTAnalysis::wcls") == sum(f.estimates is not None for f in found.findings)
+
+
+def test_the_flow_counts_everyone(found: Analysis, decisions: pd.DataFrame) -> None:
+    """Each stage has the rows that reach it, and reasons add up to the rest."""
+    flow = found.tables["flow"].set_index("stage")["all"]
+    assert flow["participants enrolled"] == 40
+    assert flow["decision points"] == len(decisions)
+    assert flow["nudged"] == decisions["nudge"].sum()
+    assert found.tables["reasons"]["decision points"].sum() == len(decisions) - flow["eligible for a nudge"]
+
+
+def test_chance_is_compared_with_the_record(folder: Path, tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Classes of the probability agree with what was done; the control: other probabilities do not, and are refused."""
+    good = analyse(read_export(folder), policies=False).tables["calibration"]
+    assert good["z"].abs().max() < 4.0
+    assert good["expected"].sum() == pytest.approx(good["nudged"].sum(), rel=0.2)
+    wrong = decisions.assign(nudge_probability=1.0 - decisions["nudge_probability"])
+    bad = analyse(read_export(write(tmp_path / "wrong", wrong)), policies=False)
+    assert bad.tables["calibration"]["z"].abs().max() > 4.0
+    assert bad.primary.estimates is None
+    assert "standard deviations away" in bad.primary.why
+    assert "gives no estimate" in sentences(bad)[0]
+
+
+def test_exports_of_earlier_versions_are_read(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Without the newer columns, or the study file, a sentence says what stands in for them."""
+    old = read_export(write(tmp_path / "old", decisions.drop(columns="eligible"), None))
+    assert old.decisions["eligible"].tolist() == decisions["eligible"].tolist()
+    assert any("no column eligible" in note for note in old.notes)
+    assert any("no study.toml" in note for note in old.notes)
+    first = analyse(old, policies=False).primary
+    assert first.question == Question(controls="1")
+    assert first.estimates is not None
+
+
+def test_actions_that_were_not_left_to_chance(found: Analysis) -> None:
+    """What cannot be answered is said in a sentence, not left out."""
+    actions = next(finding for finding in found.findings if finding.key == "actions")
+    assert actions.estimates is None
+    assert "no probabilities of actions" in actions.why
+
+
+def test_filled_in_rewards_are_left_out(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """A reward that never came, and was filled in, is no outcome, and is counted."""
+    filled = decisions.assign(reward_imputed=(np.arange(len(decisions)) % 50 == 0).astype(int))
+    made = analyse(read_export(write(tmp_path / "filled", filled)), policies=False)
+    assert made.primary.estimates is not None
+    assert any("imputed outcomes are left out" in note for note in made.primary.estimates.notes)
+    assert made.tables["missing"].set_index("decision points").loc["all decision points", "filled in"] > 0
+
+
+def test_arms_are_compared(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Arms are in the flow, and compared; a nudge's effect comes from the arm that has nudges."""
+    made = analyse(read_export(write(tmp_path / "arms", decisions, arms=True)), policies=False)
+    assert set(made.tables["flow"].columns) == {"stage", "all", "usual care", "with calls"}
+    arms = next(finding for finding in made.findings if finding.key == "arms")
+    assert arms.estimates is not None
+    assert arms.estimates.names[-1] == "arm[with calls]"
+    assert made.primary.estimates is not None
+    assert made.primary.estimates.participants == 20
+
+
+def test_a_blinded_report_does_not_name_arms(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """No file of it has an arm's name, or what would give it away; the control: the open one has both."""
+    source = write(tmp_path / "arms", decisions, arms=True)
+    for name, more in (("open", []), ("blind", ["--blinded"])):
+        assert run(["analyse", str(source), "--out", str(tmp_path / name), "--no-policies", *more]) == 0
+        texts = "".join(
+            file.read_text(encoding="utf-8")
+            for file in (tmp_path / name).iterdir()
+            if file.suffix in {".html", ".csv", ".R"}
+        )
+        assert ("usual care" in texts) == (name == "open")
+        assert (tmp_path / name / "walks-analysis-rows.csv").exists() == (name == "open")
+    blind = analyse(unnamed(read_export(source)), blinded=True, policies=False).tables["flow"].set_index("stage")
+    assert blind.loc["nudged", ["arm A", "arm B"]].isna().all()
+
+
+def test_the_plan_stands_beside_what_came_out(folder: Path, tmp_path: Path) -> None:
+    """What was planned for the primary analysis is compared; the plan of another study is refused."""
+    plan = pd.DataFrame(
+        {"question": ["effect of a nudge on the reward"], "design": ["PACE"], "participants": [40],
+         "budget": [12.0], "power": [0.9], "estimate": [0.3], "se": [0.1], "eligible": [0.8]}
+    )  # fmt: skip
+    plan.to_csv(tmp_path / "plan.csv", index=False)
+    table = analyse(read_export(folder), policies=False, plan=tmp_path / "plan.csv").tables["planned"]
+    assert table.set_index("measure").loc["effect", "planned"] == 0.3
+    plan.assign(question="something else").to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(InputError, match="expected the plan of this study"):
+        analyse(read_export(folder), policies=False, plan=tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.drop(columns="nudge_probability"), "has no column nudge_probability"),
+        (lambda d: d.iloc[:0], "has no rows"),
+    ],
+)
+def test_what_is_no_export_is_refused(tmp_path: Path, decisions: pd.DataFrame, change: object, message: str) -> None:
+    """A folder without what an export has is refused by name."""
+    assert callable(change)
+    with pytest.raises(DataError, match=message):
+        read_export(write(tmp_path / "bad", change(decisions)))
+    with pytest.raises(InputError, match=r"decisions\.csv does not exist"):
+        read_export(tmp_path / "nothing")
+
+
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last lines are the report's path and what was found; every table lies beside it; policies are simulated."""
+    assert run(["analyse", str(folder), "--out", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(tmp_path / "walks-analysis.html")
+    assert lines[1].startswith("Effect of a nudge on the reward: ")
+    page = (tmp_path / "walks-analysis.html").read_text(encoding="utf-8")
+    for file in tmp_path.glob("*.csv"):
+        assert file.name in page
+        with file.open(newline="", encoding="utf-8") as opened:
+            assert len(list(csv.reader(opened))) > 1
+    assert "PACE, 24 nudges each" in page or "cannot be said" in page
+    order = [page.index(f'id="{name}"') for name in
+             ("found", "flow", "fidelity", "missing", "effects", "policies", "consort", "again")]  # fmt: skip
+    assert order == sorted(order)
+
+
+def test_the_command_needs_one_source(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a folder nor a database is refused, as are both."""
+    assert run(["analyse"]) == 2
+    assert run(["analyse", "export", "--db", "sqlite:///x.db"]) == 2
+    assert "expected either DIR" in capsys.readouterr().err
+
+
+@pytest.mark.browser
+def test_the_page_fits_and_prints(folder: Path, tmp_path: Path) -> None:
+    """Nothing scrolls sideways on a phone, figures load, and the page prints on a few sheets."""
+    assert run(["analyse", str(folder), "--out", str(tmp_path), "--no-policies"]) == 0
+    with open_browser() as browser, browser.new_context(viewport={"width": 360, "height": 800}) as context:
+        page = context.new_page()
+        page.goto((tmp_path / "walks-analysis.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+        page.pdf(path=tmp_path / "page.pdf", format="A4")
+    sheets = len(re.findall(rb"/Type\s*/Page[^s]", (tmp_path / "page.pdf").read_bytes()))
+    assert 4 <= sheets <= 20
+
+
+def test_the_study_file_names_the_primary_analysis() -> None:
+    """The file of these tests fixes it."""
+    assert 'primary = { estimand = "nudge"' in STUDY
