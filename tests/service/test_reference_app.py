@@ -181,12 +181,14 @@ def test_an_opening_settles_a_call_that_waits(trial: Trial, opened: Open) -> Non
 def test_without_a_network_and_back(trial: Trial, opened: Open) -> None:
     """It opens, shows what it carries, and keeps what it is told; all of it is on record once the network is back."""
     page = connected(trial, opened)
-    until(trial.decisions)
-    shown = page.locator("#advice-title").inner_text()
+    until(lambda: page.evaluate("localStorage['study.decision'] !== undefined"))
+    advice = page.locator("#advice-title")
+    expect(advice).not_to_be_empty()
+    shown = advice.inner_text()
     page.context.set_offline(True)
     page.goto(f"{trial.address}/app/")
     expect(page.locator("#link")).to_have_text("Offline")
-    expect(page.locator("#advice-title")).to_have_text(shown)
+    expect(advice).to_have_text(shown)
     page.get_by_role("button", name="Rather low").click()
     expect(page.locator("#thanks")).to_contain_text("It is kept on this phone")
     page.reload()
