@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 VARIABLE = "OPPORTUNE_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -20,6 +20,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE = 15_000
+"""Milliseconds that an assertion waits for what it expects: a machine that runs other tests beside it is slow."""
 
 
 def find_chromium(environment: Mapping[str, str] = os.environ) -> str:
@@ -46,6 +48,7 @@ def find_chromium(environment: Mapping[str, str] = os.environ) -> str:
 def open_browser() -> Iterator[Browser]:
     """A headless Chromium, closed at the end."""
     program = find_chromium()
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, headless=True, args=list(ARGUMENTS))
         try:
