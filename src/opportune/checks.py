@@ -38,7 +38,7 @@ _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or NumPy takes t
 _OVERRIDES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # which turn the text after them around
 
 
-def shown(value: Any) -> str:
+def brief(value: Any) -> str:
     """A value as a message shows it: in one line, shortened, and whatever it is."""
     kind = type(value).__name__
     try:
@@ -86,7 +86,7 @@ def real(name: str, value: Any, *, least: float = -math.inf, above: float = -mat
     if below < math.inf:
         bounds.append(f"< {below:g}")
     expected = "a finite number" + (" " + " and ".join(bounds) if bounds else "")
-    raise InputError(f"{name} is {shown(value)}; expected {expected}")
+    raise InputError(f"{name} is {brief(value)}; expected {expected}")
 
 
 def scale(name: str, value: Any, *, most: float = LARGEST) -> float:
@@ -103,7 +103,7 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     if number and least <= value and (most is None or value <= most):
         return int(value)
     expected = f"a whole number from {least} to {most}" if most is not None else f"a whole number >= {least}"
-    raise InputError(f"{name} is {shown(value)}; expected {expected}")
+    raise InputError(f"{name} is {brief(value)}; expected {expected}")
 
 
 def seed(name: str, value: Any) -> int:
@@ -115,19 +115,19 @@ def yes_no(name: str, value: Any) -> bool:
     """True or False, and nothing that only looks like it."""
     if isinstance(value, _TRUTHS):
         return bool(value)
-    raise InputError(f"{name} is {shown(value)}; expected True or False")
+    raise InputError(f"{name} is {brief(value)}; expected True or False")
 
 
 def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> str:
     """A name for people: text that can be printed, drawn and saved; several `lines` only where that is said."""
     if not isinstance(value, str) or not (value or empty):
-        raise InputError(f"{name} is {shown(value)}; expected text")
+        raise InputError(f"{name} is {brief(value)}; expected text")
     size(f"{name} has", len(value), MOST_TEXT, "characters")
     for character in value.replace("\n", " ") if lines else value:
         if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or ord(character) in _OVERRIDES:
-            raise InputError(f"{name} is {shown(value)}; expected text without {character!a}, which is not shown")
+            raise InputError(f"{name} is {brief(value)}; expected text without {character!a}, which is not shown")
     if value and not lines and all(unicodedata.category(c)[0] in "ZC" for c in value):
-        raise InputError(f"{name} is {shown(value)}; expected text that shows something")
+        raise InputError(f"{name} is {brief(value)}; expected text that shows something")
     return str(value)
 
 
@@ -141,14 +141,14 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
         near = difflib.get_close_matches(value[:MOST_SHOWN], [str(k) for k in known], n=1, cutoff=0.7)
         hint = f"; did you mean {near[0]!r}?" if near else ""  # 'gpu' is not nearly 'cpu'
     few = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
-    raise InputError(f"{name} is {shown(value)}; expected one of {few}{hint}")
+    raise InputError(f"{name} is {brief(value)}; expected one of {few}{hint}")
 
 
 def path(name: str, value: Any) -> Path:
     """The path of a file or folder; ~ stands for the home folder."""
     good = isinstance(value, str | Path) and 0 < len(str(value)) <= MOST_TEXT
     if not good or not str(value).isprintable():
-        raise InputError(f"{name} is {shown(value)}; expected the path of a file")
+        raise InputError(f"{name} is {brief(value)}; expected the path of a file")
     return Path(os.path.expanduser(value))  # leaves an unknown ~name alone, where Path.expanduser raises
 
 
@@ -156,7 +156,7 @@ def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
     """The entries of something that has some, in order; not of text, nor of what has no order."""
     unordered = isinstance(value, str | bytes | bytearray | memoryview | Mapping | set | frozenset)
     if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
-        raise InputError(f"{name} is {shown(value)}; expected {expected}")
+        raise InputError(f"{name} is {brief(value)}; expected {expected}")
     size = len(value) if isinstance(value, Sized) else 0
     entries = list(itertools.islice(value, most + 1)) if size <= most else []
     if size > most or len(entries) > most:
@@ -168,7 +168,7 @@ def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
 def mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
     """What a mapping holds."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} is {shown(value)}; expected {expected}")
+        raise InputError(f"{name} is {brief(value)}; expected {expected}")
     return dict(value)
 
 

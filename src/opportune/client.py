@@ -112,7 +112,7 @@ class Decision:
         try:
             return cls(**{name: answer[name] for name in cls.__slots__})
         except KeyError:
-            raise ServiceError(200, "unknown", f"this is no decision: {checks.shown(answer)}") from None
+            raise ServiceError(200, "unknown", f"this is no decision: {checks.brief(answer)}") from None
 
 
 class Client:
@@ -131,7 +131,7 @@ class Client:
         self.attempts = checks.whole("attempts", attempts, least=1, most=100)
         address = checks.text("address", address)
         if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
-            raise InputError(f"address is {checks.shown(address)}; expected one such as 'http://localhost:8000'")
+            raise InputError(f"address is {checks.brief(address)}; expected one such as 'http://localhost:8000'")
         if not isinstance(key, str) or not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
             raise InputError("key is no key; expected what 'opportune keys add' printed")
         timeout = checks.real("timeout", timeout, above=0.0)
@@ -288,7 +288,7 @@ class Client:
         while True:
             page = self.get(path, limit=limit, **({} if after is None else {"after": after}))
             if not {"items", "next"} <= set(page):
-                raise InputError(f"path is {checks.shown(path)}; expected that of a list, such as 'participants'")
+                raise InputError(f"path is {checks.brief(path)}; expected that of a list, such as 'participants'")
             yield from page["items"]
             after = page["next"]
             if after is None:
@@ -317,7 +317,7 @@ class Client:
             return self._http.build_request(method, path, headers=headers, params=query, **content)
         except (httpx.InvalidURL, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = " ".join(str(error).split())[: checks.MOST_SHOWN]
-            given = checks.shown(path if body is None else body)
+            given = checks.brief(path if body is None else body)
             raise InputError(f"a request with {given} cannot be made ({reason}); expected plain JSON values") from None
 
     def _send(
@@ -350,7 +350,7 @@ def _part(name: str) -> str:
 def _moment(at: Any) -> str:
     """A time as it is sent."""
     if not isinstance(at, dt.datetime):
-        raise InputError(f"at is {checks.shown(at)}; expected a datetime with its time zone")
+        raise InputError(f"at is {checks.brief(at)}; expected a datetime with its time zone")
     return at.isoformat()
 
 

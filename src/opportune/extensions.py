@@ -39,7 +39,7 @@ def register(entry: Class) -> Class:
 
     """
     if not inspect.isclass(entry):
-        raise InputError(f"register was given {checks.shown(entry)}; expected a class")
+        raise InputError(f"register was given {checks.brief(entry)}; expected a class")
     registry = _registry_for(entry)
     if entry in registry.entries:
         return entry

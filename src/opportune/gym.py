@@ -46,7 +46,7 @@ class Reveals:
         if world is None:
             world = synthetic_worlds(1, seed=1)[0]
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
-            raise InputError(f"world is {checks.shown(world)}; expected a world such as LinearWorld")
+            raise InputError(f"world is {checks.brief(world)}; expected a world such as LinearWorld")
         checks.registered(world, WORLDS)
         self.world, self.problem = world, world.informed_problem()
         self.horizon = check_horizon([world], horizon)
@@ -216,7 +216,7 @@ class RevealEnv(gymnasium.Env[Observations, int]):
     def step(self, action: int) -> tuple[Observations, float, bool, bool, Info]:
         """One phase of a decision."""
         if not self.action_space.contains(action):
-            raise InputError(f"action is {checks.shown(action)}; expected one of {self.action_space}")
+            raise InputError(f"action is {checks.brief(action)}; expected one of {self.action_space}")
         rewards, over = self._all.choose(np.array([int(action)]))
         cost = float(self._all.nudged[0])
         return self._seen(), float(rewards[0]), over, False, {**self._info(), "cost": cost}
@@ -276,7 +276,7 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             return observations, np.zeros(self.num_envs), none, none.copy(), info
         choices = np.asarray(actions)
         if choices.shape != (self.num_envs,) or not self.action_space.contains(choices.astype(np.int64)):
-            raise InputError(f"actions is {checks.shown(actions)}; expected {self.num_envs} whole numbers")
+            raise InputError(f"actions is {checks.brief(actions)}; expected {self.num_envs} whole numbers")
         rewards, self._over = self._all.choose(choices.astype(np.int64))
         info = self._info()
         return self._all.observe(), rewards, np.full(self.num_envs, self._over), none, info

@@ -82,10 +82,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not isinstance(self.recommender, Recommender):
-            given = checks.shown(self.recommender)
+            given = checks.brief(self.recommender)
             raise InputError(f"recommender is {given}; expected a recommender, such as LinUCB()")
         if not isinstance(self.revealer, Revealer):
-            given = checks.shown(self.revealer)
+            given = checks.brief(self.revealer)
             raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
         checks.registered(self.recommender, RECOMMENDERS)
         checks.registered(self.revealer, REVEALERS)
@@ -98,7 +98,7 @@ class Policy:
         every = checks.whole("partial_every", self.partial_every, least=1, most=checks.MOST_STEPS)
         checks.keep(self, partial_every=every)
         if self.limits is not None and not isinstance(self.limits, Limits):
-            raise InputError(f"limits is {checks.shown(self.limits)}; expected Limits, such as Limits(per_week=2)")
+            raise InputError(f"limits is {checks.brief(self.limits)}; expected Limits, such as Limits(per_week=2)")
         checks.keep(self, update=checks.whole("update", self.update, least=1, most=MOST_UPDATE))
         if self.budget is None and self.revealer.needs_budget:
             kind = type(self.revealer).__name__
@@ -196,7 +196,7 @@ class Policy:
             budget = checks.mapping("budget of the policy", budget, "what describe() gave")
             checks.settings("the budget", budget, Budget)
             if len(budget) < len(fields(Budget)):
-                raise InputError(f"budget of the policy is {checks.shown(budget)}; expected what describe() gave")
+                raise InputError(f"budget of the policy is {checks.brief(budget)}; expected what describe() gave")
         limits = described.get("limits")
         if limits is not None:
             limits = checks.mapping("limits of the policy", limits, "what describe() gave")

@@ -13,7 +13,7 @@ import pytest
 import opportune as op
 from live_examples import mixed_problem, moment_problem
 from opportune.algorithm.rng import COIN, draw
-from opportune.checks import shown
+from opportune.checks import brief
 from opportune.errors import InputError, OpportuneError, StateError
 from opportune.revealers import pace
 from opportune.revealers.ranking import BY_RANK
@@ -710,7 +710,7 @@ def test_reward_that_is_no_number(reward: Any) -> None:
     """A reward must be a finite number; after a refusal the right one is still welcome."""
     agent = small_agent()
     agent.decide(0)
-    message = f"reward is {shown(reward)}; expected a finite number"
+    message = f"reward is {brief(reward)}; expected a finite number"
     refuses(message, agent, lambda: agent.learn(reward))
     agent.learn(0.5)
     refuses(message, agent, lambda: agent.correct(reward, step=1))

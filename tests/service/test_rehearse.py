@@ -255,7 +255,7 @@ def test_without_staff_calls_are_left_to_people(sqlite: Database, serve: Callabl
     people, step = People(place.running, count=3, steps=12), call["step"]
     number = int(call["participant"][1:]) - 1
     assert made[step - 1]["action"] == answered.action
-    assert made[step - 1]["reward"] == people.met(0).reward(number, step, answered.action)
+    assert made[step - 1]["reward"] == people.conditions(0).reward(number, step, answered.action)
     assert verify(sqlite).findings == []
 
 

@@ -15,7 +15,7 @@ from opportune.errors import DataError, InputError
 from opportune.inference import wcls
 from opportune.inference.questions import Question
 from opportune.trial.export import read_export
-from opportune.trial.run import Analysis, analyse, sentences, unnamed
+from opportune.trial.run import Analysis, analyse, hide_arms, sentences
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_a_blinded_report_does_not_name_arms(tmp_path: Path, decisions: pd.DataF
         )
         assert ("usual care" in texts) == (name == "open")
         assert (tmp_path / name / "walks-analysis-rows.csv").exists() == (name == "open")
-    blind = analyse(unnamed(read_export(source)), blinded=True, policies=False).tables["flow"].set_index("stage")
+    blind = analyse(hide_arms(read_export(source)), blinded=True, policies=False).tables["flow"].set_index("stage")
     assert blind.loc["nudged", ["arm A", "arm B"]].isna().all()
 
 

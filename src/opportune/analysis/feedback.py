@@ -79,7 +79,7 @@ def from_bandit_feedback(feedback: Mapping[str, Any], *, actions: Sequence[str] 
     names = _names(actions, count)
     action = np.asarray(given["action"])
     if action.ndim != 1 or action.dtype.kind not in "iu" or not action.size:
-        raise InputError(f"action is {checks.shown(action)}; expected a whole number for each round")
+        raise InputError(f"action is {checks.brief(action)}; expected a whole number for each round")
     if action.min() < 0 or action.max() >= count:
         raise InputError(f"action is from {action.min()} to {action.max()}; expected 0 to {count - 1}")
     context = checks.array("context", given["context"], (action.size, "columns"))
@@ -200,5 +200,5 @@ def _names(actions: Sequence[str] | None, count: int) -> list[str]:
         return [str(a) for a in range(count)]
     names = [checks.text("name of an action", name) for name in checks.listed("actions", actions, "names", most=127)]
     if len(names) != count or len(set(names)) < count:
-        raise InputError(f"actions is {checks.shown(names)}; expected {count} different names")
+        raise InputError(f"actions is {checks.brief(names)}; expected {count} different names")
     return names

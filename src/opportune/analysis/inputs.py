@@ -27,7 +27,7 @@ _EXPECTED = "expected results of simulate"
 def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
     """A Dataset of `simulate` with its axes in order; with `truth`, it must hold the true gaps and values."""
     if not isinstance(data, xr.Dataset):
-        raise InputError(f"{what} needs results of simulate; got {checks.shown(data)}, expected a Dataset")
+        raise InputError(f"{what} needs results of simulate; got {checks.brief(data)}, expected a Dataset")
     _check_axes(data, what)
     if truth and "true_gap" not in data:
         raise InputError(f"{what} needs the truth of a linear world; this Dataset has none")

@@ -87,13 +87,13 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
 def _outer(values: xr.DataArray, over: Sequence[str]) -> str:
     """The axis whose entries count as observations: the first with several, else the first."""
     if not isinstance(values, xr.DataArray):
-        raise InputError(f"values is {checks.shown(values)}; expected a DataArray, such as regret(data)")
+        raise InputError(f"values is {checks.brief(values)}; expected a DataArray, such as regret(data)")
     if values.dtype.kind not in "buif":
         raise InputError(f"values holds {values.dtype}; expected numbers")
     dims = [d for d in over if isinstance(d, str) and d in values.dims and values.sizes[d] > 0]
     if not dims:
         raise InputError(
-            f"nothing to average over: {checks.shown(list(over))} are not among the axes {list(values.dims)}"
+            f"nothing to average over: {checks.brief(list(over))} are not among the axes {list(values.dims)}"
         )
     return next((d for d in dims if values.sizes[d] > 1), dims[0])
 

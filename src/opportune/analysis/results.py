@@ -44,7 +44,7 @@ def label_dataset(
 def save(data: xr.Dataset, path: str | Path) -> Path:
     """Write results to a NetCDF file with a checksum; it appears under its name only once it is complete."""
     if not isinstance(data, xr.Dataset):
-        raise InputError(f"data is {checks.shown(data)}; expected a Dataset, results of simulate")
+        raise InputError(f"data is {checks.brief(data)}; expected a Dataset, results of simulate")
     target = checks.path("path", path)
     if target.suffix != ".nc":
         raise InputError(f"path is {str(target)!r}; expected a name that ends in .nc")
@@ -77,7 +77,7 @@ def load(path: str | Path) -> xr.Dataset:
             wrong = "is a folder" if source.is_dir() else "does not exist"
             raise DataError(f"{source} {wrong}; expected a results file")
     except OSError as error:  # a name that is too long, say
-        raise DataError(f"{checks.shown(str(source))} cannot be read: {error.strerror}") from None
+        raise DataError(f"{checks.brief(str(source))} cannot be read: {error.strerror}") from None
     _check(source)
     try:
         data = xr.load_dataset(source, engine="h5netcdf")

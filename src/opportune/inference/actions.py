@@ -101,7 +101,7 @@ def choices(
         columns = {str(name): of for name, of in columns.items()}
     if len(columns) < 2:
         raise InputError(
-            f"probabilities is {checks.shown(probabilities)}, which names {len(columns)} columns; expected one for "
+            f"probabilities is {checks.brief(probabilities)}, which names {len(columns)} columns; expected one for "
             "each of at least two actions"
         )
     names = list(columns)
@@ -113,7 +113,7 @@ def choices(
     taken = column(rows, action).astype(str).map(place)
     if taken.isna().any():
         odd = rows[action][taken.isna()].iloc[0]
-        raise InputError(f"column {action} holds {checks.shown(odd)}, an action without a column of probabilities")
+        raise InputError(f"column {action} holds {checks.brief(odd)}, an action without a column of probabilities")
     number = taken.to_numpy(dtype=np.int64)
     for j, name in enumerate(names):
         check_probabilities(p[:, j], least, of=name, several=True)

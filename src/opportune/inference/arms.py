@@ -48,7 +48,7 @@ def arms(
     constant_within(rows, record.who, [arm], "it is the arm to which the participant was randomised")
     names = sorted(rows[arm].unique(), key=str)
     if len(names) < 2:
-        raise InputError(f"{arm} holds only {checks.shown(names[0])}; expected at least two arms")
+        raise InputError(f"{arm} holds only {checks.brief(names[0])}; expected at least two arms")
     texts = [str(name) for name in names]
     first = texts[0] if reference is None else checks.choice("reference", reference, texts)
     others = [name for name in texts if name != first]

@@ -70,7 +70,7 @@ def read(
 
     """
     if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"frame is {checks.shown(frame)}; expected a pandas DataFrame, one row per decision point")
+        raise InputError(f"frame is {checks.brief(frame)}; expected a pandas DataFrame, one row per decision point")
     frame = frame.reset_index(drop=True)
     y = numbers(frame, outcome, missing=True)
     notes: list[str] = []

@@ -76,7 +76,7 @@ def simulated_value(
 
     """
     if not isinstance(problem, Problem):
-        raise InputError(f"problem is {checks.shown(problem)}; expected a Problem with finitely many contexts")
+        raise InputError(f"problem is {checks.brief(problem)}; expected a Problem with finitely many contexts")
     given = [policies] if isinstance(policies, Policy) else checks.listed("policies", policies, "policies", most=100)
     draws, seed = checks.whole("draws", draws, least=40, most=100_000), checks.seed("seed", seed)
     record = read(frame, outcome, participant, imputed=imputed)
@@ -161,7 +161,7 @@ def _places(rows: pd.DataFrame, problem: Problem, action: str, time: str | None)
     taken = column(rows, action).astype(str).map(order)
     if taken.isna().any():
         odd = rows[action][taken.isna()].iloc[0]
-        raise InputError(f"column {action} holds {checks.shown(odd)}; expected one of {', '.join(order)}")
+        raise InputError(f"column {action} holds {checks.brief(odd)}; expected one of {', '.join(order)}")
     return place, taken.to_numpy(dtype=np.int64)
 
 

@@ -54,9 +54,9 @@ class Agent:
     ) -> None:  # fmt: skip
         """Check what was given and make room; `sharing` is what `Numbers` takes besides."""
         if not isinstance(problem, Problem | ContinuousProblem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a Problem")
         if not isinstance(policy, Policy):
-            raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
+            raise InputError(f"policy is {checks.brief(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
         self.problem, self.policy = problem, policy
         self.horizon = point.check_horizon(problem, horizon)
         self.seed, self.stream = checks.seed("seed", seed), checks.seed("stream", stream)
@@ -237,7 +237,7 @@ class Agent:
         standing = point.standing_action(self.problem.action_names, made.action, shown, revealed)
         proposed = self.problem.action_names.index(made.action)
         entry = self.steps[made.step]
-        told = {} if earlier is None else corrections.told_earlier(self, earlier)
+        told = {} if earlier is None else corrections.reported_earlier(self, earlier)
         if reported is not None:
             told[entry.step] = point.with_reported(self.problem, self.reported_names, entry, reported)
         for number, known in told.items():

@@ -17,7 +17,7 @@ def bundle_of(agent: Agent, made: datetime.datetime | None) -> dict[str, Any]:
     """The bundle of an agent, made at this moment: a list in order, or the present action in each public stratum."""
     made = datetime.datetime.now(datetime.UTC) if made is None else made
     if not isinstance(made, datetime.datetime) or str(made) == "NaT":  # pandas has that for a missing one
-        raise InputError(f"made is {checks.shown(made)}; expected a datetime")
+        raise InputError(f"made is {checks.brief(made)}; expected a datetime")
     head = {"version": __version__, "made": made.isoformat(), "stream": agent.stream, "after_step": agent.step}
     copied = agent.numbers.arrays["snapshot"].copy()
     handle = agent.numbers.handle_with(snapshot=copied)

@@ -42,7 +42,7 @@ class Cohort:
         staff_of: "Cohort | None" = None,
     ) -> None:  # fmt: skip
         if not isinstance(policy, Policy):
-            raise InputError(f"policy is {checks.shown(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
+            raise InputError(f"policy is {checks.brief(policy)}; expected a Policy, such as pd2_ucb(budget=10)")
         self.problem = problem
         self.policy = policy
         self.horizon = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
@@ -63,7 +63,7 @@ class Cohort:
 
     def _numbers(self, **settings: Any) -> Numbers:
         if not isinstance(self.problem, Problem | ContinuousProblem):
-            raise InputError(f"problem is {checks.shown(self.problem)}; expected a Problem")
+            raise InputError(f"problem is {checks.brief(self.problem)}; expected a Problem")
         horizon = point.check_horizon(self.problem, self.horizon)
         return Numbers(self.problem, self.policy, horizon=horizon, participants=self.participants, **settings)
 
@@ -149,8 +149,8 @@ class Cohort:
 
     def __getitem__(self, name: str) -> Agent:
         if not isinstance(name, str) or name not in self._agents:
-            known = checks.shown(list(self._agents)[:20])
-            raise InputError(f"no participant is called {checks.shown(name)}; expected one of {known}")
+            known = checks.brief(list(self._agents)[:20])
+            raise InputError(f"no participant is called {checks.brief(name)}; expected one of {known}")
         return self._agents[name]
 
     def __contains__(self, name: object) -> bool:
@@ -198,8 +198,8 @@ class Cohort:
                 saving.restore_prior(cohort.common, content["prior"])
                 cohort.moved = True
             for name, saved_agent in checks.mapping("agents", content["agents"], "{name: its state}").items():
-                about = checks.mapping(f"state of {checks.shown(name)}", saved_agent, "what to_dict gave")
-                saving.must_know(f"the state of {checks.shown(name)}", about, ("problem", *saving.ABOUT_PARTICIPANT))
+                about = checks.mapping(f"state of {checks.brief(name)}", saved_agent, "what to_dict gave")
+                saving.must_know(f"the state of {checks.brief(name)}", about, ("problem", *saving.ABOUT_PARTICIPANT))
                 own_problem = None if about["problem"] is None else saving.restore_problem(about["problem"])
                 own = checks.seed("stream", about["stream"])
                 agent = cohort.enrol(name, problem=own_problem, stream=own)

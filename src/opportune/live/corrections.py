@@ -55,10 +55,10 @@ def answer_late(agent: "Agent", entry: "Step", reported: Mapping[str, Any] | Non
 
 def open_between(agent: "Agent", reported: Mapping[str, Any] | None) -> None:
     """The app was opened between decision points; what was told is that of the next one, unless it is told anew."""
-    agent.opened_since = {**(agent.opened_since or {}), **(told_between(agent, reported or {}) or {})}
+    agent.opened_since = {**(agent.opened_since or {}), **(reported_between(agent, reported or {}) or {})}
 
 
-def told_between(agent: "Agent", told: Any) -> dict[str, Any] | None:
+def reported_between(agent: "Agent", told: Any) -> dict[str, Any] | None:
     """What was told when the app was opened between decision points, checked; None where it was not opened."""
     if told is None:
         return None
@@ -76,10 +76,10 @@ def tell_opened(agent: "Agent", entry: "Step") -> None:
         entry.reported, entry.place = point.with_reported(agent.problem, agent.reported_names, entry, told)
 
 
-def told_earlier(agent: "Agent", earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
+def reported_earlier(agent: "Agent", earlier: Any) -> dict[int, tuple[dict[str, Any], Located]]:
     """Earlier steps whose reported values are told now, checked."""
     if not isinstance(earlier, Mapping | None):
-        raise InputError(f"earlier is {checks.shown(earlier)}; expected {{step: {{variable: value}}}}")
+        raise InputError(f"earlier is {checks.brief(earlier)}; expected {{step: {{variable: value}}}}")
     found = {}
     for number, reported in (earlier or {}).items():
         entry = agent.known_step(number)

@@ -92,6 +92,6 @@ def restore_waiting(agent: "Agent", saved: Any) -> set[int]:
     numbers = saved if isinstance(saved, list) and all(type(n) is int for n in saved) else [0]
     known = [n for n in numbers if n in agent.steps and agent.steps[n].status == LEARNED]
     if known != sorted(set(numbers)) or (known and agent.policy.update == 1):
-        given = f"the state cannot be resumed: waiting is {checks.shown(saved)}"
+        given = f"the state cannot be resumed: waiting is {checks.brief(saved)}"
         raise StateError(f"{given}; expected the steps, in order, whose rewards wait for an update of the model")
     return set(known)

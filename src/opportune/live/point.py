@@ -60,7 +60,7 @@ def new_step(problem: Any, reported_names: Sequence[str], number: int, context: 
     if reported_names:
         if not isinstance(given, dict):
             raise InputError(
-                f"context is {checks.shown(given)}; expected {{variable: value}}, as some variables are reported"
+                f"context is {checks.brief(given)}; expected {{variable: value}}, as some variables are reported"
             )
         for name in given:
             if name in reported_names:
@@ -87,9 +87,9 @@ def with_reported(problem: Any, reported_names: Sequence[str], step: Step, repor
 def check_reported(reported: Any, reported_names: Sequence[str]) -> dict[str, Any]:
     """Reported values, checked as far as names go."""
     if not isinstance(reported, Mapping):
-        raise InputError(f"reported is {checks.shown(reported)}; expected {{variable: value}}")
+        raise InputError(f"reported is {checks.brief(reported)}; expected {{variable: value}}")
     if not reported_names:
-        raise InputError(f"reported is {checks.shown(dict(reported))}; expected none, as no variable is reported")
+        raise InputError(f"reported is {checks.brief(dict(reported))}; expected none, as no variable is reported")
     for name in reported:
         checks.choice("reported variable", name, reported_names)
     return dict(plain(reported))

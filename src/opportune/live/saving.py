@@ -55,16 +55,16 @@ def unsealed(saved: Any, what: str) -> Mapping[str, Any]:
     known = saved["format"]
     if not isinstance(known, int) or known != FORMAT:
         raise StateError(
-            f"the state has format {checks.shown(known)}, written by version {checks.shown(saved.get('version'))}; "
+            f"the state has format {checks.brief(known)}, written by version {checks.brief(saved.get('version'))}; "
             f"this version ({__version__}) reads format {FORMAT}: go on with the version that wrote it, or begin anew"
         )
     if not isinstance(saved.get("kind"), str) or saved["kind"] != what:
-        kind = checks.shown(saved.get("kind"))
+        kind = checks.brief(saved.get("kind"))
         raise StateError(f"the state's kind is {kind}; expected {what!r}, the state of {_A[what]}")
     if not isinstance(saved.get("version"), str):
-        raise StateError(f"the state's version is {checks.shown(saved.get('version'))}; expected text")
+        raise StateError(f"the state's version is {checks.brief(saved.get('version'))}; expected text")
     body = {key: value for key, value in saved.items() if not (isinstance(key, str) and key == "checksum")}
-    if checks.shown(saved.get("checksum")) != repr(checksum(body)):
+    if checks.brief(saved.get("checksum")) != repr(checksum(body)):
         raise StateError("the state's checksum does not fit its contents: it was changed or cut after saving")
     return saved
 
@@ -142,7 +142,7 @@ def restore_participant(agent: Agent, saved: Mapping[str, Any]) -> None:
     agent.pending.set_order(order)
     for s in entries:
         agent.pending.note(s)
-    agent.opened_since = corrections.told_between(agent, saved["opened_since"])
+    agent.opened_since = corrections.reported_between(agent, saved["opened_since"])
     agent.withdrawn = checks.yes_no("withdrawn", saved["withdrawn"])
     agent.open_proposal = restore_proposal(agent, saved["proposal"])
     unsettled = [s.step for s in entries if not s.settled]
@@ -299,7 +299,7 @@ def _numbers(name: str, saved: Any, size: int) -> NDArray[np.float64]:
 def must_know(what: str, given: Iterable[Any], known: Iterable[str]) -> None:
     """Refuse what nobody would read: it was written by something else."""
     unknown = [name for name in given if name not in known]
-    _must(not unknown, f"{what} has an unknown key, {checks.shown(next(iter(unknown), None))}")
+    _must(not unknown, f"{what} has an unknown key, {checks.brief(next(iter(unknown), None))}")
 
 
 def _must(holds: bool, otherwise: str) -> None:
@@ -382,13 +382,13 @@ def restore_proposal(agent: Agent, saved: Any) -> Proposal | None:
     tossed = proposal.coin < proposal.probability
     _must(proposal.nudged == tossed, "the open proposal's nudge is not what its coin says")
     fits = isinstance(proposal.reason, str) if not proposal.available else proposal.reason is None
-    told = f"the open proposal's reason is {checks.shown(proposal.reason)}"
+    told = f"the open proposal's reason is {checks.brief(proposal.reason)}"
     _must(fits, f"{told}; expected one where it is not available, else none")
     _must(proposal.available or not (proposal.opened or proposal.nudged), "the open proposal is not available")
     _must(not (proposal.available and agent.steps[step].place.missing), "the open proposal lacks sensed values")
     _must(proposal.priced == agent.policy.revealer.priced, "the open proposal is of another revealer")
     why = proposal.ineligible_reason
-    _must(why is None or why in WORDS[1:], f"the open proposal's ineligible_reason is {checks.shown(why)}")
+    _must(why is None or why in WORDS[1:], f"the open proposal's ineligible_reason is {checks.brief(why)}")
     _must(proposal.eligible == (why is None), "the open proposal is eligible, or not, without its reason")
     _must(proposal.eligible or not proposal.nudged, "the open proposal nudges where no nudge is possible")
     noted = bool(agent.numbers.notes.size) and why not in UNASKED

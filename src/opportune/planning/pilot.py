@@ -88,7 +88,7 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
 
     """
     if not isinstance(study, Study):
-        raise InputError(f"study is {checks.shown(study)}; expected a Study, as load_study gives it")
+        raise InputError(f"study is {checks.brief(study)}; expected a Study, as load_study gives it")
     checks.yes_no("skip_bad", skip_bad)
     source = checks.path("path", path)
     expected = "a CSV file in UTF-8"
@@ -145,7 +145,7 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
     except ValueError:
         step = 0
     if step < 1:
-        raise InputError(f"step is {checks.shown(cell['step'])}; expected a whole number >= 1")
+        raise InputError(f"step is {checks.brief(cell['step'])}; expected a whole number >= 1")
     actions = study.settings.study.actions
     action = checks.choice("action", cell["action"], actions)
     context = {name: _value(problem, name, cell[name]) for name in variables}
@@ -157,7 +157,7 @@ def _row(study: Study, problem: Any, header: list[str], cells: list[str], line: 
     for name in MARKS:
         if cell.get(name):
             if cell[name].lower() not in _YES_NO:
-                raise InputError(f"{name} is {checks.shown(cell[name])}; expected 0 or 1")
+                raise InputError(f"{name} is {checks.brief(cell[name])}; expected 0 or 1")
             marks[name] = _YES_NO[cell[name].lower()]
     reward = None if not cell["reward"] else _number("reward", cell["reward"])
     bounds = study.settings.reward.bounds
@@ -185,7 +185,7 @@ def _value(problem: Any, name: str, text: str) -> Any:
         for level in found:
             if abs(level - value) < 1e-9:
                 return level
-    raise InputError(f"{name} is {checks.shown(text)}; expected one of {', '.join(map(str, found))}")
+    raise InputError(f"{name} is {checks.brief(text)}; expected one of {', '.join(map(str, found))}")
 
 
 def _number(name: str, text: str) -> float:
@@ -194,5 +194,5 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{name} is {checks.shown(text)}; expected a finite number")
+        raise InputError(f"{name} is {checks.brief(text)}; expected a finite number")
     return value

@@ -315,7 +315,7 @@ class _Reader:
         for i, level in enumerate(levels):
             if level == value and isinstance(level, bool) == isinstance(value, bool):
                 return i
-        raise self._refuse(node, f"is not one of the levels {checks.shown(list(levels))}")
+        raise self._refuse(node, f"is not one of the levels {checks.brief(list(levels))}")
 
 
 def _shown(variable: Variable, number: float) -> str:

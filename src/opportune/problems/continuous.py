@@ -177,7 +177,7 @@ class ContinuousProblem(Beliefs):
         missing, or None.
         """
         if not isinstance(context, Mapping):
-            raise InputError(f"context is {checks.shown(context)}; expected {{variable: value}}")
+            raise InputError(f"context is {checks.brief(context)}; expected {{variable: value}}")
         for name in context:
             checks.choice("context variable", name, self.variables)
         given = {name: value for name, value in context.items() if value is not None}

@@ -99,7 +99,7 @@ class CheckedFormula:
     def _check(self) -> None:
         """Refuse a formula with a part that is not allowed."""
         if not isinstance(self.text, str):
-            raise InputError(f"formula is {checks.shown(self.text)}; expected text such as 'action + action:stress'")
+            raise InputError(f"formula is {checks.brief(self.text)}; expected text such as 'action + action:stress'")
         if len(self.text) > MOST_CHARACTERS:
             raise InputError(
                 f"formula {self.text[:40] + '...'!r} has {len(self.text)} characters; "

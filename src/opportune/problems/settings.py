@@ -151,7 +151,7 @@ def check_value_range(value: Any) -> tuple[float, float] | None:
     try:
         low, high = checks.listed("value_range", value, "(u_min, u_max)", most=2)
     except ValueError:
-        raise InputError(f"value_range is {checks.shown(value)}; expected (u_min, u_max)") from None
+        raise InputError(f"value_range is {checks.brief(value)}; expected (u_min, u_max)") from None
     low, high = checks.real("value_range[0]", low), checks.real("value_range[1]", high)
     if low >= high:
         raise InputError(f"value_range is ({low:g}, {high:g}); expected u_min < u_max")
@@ -166,7 +166,7 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
     for name in known:
         visibility[name] = "public"
     if value is not None and not isinstance(value, Mapping):
-        raise InputError(f"visibility is {checks.shown(value)}; expected {{variable: visibility}}")
+        raise InputError(f"visibility is {checks.brief(value)}; expected {{variable: visibility}}")
     for name, seen in (value or {}).items():
         checks.choice("visibility of variable", name, variables)
         checks.choice(f"visibility of {name!r}", seen, VISIBILITIES)
@@ -179,7 +179,7 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
 def check_names_action(formula: Any) -> None:
     """Refuse a formula in which nothing depends on the action."""
     if isinstance(formula, str) and formula.strip() and not re.search(r"\baction\b", formula):
-        given = checks.shown(formula)
+        given = checks.brief(formula)
         raise InputError(f"formula {given} does not name action; expected it, or every action would be worth the same")
 
 

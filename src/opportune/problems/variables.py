@@ -182,7 +182,7 @@ class Schedule:
         for name, variable in variables.items():
             if not isinstance(variable, Scheduled):
                 raise InputError(
-                    f"variable {checks.shown(name)} of the schedule is {checks.shown(variable)}; "
+                    f"variable {checks.brief(name)} of the schedule is {checks.brief(variable)}; "
                     "expected TimeOfDay, Weekday, Weekend or DayOfStudy"
                 )
         self.variables = variables
@@ -279,16 +279,16 @@ def check_levels(
     name: str, value: Any, expected: str = "its levels, a Number or a scheduled variable"
 ) -> tuple[Any, ...]:
     """A variable's levels: different plain values, none of them NaN, which nothing equals."""
-    who = f"variable {checks.shown(name)}"
+    who = f"variable {checks.brief(name)}"
     given = checks.listed(who, value, expected, most=MOST_LEVELS)
     levels = tuple(_level(who, level, given) for level in given)
     if not levels:
         raise InputError(f"{who} has no levels; expected at least one")
     if len(set(levels)) < len(levels):
-        raise InputError(f"{who} has a level twice: {checks.shown(list(levels))}")
+        raise InputError(f"{who} has a level twice: {checks.brief(list(levels))}")
     if len({isinstance(level, bool) for level in levels if not isinstance(level, str)}) > 1:
         raise InputError(
-            f"{who} has truths and numbers among its levels {checks.shown(list(levels))}; expected one kind"
+            f"{who} has truths and numbers among its levels {checks.brief(list(levels))}; expected one kind"
         )
     return levels
 
@@ -301,8 +301,8 @@ def _level(who: str, value: Any, levels: list[Any]) -> Any:
     if isinstance(level, bool):
         return level
     if not isinstance(level, int | float) or (isinstance(level, float) and math.isnan(level)):
-        given = "NaN" if isinstance(level, float) else checks.shown(level)
-        raise InputError(f"{who} has {given} among its levels {checks.shown(levels)}; expected numbers or text")
+        given = "NaN" if isinstance(level, float) else checks.brief(level)
+        raise InputError(f"{who} has {given} among its levels {checks.brief(levels)}; expected numbers or text")
     checks.real(f"a level of {who}", level)
     return level
 
@@ -312,7 +312,7 @@ def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
     level = value.item() if isinstance(value, np.generic) else value
     known = levels.index(level) if isinstance(level, str | int | float) and level in levels else None
     if known is None or isinstance(level, bool) != isinstance(levels[known], bool):
-        raise InputError(f"{name} is {checks.shown(value)}; expected one of {checks.shown(list(levels))}")
+        raise InputError(f"{name} is {checks.brief(value)}; expected one of {checks.brief(list(levels))}")
     return known
 
 
@@ -354,7 +354,7 @@ def to_json(variable: Variable) -> dict[str, Any]:
 def from_json(name: str, saved: Any) -> Variable:
     """The variable that `to_json` described."""
     settings = dict(saved) if isinstance(saved, Mapping) else {}
-    kind = checks.choice(f"kind of variable {checks.shown(name)}", settings.pop("kind", None), ("levels", *_KINDS))
+    kind = checks.choice(f"kind of variable {checks.brief(name)}", settings.pop("kind", None), ("levels", *_KINDS))
     try:
         if kind == "levels" and settings.keys() == {"levels"}:
             return check_levels(name, settings["levels"])
@@ -363,5 +363,5 @@ def from_json(name: str, saved: Any) -> Variable:
         return _KINDS[kind](**settings)  # type: ignore[no-any-return]
     except (KeyError, TypeError):
         raise InputError(
-            f"variable {checks.shown(name)} is {checks.shown(saved)}; expected what describes a variable of this kind"
+            f"variable {checks.brief(name)} is {checks.brief(saved)}; expected what describes a variable of this kind"
         ) from None

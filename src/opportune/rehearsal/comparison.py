@@ -28,7 +28,7 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
     if people.seed != running.seed:
         return f"the seed is {people.seed}, and the study's coins are tossed with its own, {running.seed}"
     step = 24 * clock.HOUR // decisions_per_day(running.study.settings)
-    if (most_late(people.met(0).worlds[0]) + 1) * step > running.reward_window:
+    if (most_late(people.conditions(0).worlds[0]) + 1) * step > running.reward_window:
         return "rewards may come later than wait_hours in [reward], and are given up then"
     return _not_alike(running, count)
 
@@ -46,7 +46,7 @@ def _not_alike(running: StudyInForce, count: int) -> str | None:
 
 def compare(people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]], arms: Mapping[int, str]) -> Compared:
     """Compare decisions, {participant's number: its decisions as the API shows them}, with what `simulate` decides."""
-    names = people.met(0).worlds[0].problem.action_names
+    names = people.conditions(0).worlds[0].problem.action_names
     traces = {
         arm: {name: trace[name].values for name in ("nudged", "revealed", "available", "action", "probability")}
         for arm, trace in people.simulated(max(decisions) + 1).items()

@@ -225,7 +225,7 @@ class Rehearsal:
 
     def _moment(self, member: Member, step: int, at: dt.datetime) -> dict[str, Any]:
         """What a phone says: reported values go along, sealed, where staff are played, or the app is open."""
-        met, number = self.people.met(member.number, step), member.number
+        met, number = self.people.conditions(member.number, step), member.number
         seen, told = met.context(number, step)
         body: dict[str, Any] = {"sensed": seen, "at": at.isoformat()}
         if not met.available(number, step):
@@ -242,7 +242,7 @@ class Rehearsal:
         member.open_step = None if settled else step
         if answer["nudge"]:
             member.nudged.add(step)
-        met = self.people.met(member.number, step)
+        met = self.people.conditions(member.number, step)
         if met.reward(member.number, step, answer["action"]) is not None:
             action = answer["action"] if settled else None
             member.waiting[step] = Waiting(answer["decision"], action, met.arrives(member.number, step))
@@ -254,7 +254,7 @@ class Rehearsal:
         writes = []
         for call in calls:
             member, step = by_name[call["participant"]], call["step"]
-            number, met = member.number, self.people.met(member.number)
+            number, met = member.number, self.people.conditions(member.number)
             body: dict[str, Any] = {"answered": met.answers(number, step, member.nudged)}
             told = met.context(number, step)[1]
             if told and body["answered"]:
@@ -293,7 +293,7 @@ class Rehearsal:
     def _reward_of(self, member: Member, step: int) -> Write | None:
         """A reward that can be told; none while the nudge is open, or if the service knows that nothing can come."""
         decision, action, _ = member.waiting[step]
-        met, context = self.people.met(member.number), None
+        met, context = self.people.conditions(member.number), None
         if action is None or met.remembers:
             stands = self.access.decision(decision)
             if stands["status"] != "settled":

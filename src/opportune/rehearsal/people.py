@@ -27,17 +27,17 @@ class People:
         running.study.require_truth()
         self.running, self.steps = running, steps
         self.seed = running.seed if seed is None else seed
-        self._met = Conditions(worlds_of(running, count), steps=steps, seed=self.seed)
+        self._conditions = Conditions(worlds_of(running, count), steps=steps, seed=self.seed)
 
-    def met(self, number: int, step: int = 1) -> Conditions:
+    def conditions(self, number: int, step: int = 1) -> Conditions:
         """What all participants up to this number meet, up to this step."""
-        worlds = self._met.worlds
+        worlds = self._conditions.worlds
         if number >= len(worlds):
             worlds = worlds_of(self.running, max(number + 1, 2 * len(worlds)))
-        if worlds is not self._met.worlds or step > self.steps:
+        if worlds is not self._conditions.worlds or step > self.steps:
             self.steps = max(self.steps, step)
-            self._met = Conditions(worlds, steps=self.steps, seed=self.seed)
-        return self._met
+            self._conditions = Conditions(worlds, steps=self.steps, seed=self.seed)
+        return self._conditions
 
     def simulated(self, count: int) -> dict[str, xr.Dataset]:
         """What `simulate` makes of the first participants in each arm: every step of each."""

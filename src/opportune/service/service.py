@@ -69,7 +69,7 @@ class Service:
         self.delivery = Delivery(self.database)
         self.listeners = Listeners(self.database, lambda: self.stopping)
         self.enrolments = Enrolments(self.database, self.writer, self.alerts, self._may_enrol)
-        self._clock_told = False
+        self._clock_warned = False
         self._stop = threading.Event()
         self._rehearsal: bool | None = None  # not known yet
         self._sweeper: threading.Thread | None = None
@@ -201,12 +201,12 @@ class Service:
         if self.rehearsal:
             return
         doubt = self.guard.look()
-        if doubt is not None and not self._clock_told:
+        if doubt is not None and not self._clock_warned:
             log.error("the clock is in doubt", reason=doubt)
             self.alerts.raise_alert("red", "clock", None, f"{doubt[0].upper()}{doubt[1:]}.")
-        elif doubt is None and self._clock_told:
+        elif doubt is None and self._clock_warned:
             self.alerts.clear("clock")
-        self._clock_told = doubt is not None
+        self._clock_warned = doubt is not None
 
     def _expire(self) -> None:
         """Let expire what is overdue, by a clock that nobody doubts."""

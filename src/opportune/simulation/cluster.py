@@ -215,14 +215,14 @@ def _quiet_tracker() -> Iterator[None]:
 def check_address(address: Any) -> None:
     """Refuse what is no address of a cluster, before anything is done for it."""
     if not isinstance(address, str):
-        raise InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
+        raise InputError(f"cluster is {checks.brief(address)}; expected {FORMS}")
     if address != "local":
         _parts(address)
 
 
 def _parts(address: str) -> tuple[str, str, int]:
     """Scheme, host and port of an address; the port of ray://local is 0."""
-    wrong = InputError(f"cluster is {checks.shown(address)}; expected {FORMS}")
+    wrong = InputError(f"cluster is {checks.brief(address)}; expected {FORMS}")
     if address == "ray://local":
         return "ray", "local", 0
     try:

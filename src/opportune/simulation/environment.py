@@ -149,7 +149,7 @@ class Environment:
         stream: int = 0,
     ) -> None:
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
-            raise InputError(f"world is {checks.shown(world)}; expected a world such as LinearWorld")
+            raise InputError(f"world is {checks.brief(world)}; expected a world such as LinearWorld")
         checks.registered(world, WORLDS)
         self.world, self.problem = world, world.informed_problem()
         self.horizon = check_horizon([world], horizon)

@@ -41,9 +41,9 @@ class PythonPolicy:
     def __post_init__(self) -> None:
         for name in ("propose", "settle", "start"):
             if not callable(getattr(self, name)):
-                raise InputError(f"{name} is {checks.shown(getattr(self, name))}; expected a function")
+                raise InputError(f"{name} is {checks.brief(getattr(self, name))}; expected a function")
         if self.learn is not None and not callable(self.learn):
-            raise InputError(f"learn is {checks.shown(self.learn)}; expected a function, or None")
+            raise InputError(f"learn is {checks.brief(self.learn)}; expected a function, or None")
         if self.budget is not None and not isinstance(self.budget, Budget):
             checks.keep(self, budget=Budget(self.budget))
         if isinstance(self.budget, Budget) and self.budget.shared:

@@ -156,7 +156,7 @@ def _compiled_part(runs: Runs, policies: list[Policy]) -> tuple[Output, int]:
         runs.replicates, len(policies), len(runs.worlds), runs.horizon if runs.trace else 0,
         contexts=groups[0].at.sizes.contexts, drawn=runs.drawn, by_total=runs.device == "cuda",
     )  # fmt: skip
-    with _compilation_told(runs.progress and sys.stderr.isatty()):
+    with _announced_compilation(runs.progress and sys.stderr.isatty()):
         return output, _run(batch, groups, output, runs)
 
 
@@ -372,18 +372,18 @@ def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]
 
 
 @contextmanager
-def _compilation_told(told: bool) -> Iterator[None]:
+def _announced_compilation(wanted: bool) -> Iterator[None]:
     """Say meanwhile what is being compiled: the one thing that takes long without a sign."""
 
     def tell(name: str) -> None:
         sys.stderr.write(f"compiling {name.replace('_', ' ')}, once for this version (about 20 s)\n")
 
-    if told:
+    if wanted:
         listeners.append(tell)
     try:
         yield
     finally:
-        if told:
+        if wanted:
             listeners.remove(tell)
 
 

@@ -105,7 +105,7 @@ def check_closed(name: str, value: int) -> int:
 def check_timetable(given: Any, policies: Sequence[Any], *, participants: int, horizon: int) -> Timetable | None:
     """A timetable for so many participants and steps, with what the policies' limits go by."""
     if given is not None and not isinstance(given, Timetable):
-        raise InputError(f"timetable is {checks.shown(given)}; expected a Timetable")
+        raise InputError(f"timetable is {checks.brief(given)}; expected a Timetable")
     in_python = [policy.name for policy in policies if not isinstance(policy, Policy)]
     if given is not None and in_python:
         raise InputError(f"policy {in_python[0]!r} is in plain Python and keeps to no timetable; expected none")

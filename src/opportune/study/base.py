@@ -31,7 +31,7 @@ def show(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):  # not of a file, but of `Study.replace`
-        text = checks.shown(value)
+        text = checks.brief(value)
     if isinstance(value, str):
         text = repr(value)
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

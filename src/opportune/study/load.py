@@ -39,7 +39,7 @@ def parse_study(text: str, *, source: str = "study.toml") -> Study:
     """The study that a file's text describes; `source` is what errors call the file."""
     source = str(checks.path("source", source))
     if not isinstance(text, str):
-        raise InputError(f"text is {checks.shown(text)}; expected that of a study file")
+        raise InputError(f"text is {checks.brief(text)}; expected that of a study file")
     content = parse_toml(source, text)
     lines = key_lines(text)
     if found := list(content_errors(content)):

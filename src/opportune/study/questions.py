@@ -269,7 +269,7 @@ def read(key: str, text: str, so_far: Answers) -> Any:
     try:
         return QUESTIONS[key].read(text, so_far)
     except InputError as error:
-        raise InputError(f"{key} is {checks.shown(text)}; {str(error).split('; ')[-1]}") from None
+        raise InputError(f"{key} is {checks.brief(text)}; {str(error).split('; ')[-1]}") from None
 
 
 Ask = Callable[[str, str, str], str]

@@ -132,7 +132,7 @@ def check_everywhere(who: str, policies: list[Policy], together: Policy, simulat
 def _registered(thing: Any, base: Any, registry: Any) -> str:
     """What a thing is called in messages; refuses what cannot be checked."""
     if not isinstance(thing, base) and type(thing) not in registry.entries:
-        raise InputError(f"{checks.shown(thing)} is no {registry.kind}; expected one")
+        raise InputError(f"{checks.brief(thing)} is no {registry.kind}; expected one")
     if type(thing) not in registry.entries:
         raise InputError(f"{type(thing).__name__} is not registered; expected opportune.register above the class")
     return str(thing) if registry is not WORLDS else type(thing).__name__

@@ -12,7 +12,7 @@ from opportune.inference.questions import PARTICIPANT
 from opportune.trial import fidelity, flow
 from opportune.trial.effects import Finding, effects_table
 from opportune.trial.export import Export
-from opportune.trial.run import open_effects, unnamed
+from opportune.trial.run import hide_arms, open_effects
 
 SAFETY = {"adverse event": "adverse events", "noted": "notes by staff"}
 """Kinds of events that are about safety."""
@@ -23,7 +23,7 @@ class Monitored:
     """One report.
 
     Args:
-        export: the record; with unnamed arms unless it is unblinded.
+        export: the record; with hide_arms arms unless it is unblinded.
         date: when it was made.
         tables: every table by its name.
         findings: effects, none unless it is unblinded.
@@ -50,7 +50,7 @@ def monitor(
         alerts: open alerts, each with `level`, `code` and `text`.
 
     """
-    export = export if unblinded else unnamed(export)
+    export = export if unblinded else hide_arms(export)
     findings = open_effects(export) if unblinded else []
     tables = {
         "flow": flow.flow(export, blinded=not unblinded),

@@ -24,7 +24,7 @@ class Analysis:
     """Everything that the report shows.
 
     Args:
-        export: the record; with unnamed arms if it is blinded.
+        export: the record; with hide_arms arms if it is blinded.
         tables: every table by its name.
         findings: the estimates, the primary one first.
         policies: what other policies would have brought, None where that cannot be said.
@@ -32,7 +32,7 @@ class Analysis:
         notes: warnings that a reader must know.
         rows: what the R script reads.
         script: the R script.
-        blinded: whether arms are unnamed.
+        blinded: whether arms are hide_arms.
 
     """
 
@@ -57,12 +57,12 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
 
     Args:
         export: the record.
-        blinded: leave arms unnamed, and leave out what would tell them apart.
+        blinded: leave arms hide_arms, and leave out what would tell them apart.
         plan: a table that `opportune plan` wrote, NAME-plan-power.csv, to compare with what came out.
         policies: simulate what other policies and budgets would have brought.
 
     """
-    export = unnamed(export) if blinded else export
+    export = hide_arms(export) if blinded else export
     planned = None if plan is None else _read_plan(plan)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -91,7 +91,7 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
     )
 
 
-def unnamed(export: Export) -> Export:
+def hide_arms(export: Export) -> Export:
     """The record with arms called A, B and so on, in an order that does not follow from their names."""
 
     def key(arm: str) -> str:

@@ -194,7 +194,7 @@ def _spells(given: Any) -> dict[str, Any] | None:
     for name in spells:
         checks.choice("a setting of spells", name, ("rate", "days", "silent"))
     if not {"rate", "days"} <= set(spells):
-        raise InputError(f'spells is {checks.shown(given)}; expected {{"rate": a probability per day, "days": ...}}')
+        raise InputError(f'spells is {checks.brief(given)}; expected {{"rate": a probability per day, "days": ...}}')
     rate = checks.real("rate of spells", spells["rate"], least=0.0, most=1.0)
     days = checks.whole("days of spells", spells["days"], least=1, most=MOST_SPELL)
     return {"rate": rate, "days": days, "silent": checks.yes_no("silent of spells", spells.get("silent", False))}
@@ -206,7 +206,7 @@ def _bounds(given: Any, family: str) -> tuple[float, float] | None:
         return None
     pair = checks.listed("bounds", given, "(low, high)", most=2)
     if len(pair) != 2:
-        raise InputError(f"bounds is {checks.shown(given)}; expected (low, high)")
+        raise InputError(f"bounds is {checks.brief(given)}; expected (low, high)")
     low, high = checks.real("low of bounds", pair[0]), checks.real("high of bounds", pair[1])
     if low >= high:
         raise InputError(f"bounds is from {low:g} to {high:g}; expected low < high")

@@ -136,7 +136,7 @@ class ContinuousWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a ContinuousProblem")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a ContinuousProblem")
         self.problem = problem
         self.theta: Floats = true_parameter(problem, theta)
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)
@@ -144,7 +144,7 @@ class ContinuousWorld:
         given = {} if distributions is None else checks.mapping("distributions", distributions, expected)
         self.distributions: dict[str, Distribution] = given
         if table is not None and not isinstance(table, Resampled):
-            raise InputError(f"table is {checks.shown(table)}; expected Resampled(...)")
+            raise InputError(f"table is {checks.brief(table)}; expected Resampled(...)")
         self.table = table
         for drawn in (*given, *(() if table is None else table.columns)):
             if drawn in problem.histories:

@@ -123,7 +123,7 @@ class Truncated:
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Normal | LogNormal | Uniform | Truncated):
-            raise InputError(f"base of Truncated is {checks.shown(self.base)}; expected Normal, LogNormal or Uniform")
+            raise InputError(f"base of Truncated is {checks.brief(self.base)}; expected Normal, LogNormal or Uniform")
         low, high = checks.real("low of Truncated", self.low), checks.real("high of Truncated", self.high)
         if low >= high:
             raise InputError(f"Truncated is from {low:g} to {high:g}; expected low < high")
@@ -139,7 +139,7 @@ class Choice:
     def __post_init__(self) -> None:
         given = self.probabilities
         if not isinstance(given, Mapping) or not given:
-            raise InputError(f"probabilities of Choice is {checks.shown(given)}; expected {{level: probability}}")
+            raise InputError(f"probabilities of Choice is {checks.brief(given)}; expected {{level: probability}}")
         checks.size("Choice has", len(given), MOST_LEVELS, "levels")
         checks.probabilities("probabilities of Choice", list(given.values()), len(given))
         chances = {
@@ -286,7 +286,7 @@ def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbe
     if levels is None:
         if not isinstance(distribution, Distribution):
             raise InputError(
-                f"distribution of {name!r} is {checks.shown(distribution)}; "
+                f"distribution of {name!r} is {checks.brief(distribution)}; "
                 "expected Normal, LogNormal, Uniform, Truncated or Choice"
             )
         try:
@@ -295,12 +295,12 @@ def _fitting(name: str, variable: Variable, distribution: Distribution) -> Numbe
             raise InputError(f"distribution of {name!r}: {error}") from None
     if not isinstance(distribution, Choice):
         raise InputError(
-            f"distribution of {name!r} is {checks.shown(distribution)}; expected a Choice among its levels"
+            f"distribution of {name!r} is {checks.brief(distribution)}; expected a Choice among its levels"
         )
     for level in distribution.probabilities:
         if level not in levels:
             raise InputError(
-                f"distribution of {name!r} has level {level!r}; expected one of {checks.shown(list(levels))}"
+                f"distribution of {name!r} has level {level!r}; expected one of {checks.brief(list(levels))}"
             )
     return _of_choice(
         Choice({levels.index(level): p for level, p in distribution.probabilities.items()}), -math.inf, math.inf
@@ -341,7 +341,7 @@ def _level(name: str, levels: tuple[Any, ...], value: Any) -> float:
         return float(levels.index(value))
     if str(value) not in texts:
         raise InputError(
-            f"{name!r} in the table has {checks.shown(value)}; expected one of {checks.shown(list(levels))}"
+            f"{name!r} in the table has {checks.brief(value)}; expected one of {checks.brief(list(levels))}"
         )
     return float(texts.index(str(value)))
 

@@ -68,7 +68,7 @@ class DriftingWorld(LinearWorld):
 
     def __init__(self, problem: Problem, *, theta: Any, course: Any, stay: float = 0.0, **settings: Any) -> None:
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a Problem")
         if problem.schedule.variables:
             raise InputError("the problem has a schedule; expected none, the course says what arrives when")
         known = ("noise_sd", "name", *Happenings.NAMES)
@@ -82,7 +82,7 @@ class DriftingWorld(LinearWorld):
     def drift(cls, world: LinearWorld, *, course: Any, stay: float = 0.0) -> "DriftingWorld":
         """A world with contexts that drift; agents that knew the probabilities know the long run."""
         if not isinstance(world, LinearWorld):
-            raise InputError(f"world is {checks.shown(world)}; expected a LinearWorld")
+            raise InputError(f"world is {checks.brief(world)}; expected a LinearWorld")
         problem = world.problem
         if problem.context_probs is not None:
             problem = problem.replace(context_probs=_rows(course, problem.contexts).mean(axis=0))

@@ -156,7 +156,7 @@ class LinearWorld(FiniteWorld):
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a Problem")
         self.problem = problem
         self.theta: Floats = true_parameter(problem, theta)
         self.noise_sd = checks.real("noise_sd", problem.noise_sd if noise_sd is None else noise_sd, least=0.0)

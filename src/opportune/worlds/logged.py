@@ -105,7 +105,7 @@ class ResampledWorld(FiniteWorld):
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem, whose contexts are a finite set")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a Problem, whose contexts are a finite set")
         self.problem = problem
         for setting in ("family", "bounds"):
             if setting in happenings:
@@ -125,7 +125,7 @@ class ResampledWorld(FiniteWorld):
     def from_csv(cls, problem: Problem, path: str | Path, **settings: Any) -> "ResampledWorld":
         """The world of a CSV file with a header; a row with an empty value is refused with its line."""
         if not isinstance(problem, Problem):
-            raise InputError(f"problem is {checks.shown(problem)}; expected a Problem, whose contexts are a finite set")
+            raise InputError(f"problem is {checks.brief(problem)}; expected a Problem, whose contexts are a finite set")
         wanted = [*problem.variables, *(settings.get(name, name) for name in ("action", "reward"))]
         return cls(problem, read_columns(path, wanted), **settings)
 
@@ -203,7 +203,7 @@ def _columns(rows: Any, wanted: Sequence[str]) -> dict[str, list[Any]]:
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):  # a DataFrame
         rows = {name: rows[name].tolist() for name in rows.columns}
     if not isinstance(rows, Mapping):
-        raise InputError(f"rows is {checks.shown(rows)}; expected {{column: values}} or a DataFrame")
+        raise InputError(f"rows is {checks.brief(rows)}; expected {{column: values}} or a DataFrame")
     found = {}
     for name in wanted:
         checks.choice("column of rows", name, [str(each) for each in rows])
@@ -234,5 +234,5 @@ def _actions(problem: Problem, column: str, values: Sequence[Any]) -> Ints:
     names = {name: i for i, name in enumerate(problem.action_names)}
     for i, value in enumerate(values, 1):
         if str(value) not in names:
-            raise InputError(f"{column} of row {i} is {checks.shown(value)}; expected one of {list(names)}")
+            raise InputError(f"{column} of row {i} is {checks.brief(value)}; expected one of {list(names)}")
     return np.array([names[str(value)] for value in values], dtype=np.int64)

@@ -33,7 +33,7 @@ class Resampled:
             raise InputError(f"columns of Resampled is {type(given).__name__}; expected {{variable: values}}")
         columns = {
             checks.text("name of a column of Resampled", name): checks.listed(
-                f"column {checks.shown(name)} of Resampled", values, "its values, one per row", most=MOST_ROWS
+                f"column {checks.brief(name)} of Resampled", values, "its values, one per row", most=MOST_ROWS
             )
             for name, values in given.items()
         }
@@ -52,7 +52,7 @@ class Resampled:
         """
         given = checks.listed("columns", columns, "a list of column names", most=MOST_COLUMNS)
         if not given:
-            raise InputError(f"columns is {checks.shown(columns)}; expected a list of column names")
+            raise InputError(f"columns is {checks.brief(columns)}; expected a list of column names")
         return cls(read_columns(path, given))
 
 

@@ -21,11 +21,11 @@ from opportune.service.api.requests import (
     as_json,
     blind,
     caller_now,
+    gives,
     known_name,
     number_of,
     roles,
     service_of,
-    shown,
 )
 from opportune.service.commands.base import decision_answer
 from opportune.service.problems import Refused
@@ -82,7 +82,7 @@ def happened_since(service: Service, name: str, after: int | None, *, blind: boo
 
 @get(
     "/participants/{participant:str}/events", opt=roles(APP, PHONE) | {"by_itself": True}, tags=["participants"],
-    operation_id="participant_events", responses=shown(answers.ParticipantEvents, "What happened.", refusals(503)),
+    operation_id="participant_events", responses=gives(answers.ParticipantEvents, "What happened.", refusals(503)),
     summary="What happens to a participant",
 )  # fmt: skip
 async def participant_events(

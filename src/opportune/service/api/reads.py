@@ -22,6 +22,7 @@ from opportune.service.api.requests import (
     as_json,
     blind,
     caller_of,
+    gives,
     known_decision,
     known_name,
     number_of,
@@ -29,7 +30,6 @@ from opportune.service.api.requests import (
     received,
     roles,
     service_of,
-    shown,
 )
 from opportune.service.commands.base import NOT_ASKED, decision_answer, reward_answer
 from opportune.service.commands.participants import FetchBundle
@@ -92,7 +92,7 @@ def _study(request: Asked) -> dict[str, Any]:
 
 @get(
     "/participants", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True,
-    responses=shown(answers.ParticipantPage, "A page."), tags=["participants"],
+    responses=gives(answers.ParticipantPage, "A page."), tags=["participants"],
     operation_id="list_participants", summary="All participants",
 )  # fmt: skip
 def list_participants(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
@@ -107,7 +107,7 @@ def list_participants(request: Asked, after: After = None, limit: Limit = 100) -
 
 @get(
     "/participants/{participant:str}", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True,
-    tags=["participants"], responses=shown(answers.ParticipantDetails, "The participant."),
+    tags=["participants"], responses=gives(answers.ParticipantDetails, "The participant."),
     operation_id="get_participant", summary="One participant",
 )  # fmt: skip
 def get_participant(request: Asked, participant: FromPath[str]) -> Response[bytes]:
@@ -120,7 +120,7 @@ def get_participant(request: Asked, participant: FromPath[str]) -> Response[byte
 
 @get(
     "/participants/{participant:str}/decisions", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True,
-    responses=shown(answers.DecisionPage, "A page."), tags=["decisions"], operation_id="list_decisions",
+    responses=gives(answers.DecisionPage, "A page."), tags=["decisions"], operation_id="list_decisions",
     summary="A participant's decisions",
 )  # fmt: skip
 def list_decisions(
@@ -139,7 +139,7 @@ def list_decisions(
 @get(
     "/participants/{participant:str}/bundle", opt=roles(APP, PHONE), tags=["participants"],
     operation_id="bundle",
-    responses=shown(answers.Bundle, "The bundle.", refusals(404, 409, 503)), summary="What to show offline",
+    responses=gives(answers.Bundle, "The bundle.", refusals(404, 409, 503)), summary="What to show offline",
 )  # fmt: skip
 async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
     """What the phone can show at the coming decision points while it is offline, until the next reveal.
@@ -152,7 +152,7 @@ async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
 
 @get(
     "/decisions/{decision:str}", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["decisions"],
-    responses=shown(answers.DecisionDetails, "The decision."), operation_id="get_decision", summary="One decision",
+    responses=gives(answers.DecisionDetails, "The decision."), operation_id="get_decision", summary="One decision",
 )  # fmt: skip
 def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
     """A decision as it stands."""
@@ -165,7 +165,7 @@ def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
 
 
 @get(
-    "/calls", opt=roles(STAFF, ADMIN), sync_to_thread=True, responses=shown(answers.DecisionPage, "A page."),
+    "/calls", opt=roles(STAFF, ADMIN), sync_to_thread=True, responses=gives(answers.DecisionPage, "A page."),
     tags=["decisions"], operation_id="calls", summary="Whom to reach now",
 )  # fmt: skip
 def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
@@ -184,7 +184,7 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
 
 @get(
     "/study", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"], operation_id="study",
-    responses=shown(study_answers.StudyState, "The study."), summary="The study",
+    responses=gives(study_answers.StudyState, "The study."), summary="The study",
 )  # fmt: skip
 def study(request: Asked) -> Response[bytes]:
     """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
@@ -219,7 +219,7 @@ def study(request: Asked) -> Response[bytes]:
 @get(
     "/study/content", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"],
     operation_id="study_content",
-    responses=shown(
+    responses=gives(
         study_answers.StudyContent, "The content.", {304: ResponseSpec(None, description="It is as it was.")}
     ),
     summary="What an app shows and asks",
@@ -239,7 +239,7 @@ def study_content(request: Asked, known: IfNoneMatch = None) -> Response[Any]:
 
 @get(
     "/events", opt=roles(STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"],
-    responses=shown(study_answers.RecordPage, "A page."), operation_id="events", summary="The record",
+    responses=gives(study_answers.RecordPage, "A page."), operation_id="events", summary="The record",
 )  # fmt: skip
 def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
     """Events in their order, as they are stored and hashed.
@@ -285,7 +285,7 @@ def export(request: Asked, name: FromPath[str]) -> Response[Any]:
 
 
 @get(
-    "/access", opt=roles(ADMIN), sync_to_thread=True, responses=shown(answers.AccessPage, "A page."), tags=["study"],
+    "/access", opt=roles(ADMIN), sync_to_thread=True, responses=gives(answers.AccessPage, "A page."), tags=["study"],
     operation_id="access", summary="Who looked at what",
 )  # fmt: skip
 def access(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:

@@ -192,7 +192,7 @@ def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
     return Response(msgspec.json.encode(value), status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
-def shown(container: Any, description: str, more: dict[int, ResponseSpec] | None = None) -> dict[int, ResponseSpec]:
+def gives(container: Any, description: str, more: dict[int, ResponseSpec] | None = None) -> dict[int, ResponseSpec]:
     """What an address that reads may answer, for the schema."""
     found = ResponseSpec(container, description=description, generate_examples=False)
     return {**READING, **(more or {}), 200: found}

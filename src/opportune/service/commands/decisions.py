@@ -176,7 +176,7 @@ class Answer(Command, kw_only=True):
             if not number.isdecimal() or int(number) >= row["step"]:
                 raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
             numbers[int(number)] = told
-        corrections.told_earlier(agent, numbers or None)
+        corrections.reported_earlier(agent, numbers or None)
 
     def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
         """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.

@@ -40,7 +40,7 @@ class Open(Command, kw_only=True):
             schedule.check_opening(self.at, self.received, person)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status}: nothing is taken in any more")
-        corrections.told_between(person.agent, self.reported or {})  # refuses what cannot be
+        corrections.reported_between(person.agent, self.reported or {})  # refuses what cannot be
         due = escalations(transaction.running, self.reported or {})
         shown = {"participant": person.name, "escalations": due}
         row = self._open_nudge(transaction, person, happened)

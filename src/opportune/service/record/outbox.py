@@ -63,7 +63,7 @@ _CHANGING = {
 """Events that change what is written to REDCap of a participant or a decision."""
 
 
-def told(event: Event) -> list[tuple[str, dict[str, Any]]]:
+def messages_about(event: Event) -> list[tuple[str, dict[str, Any]]]:
     """What an event is worth telling: that a call is due or was settled, that there is something new about someone."""
     about = {"participant": event.participant, "decision": event.decision}
     found: list[tuple[str, dict[str, Any]]] = []

@@ -308,7 +308,7 @@ class Transaction:
             timezone=None if person is None else person.timezone, version=__version__, algorithm=ALGORITHM,
             study=self.running.hash, salt=events.new_salt(), given=given, answer=answer,
         )  # fmt: skip
-        self._messages += outbox.told(event)
+        self._messages += outbox.messages_about(event)
         body = events.encode(event)
         self.seq, self.head = event.seq, events.hash_of(body)
         self._events.append({

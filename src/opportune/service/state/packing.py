@@ -53,7 +53,7 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
     with careful():
         step, opened_since, withdrawn, waiting, *updates, proposal = json.loads(text)
         agent.step = checks.whole("step", step, least=0, most=agent.horizon)
-        agent.opened_since = corrections.told_between(agent, opened_since)
+        agent.opened_since = corrections.reported_between(agent, opened_since)
         agent.withdrawn = checks.yes_no("withdrawn", withdrawn)
         held = 8 * checks.whole("rewards that wait", waiting, least=0, most=agent.step)
         agent.pending.set_order(array("q", numbers[:held]))

@@ -98,7 +98,7 @@ def check_baseline(running: StudyInForce, given: Given | None) -> dict[str, Any]
     for name in told:
         if name not in wanted:
             expected = f"expected {', '.join(map(repr, wanted))}" if wanted else "the study file names no variable"
-            raise Refused("invalid", f"baseline has {checks.shown(name)}; {expected}")
+            raise Refused("invalid", f"baseline has {checks.brief(name)}; {expected}")
     for name, levels in wanted.items():
         if told.get(name) is None:
             raise Refused("invalid", f"baseline lacks {name!r}, which the study needs of everybody at enrolment")
@@ -159,7 +159,7 @@ def with_known(person: Participant, sensed: Given, step: int) -> dict[str, Any]:
         known |= problem.schedule.values(step)
     for name, value in known.items():
         if sensed.get(name, value) != value:
-            given = checks.shown(sensed[name])
+            given = checks.brief(sensed[name])
             raise Refused("invalid", f"{name} is {given}; expected {value!r}, which is known of {person.name!r}")
     return {**sensed, **known}
 

@@ -139,7 +139,7 @@ def _json_block(entry: dict[str, Any], indent: int) -> str:
 def load_table(study: str | Path) -> BrushingTable:
     """The table shipped for a study (`robas2`, `robas3`), or the one in a file written by `save_table`."""
     if not isinstance(study, str | Path):
-        raise InputError(f"table is {checks.shown(study)}; expected a table, or the path of its file")
+        raise InputError(f"table is {checks.brief(study)}; expected a table, or the path of its file")
     try:
         if study in step.SCALES:
             folder = importlib.resources.files("opportune.worlds.brushing")
@@ -148,7 +148,7 @@ def load_table(study: str | Path) -> BrushingTable:
             text = checks.path("table", study).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         known = ", ".join(step.SCALES)
-        text = f"no table {checks.shown(str(study))}; expected one of {known}, or a readable file"
+        text = f"no table {checks.brief(str(study))}; expected one of {known}, or a readable file"
         raise InputError(text) from problem
     try:
         content = _TableFile.model_validate_json(text)

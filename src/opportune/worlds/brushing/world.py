@@ -101,10 +101,10 @@ class BrushingWorld:
         **happenings: Any,
     ) -> None:
         if not isinstance(problem, ContinuousProblem) or list(problem.variables) != list(NAMES):
-            raise InputError(f"problem is {checks.shown(problem)}; expected one that brushing_problem made")
+            raise InputError(f"problem is {checks.brief(problem)}; expected one that brushing_problem made")
         self.problem = problem
         if not isinstance(params, Settings):
-            raise InputError(f"params is {checks.shown(params)}; expected a user that pack_params made")
+            raise InputError(f"params is {checks.brief(params)}; expected a user that pack_params made")
         self.params = params
         if bool(params.has_day[0]) != ("day" in problem.program.names):
             raise InputError("params and problem are of different studies; only robas3 has the day among its features")
