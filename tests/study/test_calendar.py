@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opportune.errors import InputError
-from opportune.problems.variables import DayOfStudy, TimeOfDay, Weekday, Weekend
-from opportune.study.calendar import Calendar, Zones, enrolment_dates, instant, local, scheduled_values
+from opportune.study.calendar import Calendar, enrolment_dates, instant, local
 from opportune.study.hours import DAY, WeeklyHours, minutes_of
 
 BERLIN = "Europe/Berlin"
@@ -177,34 +176,6 @@ def test_clocks_that_change_keep_decision_times_in_order() -> None:
     for date in (dt.date(2027, 3, 28), dt.date(2026, 10, 25)):
         found = [instant(date, minute, BERLIN) for minute in (60, 120, 150, 180, 540)]
         assert found == sorted(found)
-
-
-def test_travel_changes_the_local_date_from_a_date_on() -> None:
-    """A change of time zone holds from midnight of its date by the new clock."""
-    zones = Zones(BERLIN, ((dt.date(2026, 12, 10), "Asia/Tokyo"), (dt.date(2026, 12, 20), "America/New_York")))
-    assert zones.at(at("2026-12-09T15:59")) == BERLIN
-    assert zones.at(at("2026-12-09T16:00")) == "Asia/Tokyo"  # midnight there
-    assert zones.date(at("2026-12-09T16:00")) == dt.date(2026, 12, 10)
-    assert zones.date(at("2026-12-19T23:30")) == dt.date(2026, 12, 20)
-    assert zones.at(at("2026-12-20T05:30")) == "Asia/Tokyo"
-    assert zones.at(at("2026-12-20T06:30")) == "America/New_York"
-
-
-@given(st.dates(dt.date(2020, 1, 1), dt.date(2029, 12, 1)), st.integers(0, 200), st.integers(0, 2))
-def test_scheduled_variables_are_the_calendars(first: dt.date, day: int, place: int) -> None:
-    """Weekday and weekend are those of the local date, whatever weekday the participant began on."""
-    date = first + dt.timedelta(days=day)
-    variables = {
-        "time": TimeOfDay(["morning", "noon", "evening"]), "weekday": Weekday(first="Monday"), "weekend": Weekend(),
-        "day": DayOfStudy(201), "stress": (0, 1),
-    }  # fmt: skip
-    found = scheduled_values(variables, first=first, date=date, place=place)
-    assert found == {
-        "time": ("morning", "noon", "evening")[place],
-        "weekday": date.strftime("%A"),
-        "weekend": "weekend" if date.strftime("%a") in {"Sat", "Sun"} else "weekday",
-        "day": day + 1.0,
-    }
 
 
 @given(st.integers(1, 200), st.integers(1, 60))

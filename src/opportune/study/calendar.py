@@ -6,13 +6,11 @@ that go back show times twice: both count.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from opportune.problems.variables import WEEKDAYS, WORKDAYS, DayOfStudy, Scheduled, TimeOfDay, Weekday
 from opportune.study.hours import DAY, Spans, WeeklyHours
 
 HOUR = dt.timedelta(hours=1)
@@ -32,26 +30,6 @@ class Opening(NamedTuple):
     """The day on the staff's calendar, in days since 1970: caps per day count by it."""
     until: dt.datetime
     """When the answer window ends; the moment itself where nothing is allowed."""
-
-
-@dataclass(frozen=True)
-class Zones:
-    """A participant's time zone: the first one, and from which local date on another one holds after that."""
-
-    first: str
-    changes: tuple[tuple[dt.date, str], ...] = ()
-
-    def at(self, moment: dt.datetime) -> str:
-        """The time zone at a moment; a change holds from midnight of its date by the new clock."""
-        zone = self.first
-        for date, changed in self.changes:
-            if moment >= instant(date, 0, changed):
-                zone = changed
-        return zone
-
-    def date(self, moment: dt.datetime) -> dt.date:
-        """The participant's local date."""
-        return local(moment, self.at(moment)).date()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +75,6 @@ class Calendar:
         if awake < self.least_window or awake == dt.timedelta(0):
             return Opening("quiet", hours, day, moment)
         return Opening("", hours, day, moment + min(self.answer, staffed, awake))
-
-    def works_on(self, date: dt.date) -> bool:
-        """Whether staff work on a date of their calendar."""
-        return bool(self._spans_of_staff(date))
 
     def hours_on(self, weekday: int) -> Spans:
         """When staff work on an ordinary weekday, Monday is 0."""
@@ -165,33 +139,3 @@ def _zone(name: str) -> ZoneInfo:
 def enrolment_dates(first: dt.date, days: int, people: int) -> list[dt.date]:
     """When each participant begins: evenly over so many days from the first one on."""
     return [first + dt.timedelta(days=i * days // people) for i in range(people)]
-
-
-def scheduled_values(variables: Mapping[str, Any], *, first: dt.date, date: dt.date, place: int) -> dict[str, Any]:
-    """The variables that follow the calendar, for a participant who began on `first`, at a decision point of a date.
-
-    Args:
-        variables: {name: variable}; those that follow no schedule are left out.
-        first: the participant's local date of enrolment, day 1.
-        date: the local date of the decision point.
-        place: which of the day's decision points it is, from 0.
-
-    """
-    found: dict[str, Any] = {}
-    for name, variable in variables.items():
-        if not isinstance(variable, Scheduled):
-            continue
-        if isinstance(variable, TimeOfDay):
-            found[name] = variable.names[min(place, len(variable.names) - 1)]
-        elif isinstance(variable, DayOfStudy):
-            found[name] = variable.on(min(max(1, (date - first).days + 1), variable.days))
-        elif isinstance(variable, Weekday):
-            found[name] = WEEKDAYS[date.weekday()]
-        else:
-            found[name] = "weekday" if date.weekday() < WORKDAYS else "weekend"
-    return found
-
-
-def decision_moments(date: dt.date, times: Sequence[int], zone: str) -> list[dt.datetime]:
-    """The moments of a local date's decision points, by their times in minutes after midnight."""
-    return [instant(date, minutes, zone) for minutes in times]

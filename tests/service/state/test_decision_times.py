@@ -1,23 +1,28 @@
 """Windows, waiting times, decision times: by the participant's own clock, also where clocks change."""
 
+import datetime as dt
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from course import answer_of, launch
 from study_text import study_text
 
-from opportune.service.commands.base import NOT_ASKED
+from opportune.service.commands.base import NOT_ASKED, SYSTEM
+from opportune.service.commands.corrections import CorrectZone
 from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.expiry import expire_all
 from opportune.service.commands.participants import Enrol
 from opportune.service.commands.rewards import Reward
 from opportune.service.monitoring.alerts import Alerts
 from opportune.service.problems import Refused
+from opportune.service.record import events
 from opportune.service.record.database import Database
-from opportune.service.record.queries import alert_rows, decision_row, decision_rows
+from opportune.service.record.queries import alert_rows, decision_row, decision_rows, event_rows, participant_row
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
-from opportune.service.state.schedule import day_of, step_at, time_of
+from opportune.service.state.schedule import day_of, step_at, time_for, time_of
 from opportune.service.state.study import StudyInForce
 from opportune.service.verify.check import verify
 
@@ -56,9 +61,9 @@ MOMENTS = [
 @pytest.mark.parametrize(("moment", "day", "step", "why"), MOMENTS, ids=[moment[3] for moment in MOMENTS])
 def test_decision_points_are_the_participants(moment: str, day: int, step: int, why: str) -> None:
     """Days and decision points by local time, over both changes of the clock."""
-    enrolled = at("2026-03-28T09:00:00Z")
-    assert day_of(at(moment), enrolled, BERLIN) == day
-    assert step_at(TIMES, at(moment), enrolled, BERLIN) == step
+    began = dt.date(2026, 3, 28)
+    assert day_of(at(moment), began, BERLIN) == day
+    assert step_at(TIMES, at(moment), began, BERLIN) == step
 
 
 def test_a_time_that_the_day_skips_or_repeats() -> None:
@@ -66,18 +71,18 @@ def test_a_time_that_the_day_skips_or_repeats() -> None:
     night = StudyInForce.from_text(
         study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["02:30", "18:00"]')
     )
-    enrolled = at("2026-03-28T09:00:00Z")
-    assert step_at(night, at("2026-03-29T00:30:00Z"), enrolled, BERLIN) == 2, "01:30"
-    assert step_at(night, at("2026-03-29T01:00:00Z"), enrolled, BERLIN) == 3, "03:00, when 02:30 never was"
-    twice = [step_at(night, at(f"2026-10-25T0{hour}:30:00Z"), enrolled, BERLIN) for hour in (0, 1)]
+    began = dt.date(2026, 3, 28)
+    assert step_at(night, at("2026-03-29T00:30:00Z"), began, BERLIN) == 2, "01:30"
+    assert step_at(night, at("2026-03-29T01:00:00Z"), began, BERLIN) == 3, "03:00, when 02:30 never was"
+    twice = [step_at(night, at(f"2026-10-25T0{hour}:30:00Z"), began, BERLIN) for hour in (0, 1)]
     assert twice == [423, 423]
 
 
 def test_the_same_moment_is_another_day_elsewhere() -> None:
     """Participants live in their own time zones."""
-    enrolled = at("2026-03-28T09:00:00Z")
+    began = dt.date(2026, 3, 28)
     late = at("2026-03-28T23:30:00Z")
-    assert [day_of(late, enrolled, zone) for zone in ("America/New_York", BERLIN, "Asia/Tokyo")] == [1, 2, 2]
+    assert [day_of(late, began, zone) for zone in ("America/New_York", BERLIN, "Asia/Tokyo")] == [1, 2, 2]
 
 
 def timed(database: Database) -> Writer:
@@ -191,9 +196,9 @@ def test_a_point_soon_after_midnight_may_be_asked_for_before() -> None:
     night = StudyInForce.from_text(
         study_text(times=True).replace('times = ["09:00", "18:00"]', 'times = ["00:05", "18:00"]')
     )
-    enrolled = at("2026-03-27T09:00:00Z")
+    began = dt.date(2026, 3, 27)
     moments = ("2026-03-28T22:49:00Z", "2026-03-28T22:50:00Z", "2026-03-28T23:10:00Z", "2026-03-29T15:45:00Z")
-    assert [step_at(night, at(moment), enrolled, BERLIN) for moment in moments] == [4, 5, 5, 6]
+    assert [step_at(night, at(moment), began, BERLIN) for moment in moments] == [4, 5, 5, 6]
 
 
 def test_an_answer_after_the_window_is_late_also_before_the_sweep(sqlite: Database) -> None:
@@ -307,24 +312,22 @@ def test_a_point_that_is_asked_for_the_day_before_counts_to_its_own_day(sqlite: 
 )  # fmt: skip
 def test_times_that_lie_close_are_told_apart(times: tuple[str, ...], steps: list[tuple[str, int]]) -> None:
     """A moment belongs to the next decision time only if it is nearer to that than to the one before."""
-    running, enrolled = at_times(*times), at("2026-06-01T00:00:00Z")
-    found = [(time, step_at(running, at(f"2026-06-01T{time}:00Z"), enrolled, "UTC")) for time, _ in steps]
+    running, began = at_times(*times), dt.date(2026, 6, 1)
+    found = [(time, step_at(running, at(f"2026-06-01T{time}:00Z"), began, "UTC")) for time, _ in steps]
     assert found == steps
 
 
 def test_when_a_time_comes_that_the_day_skips() -> None:
     """Clocks go forward from two to three: what was due between comes then, in order with what follows."""
-    running, enrolled = at_times("02:30", "03:10"), at("2026-03-28T00:00:00Z")
-    due = [time_of(running, step, enrolled, BERLIN) for step in (1, 2, 3, 4, 5)]
+    running, began = at_times("02:30", "03:10"), dt.date(2026, 3, 28)
+    due = [time_of(running, step, began, BERLIN) for step in (1, 2, 3, 4, 5)]
     assert [clock.iso(moment)[:16] for moment in due] == [
         "2026-03-28T01:30", "2026-03-28T02:10", "2026-03-29T01:00", "2026-03-29T01:10", "2026-03-30T00:30",
     ]  # fmt: skip
     for step, moment in enumerate(due, start=1):
-        assert step_at(running, moment, enrolled, BERLIN) in {step, step + 1}
+        assert step_at(running, moment, began, BERLIN) in {step, step + 1}
     lord_howe = at_times("02:15", "12:00")  # where it is half an hour
-    assert (
-        clock.iso(time_of(lord_howe, 3, at("2026-10-02T20:00:00Z"), "Australia/Lord_Howe"))[:16] == "2026-10-03T15:30"
-    )
+    assert clock.iso(time_of(lord_howe, 3, dt.date(2026, 10, 3), "Australia/Lord_Howe"))[:16] == "2026-10-03T15:30"
 
 
 def test_whoever_asks_too_soon_is_told_when_to_ask(sqlite: Database) -> None:
@@ -340,3 +343,162 @@ def test_whoever_asks_too_soon_is_told_when_to_ask(sqlite: Database) -> None:
     ask(writer, "2026-04-11T16:00:00Z")
     with pytest.raises(Refused, match=r"decision point 30 of 'P1' has its decision$"):
         ask(writer, "2026-04-11T16:30:00Z")
+
+
+TRAVELS = """
+[study]
+name = "travels"
+horizon = 40
+actions = ["rest", "walk"]
+budgets = [10]
+decisions_per_day = 2
+
+[variables.weekend]
+schedule = "weekend"
+
+[variables.day]
+schedule = "day of study"
+
+[variables.time]
+schedule = "time of day"
+names = ["am", "pm"]
+
+[variables.stress]
+levels = ["low", "high"]
+
+[reward]
+formula = "action * stress + weekend + day + time"
+noise_sd = 1.0
+theta_bound = 3.0
+
+[actions.walk]
+never_if = 'weekend == "weekend"'
+
+[participants]
+planned = 4
+first_day = 2026-12-01
+
+[schedule]
+times = ["10:00", "16:00"]
+timezone = "Europe/Berlin"
+
+[[policies]]
+kind = "always"
+"""
+
+
+def travelling(database: Database, enrolled: str, text: str = TRAVELS) -> Writer:
+    """Somebody who takes part in a study whose walks are for workdays, in Berlin."""
+    writer = Writer(database)
+    launch(writer, text, at("2026-12-01T00:00:00Z"))
+    writer.do(Enrol(who="staff", received=at(enrolled), participant="P1"))
+    return writer
+
+
+def known(writer: Writer, moment: str, **sensed: Any) -> dict[str, Any]:
+    """What is known of a decision point that is asked about at a time."""
+    given = {"sensed": {"stress": "low", **sensed}}
+    answer = answer_of(writer.do(Propose(who="app", received=at(moment), participant="P1", given=given)))
+    row = decision_row(writer.database, str(answer["decision"]))
+    assert row is not None
+    return {**json.loads(row["sensed"]), "walks": row["action"] == "walk", "zone": row["timezone"]}
+
+
+def zone_of(database: Database, column: str = "timezone") -> Any:
+    """A participant's time zone as it is stored."""
+    row = participant_row(database, "P1")
+    assert row is not None
+    return row[column]
+
+
+def sweep(writer: Writer, moment: int) -> None:
+    """What the service does by itself at a time."""
+    writer.start()
+    expire_all(writer, moment)
+    writer.stop()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["the same process", "a fresh process"])
+@pytest.mark.parametrize("enrolled", ["2026-12-01T09:30:00Z", "2026-12-01T16:30:00Z"], ids=["midday", "next day there"])
+def test_weekends_are_those_of_where_somebody_is(sqlite: Database, enrolled: str, again: bool) -> None:
+    """After a flight weekends and days of the study go on by the local date; forbidden actions stay forbidden."""
+    writer = travelling(sqlite, enrolled)
+    assert known(writer, "2026-12-02T09:05:00Z")["day"] == 2
+    writer.do(CorrectZone(who="staff", received=at("2026-12-02T10:00:00Z"), participant="P1", timezone="Asia/Tokyo",
+                          reason="travels"))  # fmt: skip
+    writer = Writer(sqlite) if again else writer
+    for day in (4, 5, 6, 7):
+        found = known(writer, f"2026-12-{day:02d}T01:10:00Z")  # ten past ten
+        assert (found["day"], found["zone"], found["time"]) == (day, "Asia/Tokyo", "am")
+        assert found["weekend"] == ("weekend" if day in {5, 6} else "weekday")
+        assert not (found["walks"] and day in {5, 6})
+    assert not verify(sqlite).findings
+
+
+@pytest.mark.parametrize("swept", [False, True], ids=["at a decision", "by the sweep"])
+def test_a_time_zone_may_change_from_a_date_on(sqlite: Database, swept: bool) -> None:
+    """Said beforehand, it holds from midnight of that date by the new clock, on record; the bundle knows it before."""
+    writer = travelling(sqlite, "2026-12-01T09:30:00Z")
+    known(writer, "2026-12-02T09:05:00Z")
+    planned = CorrectZone(who="staff", received=at("2026-12-02T10:00:00Z"), participant="P1", timezone="Asia/Tokyo",
+                          from_date=dt.date(2026, 12, 5), reason="flies")  # fmt: skip
+    answer = answer_of(writer.do(planned))
+    assert (answer["timezone"], answer["next_timezone"], answer["next_from"]) == (BERLIN, "Asia/Tokyo", "2026-12-05")
+    running = StudyInForce.from_text(TRAVELS)
+    person = writer.memory.participants["P1"]
+    assert [time_for(running, step, person) for step in (7, 9)] == [
+        at("2026-12-04T09:00:00Z"),
+        at("2026-12-05T01:00:00Z"),
+    ]
+    assert known(writer, "2026-12-04T09:05:00Z")["zone"] == BERLIN
+    sweep(writer, at("2026-12-04T14:59:59Z"))
+    assert zone_of(sqlite) == BERLIN, "a second to midnight in Tokyo"
+    if swept:
+        sweep(writer, at("2026-12-04T15:00:00Z"))
+        assert zone_of(sqlite) == "Asia/Tokyo"
+    found = known(writer, "2026-12-05T01:05:00Z")
+    assert (found["zone"], found["weekend"], found["day"]) == ("Asia/Tokyo", "weekend", 5)
+    changes = [row for row in event_rows(sqlite, limit=100) if row["kind"] == events.ZONE_CORRECTED]
+    assert [(row["who"], json.loads(row["body"])["timezone"]) for row in changes] == [
+        ("staff", BERLIN),
+        (SYSTEM, "Asia/Tokyo"),
+    ]
+    assert not verify(sqlite).findings
+
+
+def test_a_planned_change_can_be_taken_back(sqlite: Database) -> None:
+    """The time zone that holds, said again, takes the place of what was planned; days past or far off are refused."""
+    writer = travelling(sqlite, "2026-12-01T09:30:00Z")
+    zone = CorrectZone(who="staff", received=at("2026-12-02T10:00:00Z"), participant="P1", timezone="Asia/Tokyo",
+                       reason="flies")  # fmt: skip
+    for date in (dt.date(2026, 12, 2), dt.date(2026, 11, 1), dt.date(2028, 1, 1), dt.date(9999, 12, 31)):
+        with pytest.raises(Refused, match="expected a date after 2026-12-02, within a year"):
+            writer.do(msgspec.structs.replace(zone, from_date=date))
+    writer.do(msgspec.structs.replace(zone, from_date=dt.date(2026, 12, 5)))
+    writer.do(msgspec.structs.replace(zone, timezone=BERLIN))
+    assert zone_of(sqlite, "next_timezone") is None
+    sweep(writer, at("2026-12-08T00:00:00Z"))
+    assert zone_of(sqlite) == BERLIN
+    assert not verify(sqlite).findings
+
+
+WRONG = [{"time": "pm"}, {"day": 7}, {"weekend": "weekend"}, {"day": 2.5}, {"time": "noon"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: ",".join(f"{k}={v}" for k, v in wrong.items()))
+def test_what_the_calendar_says_is_not_the_apps_to_say(sqlite: Database, wrong: dict[str, Any]) -> None:
+    """A value that follows the calendar is refused where it differs; the same one is taken."""
+    writer = travelling(sqlite, "2026-12-01T09:30:00Z")
+    with pytest.raises(Refused, match=f"{next(iter(wrong))} is"):
+        known(writer, "2026-12-02T09:05:00Z", **wrong)
+    assert known(writer, "2026-12-02T09:05:00Z", time="am", day=2, weekend="weekday")["time"] == "am"
+
+
+def test_without_decision_times_dates_still_count(sqlite: Database) -> None:
+    """Whoever asks when they like is asked about the day that it is there, not about a number of decisions."""
+    writer = travelling(sqlite, "2026-12-01T09:30:00Z", TRAVELS.replace('times = ["10:00", "16:00"]\n', ""))
+    found = [known(writer, f"2026-12-{day:02d}T09:10:00Z", time="pm") for day in (2, 4, 5, 6, 7)]
+    assert [one["day"] for one in found] == [2, 4, 5, 6, 7]
+    assert [one["weekend"] for one in found] == ["weekday", "weekday", "weekend", "weekend", "weekday"]
+    assert not any(one["walks"] for one in found[2:4])
+    assert not verify(sqlite).findings

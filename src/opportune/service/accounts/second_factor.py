@@ -16,8 +16,7 @@ from opportune.service.state import clock
 
 SECONDS = 30
 RECOVERY_CODES = 10
-ADMINS, EVERYONE, NOBODY = "admins", "everyone", "nobody"
-REQUIRED_OF = (ADMINS, EVERYONE, NOBODY)
+ADMINS, EVERYONE = "admins", "everyone"
 """Of whom a study may require it."""
 _PEOPLE = tables.people
 

@@ -100,6 +100,8 @@ class Participant(msgspec.Struct, kw_only=True):
     status: Status
     reason: str | None
     timezone: Annotated[str, Meta(description="IANA name.", examples=["Europe/Berlin"])]
+    next_timezone: Annotated[str, Meta(description="The one from `next_from` on, where a change is to come.")] | None
+    next_from: Annotated[str, Meta(description="A local date.", examples=["2026-12-20"])] | None
     number: int
     arm: str | None
     baseline: Values | None

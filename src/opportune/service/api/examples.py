@@ -25,6 +25,7 @@ _DETAILS = {
 }  # fmt: skip
 _PARTICIPANT = {
     "participant": "P001", "status": "active", "reason": None, "timezone": "Europe/Berlin", "number": 0, "arm": None,
+    "next_timezone": None, "next_from": None,
     "baseline": None, "enrolled": "2026-03-23T08:12:00.000000Z", "step": 14, "budget_left": 7.2,
     "open_decision": "d123",
 }  # fmt: skip

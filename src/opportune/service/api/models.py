@@ -63,6 +63,10 @@ class ParticipantCorrection(_Body, kw_only=True):
     """Something about a participant was wrong: the time zone, or that the participant had left the study."""
 
     timezone: Annotated[str, Meta(max_length=64, examples=["Europe/Berlin"])] | None = None
+    from_date: (
+        Annotated[dt.date, Meta(description="The local date from which on the time zone holds; null: from now on.")]
+        | None
+    ) = None
     status: Annotated[Literal["active"], Meta(description="Withdrawn or completed by mistake.")] | None = None
     reason: Text
 

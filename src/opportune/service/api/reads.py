@@ -61,6 +61,8 @@ def participant_details(
             left = min(left, spending["amount"] - spending["nudges"])
     return {
         "participant": row["name"], "status": row["status"], "reason": row["reason"], "timezone": row["timezone"],
+        "next_timezone": row["next_timezone"],
+        "next_from": None if row["next_from"] is None else row["next_from"].isoformat(),
         "number": row["number"], "arm": (row["arm"] or None) if arms else None,
         "baseline": None if row["baseline"] is None else msgspec.json.decode(row["baseline"]),
         "enrolled": clock.iso(row["enrolled"]), "step": row["step"],

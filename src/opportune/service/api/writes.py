@@ -214,7 +214,7 @@ def _one(given: dict[str, Any]) -> str:
 @post(
     "/participants/{participant:str}/corrections", opt=roles(STAFF), status_code=200, tags=["corrections"],
     responses=_made(answers.Participant, 200, "Corrected."), operation_id="correct_participant",
-    summary="Correct a time zone, or take back a withdrawal",
+    summary="Correct a time zone, say that it is to change, or take back a withdrawal",
 )  # fmt: skip
 async def correct_participant(
     request: Asked, participant: FromPath[str], data: JSONBody[models.ParticipantCorrection],
@@ -222,10 +222,14 @@ async def correct_participant(
 ) -> Response[bytes]:  # fmt: skip
     """What was said first stays on record, with the reason; decisions that were made stay as they are."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
+    if data.from_date is not None and data.timezone is None:
+        raise Refused("invalid", "from_date is given without a timezone; expected both, or neither")
     if _one({"timezone": data.timezone, "status": data.status}) == "status":
         command: Command = Reinstate(participant=name, reason=data.reason, **write)
     else:
-        command = CorrectZone(participant=name, timezone=data.timezone or "", reason=data.reason, **write)
+        command = CorrectZone(
+            participant=name, timezone=data.timezone or "", from_date=data.from_date, reason=data.reason, **write
+        )  # fmt: skip
     return answer(await service_of(request).carry_out(command))
 
 

@@ -59,6 +59,8 @@ def participant_answer(person: Participant, *, blind: bool = False) -> dict[str,
     left = person.agent.budget_left
     return {
         "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
+        "next_timezone": person.next_timezone,
+        "next_from": None if person.next_from is None else person.next_from.isoformat(),
         "number": person.number, "arm": None if blind else person.arm or None,
         "baseline": None if person.baseline is None else msgspec.json.decode(person.baseline),
         "enrolled": clock.iso(person.enrolled),

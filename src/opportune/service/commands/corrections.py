@@ -3,19 +3,21 @@
 The first value stays on record. Decisions that were made stay as they were; a corrected reward is in `rewards`.
 """
 
+import datetime as dt
 from typing import Any
 
 import msgspec
 
 from opportune import checks
 from opportune.live import point
-from opportune.service.commands.base import Answered, Command, decision_answer, open_study, participant_answer
+from opportune.service.commands.base import SYSTEM, Answered, Command, decision_answer, open_study, participant_answer
 from opportune.service.problems import Refused
 from opportune.service.record import events
 from opportune.service.record.transaction import Transaction
 from opportune.service.state import clock
-from opportune.service.state.participant import COMPLETED, WITHDRAWN
+from opportune.service.state.participant import COMPLETED, WITHDRAWN, Participant
 
+MOST_AHEAD = dt.timedelta(days=366)
 OUTCOMES = ("opened", "answered", "unanswered")
 """What may have become of a nudge."""
 
@@ -91,10 +93,12 @@ class CorrectOutcome(_Correction, kw_only=True):
 
 
 class CorrectZone(_Correction, kw_only=True):
-    """A participant's clock is in another time zone: decision points to come are by that."""
+    """A participant's clock is in another time zone: decision points to come are by that, or those from a date on."""
 
     participant: str
     timezone: str
+    from_date: dt.date | None = None
+    """From this local date on; None: from now on, and a change that was to come no longer is."""
 
     def about(self) -> tuple[str | None, str | None]:
         return self.participant, None
@@ -103,10 +107,31 @@ class CorrectZone(_Correction, kw_only=True):
         open_study(transaction)
         person = transaction.person(self.participant)
         clock.check_zone(self.timezone)
-        if self.timezone != person.timezone:
+        wanted = (self.timezone, self.from_date)
+        stands = (person.timezone, None) if person.next_timezone is None else (person.next_timezone, person.next_from)
+        if wanted != stands:
             given = {"timezone": self.timezone, "was": person.timezone, "reason": self.why()}
+            if self.from_date is not None:
+                given["from"] = self._checked(self.from_date).isoformat()
             transaction.happen(events.ZONE_CORRECTED, person, given, who=self.who, received=self.received)
         return 200, participant_answer(person, blind=self.blind)
+
+    def _checked(self, date: dt.date) -> dt.date:
+        """The date from which on, which must be to come."""
+        today = clock.local(self.received, self.timezone).date()
+        if not today < date <= today + MOST_AHEAD:
+            expected = f"expected a date after {today}, within a year, or none where the change holds from now on"
+            raise Refused("invalid", f"from_date is {date}; {expected}")
+        return date
+
+
+def change_zone_if_due(transaction: Transaction, person: Participant, moment: int, *, received: int) -> None:
+    """At or after midnight of its date, by the new clock, the time zone that was to come holds, on record."""
+    zone, date = person.next_timezone, person.next_from
+    if zone is None or date is None or clock.local(moment, zone).date() < date:
+        return
+    given = {"timezone": zone, "was": person.timezone, "reason": f"planned from {date} on"}
+    transaction.happen(events.ZONE_CORRECTED, person, given, who=SYSTEM, received=received)
 
 
 class Reinstate(_Correction, kw_only=True):

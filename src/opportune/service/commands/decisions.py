@@ -9,6 +9,7 @@ from opportune import checks
 from opportune.errors import InputError, StateError
 from opportune.live import corrections, point
 from opportune.service.commands.base import NOT_ASKED, SYSTEM, Answered, Command, decision_answer, open_study
+from opportune.service.commands.corrections import change_zone_if_due
 from opportune.service.commands.pooling import pool_if_due
 from opportune.service.problems import Refused
 from opportune.service.record import events, tables
@@ -39,10 +40,11 @@ class Propose(Command, kw_only=True):
             schedule.check_time(self.at, self.received, person)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
+        change_zone_if_due(transaction, person, happened, received=self.received)
         step = self._step(transaction, person, happened)
         if step > transaction.running.horizon:
             raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} are made")
-        given = self._checked(transaction, person, step)
+        given = self._checked(transaction, person, step, happened)
         slot = trial.slot_given(transaction.running, person, happened=happened, step=step)
         if slot is not None:
             given["slot"] = slot
@@ -57,7 +59,7 @@ class Propose(Command, kw_only=True):
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
             if self.fallback:
                 missed["mode"] = FALLBACK_MODE
-            due = schedule.time_of(transaction.running, person.agent.step + 1, person.enrolled, person.timezone)
+            due = schedule.time_for(transaction.running, person.agent.step + 1, person)
             transaction.happen(
                 events.PROPOSED,
                 person,
@@ -76,19 +78,21 @@ class Propose(Command, kw_only=True):
         running, following = transaction.running, person.agent.step + 1
         if not running.times:
             return following
-        step = schedule.step_at(running, happened, person.enrolled, person.timezone)
+        step = schedule.step_at(running, happened, person.began, person.timezone)
         if step >= following:
             return step
-        there = clock.local(schedule.time_of(running, following, person.enrolled, person.timezone), person.timezone)
+        there = clock.local(schedule.time_for(running, following, person), person.timezone)
         comes = f"comes at {there:%H:%M} on {there:%Y-%m-%d} in {person.timezone}"
         if step < 1:
             raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point {comes}")
         then = f"; the next {comes}" if following <= running.horizon else ""
         raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision{then}")
 
-    def _checked(self, transaction: Transaction, person: Participant, step: int) -> dict[str, Any]:
+    def _checked(self, transaction: Transaction, person: Participant, step: int, happened: int) -> dict[str, Any]:
         """What was given, without what need not be said; refused here, before anything has happened."""
-        given: dict[str, Any] = {"sensed": trial.with_known(person, self.given["sensed"], step)}
+        running = transaction.running
+        sensed = trial.with_known(running, person, self.given["sensed"], step=step, happened=happened)
+        given: dict[str, Any] = {"sensed": sensed}
         if self.given.get("opened"):
             given["opened"] = True
         for name in ("reported", "shown"):

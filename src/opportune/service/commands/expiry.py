@@ -6,7 +6,15 @@ from typing import ClassVar
 from opportune.errors import OpportuneError
 from opportune.live.point import WAITING
 from opportune.service.commands import calls
-from opportune.service.commands.base import SYSTEM, Answered, Command, decision_answer, reward_answer
+from opportune.service.commands.base import (
+    SYSTEM,
+    Answered,
+    Command,
+    decision_answer,
+    participant_answer,
+    reward_answer,
+)
+from opportune.service.commands.corrections import change_zone_if_due
 from opportune.service.commands.decisions import settle_unanswered
 from opportune.service.commands.rewards import Reward
 from opportune.service.record import events, queries
@@ -65,16 +73,33 @@ class GiveUp(Command, kw_only=True):
         return 200, reward_answer(row)
 
 
+class ChangeZone(Command, kw_only=True):
+    """The date has come from which on a participant's clock is in another time zone."""
+
+    participant: str
+
+    def about(self) -> tuple[str | None, str | None]:
+        return self.participant, None
+
+    def run(self, transaction: Transaction) -> Answered:
+        person = transaction.person(self.participant)
+        change_zone_if_due(transaction, person, self.received, received=self.received)
+        return 200, participant_answer(person)
+
+
 def expire_all(writer: Writer, now: int) -> int:
     """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
 
-    Hands back how many commands that took.
+    Time zones change whose date has come. Hands back how many commands that took.
     """
     late, unrewarded = queries.overdue(writer.database, now)
     commands: list[Command] = [
         calls.Conclude(who=SYSTEM, received=now, decision=decision) for decision in calls.due(writer.database, now)
     ]
     commands += [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
+    commands += [
+        ChangeZone(who=SYSTEM, received=now, participant=name) for name in queries.due_zones(writer.database, now)
+    ]
     commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
     for future in [writer.submit(command) for command in commands]:
         with contextlib.suppress(OpportuneError):

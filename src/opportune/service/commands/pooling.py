@@ -5,7 +5,7 @@ from sqlalchemy import select
 from opportune.service.commands.base import SYSTEM
 from opportune.service.record import events, tables
 from opportune.service.record.transaction import Transaction
-from opportune.service.state import schedule
+from opportune.service.state import clock, schedule
 
 
 def pool_if_due(transaction: Transaction, received: int) -> None:
@@ -15,7 +15,10 @@ def pool_if_due(transaction: Transaction, received: int) -> None:
     """
     assert transaction.study is not None
     running, since = transaction.running, transaction.study["pooled"]
-    if not running.pooling or since is None or schedule.day_of(received, since, running.timezone) <= running.pooling:
+    if not running.pooling or since is None:
+        return
+    last = clock.local(since, running.timezone).date()
+    if schedule.day_of(received, last, running.timezone) <= running.pooling:
         return
     stored = transaction.connection.execute(select(tables.participants.c.name)).scalars()
     transaction.read(names=stored)

@@ -115,9 +115,8 @@ def _points(
 ) -> Iterator[tuple[int, int, float]]:
     """A participant's decision points to come: time, number, and which share of it falls on that time."""
     if running.times:
-        date = clock.local(row["enrolled"], row["timezone"]).date()
         for step in range(row["step"] + 1, running.horizon + 1):
-            at = _time_of(running.times, date, row["timezone"], step, running.per_day)
+            at = _time_of(running.times, row["began"], row["timezone"], step, running.per_day)
             if at > end:
                 return
             if at >= now:

@@ -56,7 +56,8 @@ def _command(view: View, form: Form, name: str) -> Command:
     what, reason = form.required("what", most=20), form.required("reason", most=500)
     fields = {**command_fields(view, form), "reason": reason.replace("\n", " ")}
     if what == "timezone":
-        return CorrectZone(participant=name, timezone=form.required("timezone", most=64), **fields)
+        zone, date = form.required("timezone", most=64), form.date("from_date")
+        return CorrectZone(participant=name, timezone=zone, from_date=date, **fields)
     if what == "status":
         return Reinstate(participant=name, **fields)
     decision = _decision(view, name, form.required("decision", most=20))["id"]

@@ -86,7 +86,7 @@ def _judged(view: View, row: dict[str, Any], missing: dict[str, int], nudges: di
     return {
         **row,
         "nudges": nudges.get(row["name"], row["nudges"]),
-        "day": day_of(until, row["enrolled"], row["timezone"]),
+        "day": day_of(until, row["began"], row["timezone"]),
         "age": None if contact is None else words.days_between(contact, view.now, row["timezone"]),
         "silent": silent,
         "missing": missing.get(row["name"], 0),

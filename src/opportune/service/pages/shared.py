@@ -1,6 +1,7 @@
 """What all pages share: templates, who looks at them, forms and what protects them, and how answers are sent."""
 
 import asyncio
+import datetime as dt
 import hashlib
 import hmac
 import re
@@ -267,6 +268,14 @@ class Form:
                 "invalid", f"{name} is {value!r}; expected a number, such as 12.5, without marks for thousands"
             )
         return float(value.replace(",", "."))
+
+    def date(self, name: str) -> dt.date | None:
+        """A date as browsers send it; None if it is missing."""
+        value = self.text(name, most=10)
+        try:
+            return dt.date.fromisoformat(value) if value else None
+        except ValueError:
+            raise Refused("invalid", f"{name} is {value!r}; expected a date, such as 2026-12-20") from None
 
     def secret(self, name: str) -> str:
         """A password as it was typed."""

@@ -1,5 +1,6 @@
 """A participant's course in one picture: decisions, nudges, openings, results, notes."""
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +14,10 @@ from opportune.service.state.schedule import day_of
 RESULTS, CALLS, OPENINGS, NOTES, DECISIONS = 3.0, 2.0, 1.0, 0.0, -1.0
 
 
-def _when(row: dict[str, Any], view: View, enrolled: int) -> float:
+def _when(row: dict[str, Any], view: View, began: dt.date) -> float:
     """The day of the study, with the time of day as its fraction."""
     there = clock.local(row["happened"], row["timezone"])
-    return day_of(row["happened"], enrolled, row["timezone"]) + (there.hour * 60 + there.minute) / 1440.0
+    return day_of(row["happened"], began, row["timezone"]) + (there.hour * 60 + there.minute) / 1440.0
 
 
 def picture(
@@ -27,7 +28,7 @@ def picture(
         return None
     t = view.t
     _ = t.gettext
-    days = [_when(row, view, person["enrolled"]) for row in decisions]
+    days = [_when(row, view, person["began"]) for row in decisions]
     rewards = [row["reward"] for row in decisions if row["reward"] is not None]
     nudges = [row for row in decisions if row["nudge"]]
     answered = sum(row["outcome"] == "answered" for row in nudges)
@@ -69,7 +70,7 @@ def picture(
     for row in noted:
         event = events.decode(row["body"])
         at = {"happened": row["received"], "timezone": person["timezone"]}
-        chart.mark(_when(at, view, person["enrolled"]), NOTES, "noted", str(event.given["text"])[:200], "triangle")
+        chart.mark(_when(at, view, person["began"]), NOTES, "noted", str(event.given["text"])[:200], "triangle")
     named = {
         RESULTS + 0.6: _("results"), CALLS: _("calls"), OPENINGS: _("app"), NOTES: _("notes"),
         DECISIONS: _("decisions"),

@@ -8,6 +8,7 @@ from sqlalchemy import Select, case, func, select
 
 from opportune.service.record import events, tables
 from opportune.service.record.database import Database
+from opportune.service.state import clock
 
 
 class _Because(msgspec.Struct):
@@ -35,6 +36,15 @@ def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
             list(connection.execute(late.order_by(table.c.expires).limit(MOST_AT_ONCE)).scalars()),
             list(connection.execute(unrewarded.order_by(table.c.reward_due).limit(MOST_AT_ONCE)).scalars()),
         )
+
+
+def due_zones(database: Database, now: int) -> list[str]:
+    """Participants whose time zone is to change by now."""
+    table = tables.participants.c
+    query = select(table.name, table.next_timezone, table.next_from).where(table.next_timezone.is_not(None))
+    with database.reading.connect() as connection:
+        found = connection.execute(query).all()
+    return [name for name, zone, date in found if clock.local(now, zone).date() >= date]
 
 
 def rows(database: Database, query: Select[Any]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     Float,
     Index,
     Integer,
@@ -90,9 +91,12 @@ participants = Table(
     Column("name", Text, primary_key=True),
     Column("number", Integer, nullable=False, unique=True),
     Column("timezone", Text, nullable=False),
+    Column("next_timezone", Text),  # from next_from on
+    Column("next_from", Date),
     Column("status", Text, nullable=False),
     Column("reason", Text),
     Column("enrolled", BigInteger, nullable=False),
+    Column("began", Date, nullable=False),  # the local date of enrolment, day 1
     Column("arm", Text, nullable=False),  # "" where the trial has none
     Column("member", Integer, nullable=False),  # which of the arm's participants
     Column("stratum", Integer, nullable=False),  # by which arms are balanced

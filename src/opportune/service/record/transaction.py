@@ -182,7 +182,7 @@ class Transaction:
     def _unpacked(self, row: Mapping[Any, Any]) -> Participant:
         """The participant that a row describes; what is in memory of it need not be read again."""
         known = self.memory.participants.pop(row["name"], None)  # until it is whole
-        seat = {name: row[name] for name in ("arm", "member", "enrolled", "timezone")}
+        seat = {name: row[name] for name in ("arm", "member", "began")}
         agent = self.fold.agent(row["number"], **seat) if known is None else known.agent
         since = 0 if known is None else known.seq
         table = tables.decisions

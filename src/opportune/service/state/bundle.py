@@ -26,7 +26,7 @@ def bundle_of(running: StudyInForce, person: Participant, now: int, *, standing:
     if standing is not None:
         times = _times(running, person, step)
         if times["at"] is None and person.last_decided is not None:
-            times["at"] = _local(person.last_decided, person)
+            times["at"] = _local(person.last_decided, person.timezone)
         current = {"step": step, **times, "values": {}, "action": standing}
     last = points[-1]["until"] if points else current and current["until"]
     return {
@@ -40,12 +40,17 @@ def _times(running: StudyInForce, person: Participant, step: int) -> dict[str, s
     """When a decision point comes, and when the next one does; nothing where the study has no decision times."""
     if not running.times:
         return {"at": None, "until": None}
-    begins, ends = (schedule.time_of(running, each, person.enrolled, person.timezone) for each in (step, step + 1))
-    return {"at": _local(begins, person), "until": _local(ends, person)}
+    return {"at": _comes(running, person, step), "until": _comes(running, person, step + 1)}
 
 
-def _local(moment: int, person: Participant) -> str:
-    return clock.local(moment, person.timezone).isoformat(timespec="seconds")
+def _comes(running: StudyInForce, person: Participant, step: int) -> str:
+    """When a decision point comes, by the clock that the participant then has."""
+    zone = person.zone_on(schedule.date_of(running, step, person.began))
+    return _local(schedule.time_of(running, step, person.began, zone), zone)
+
+
+def _local(moment: int, timezone: str) -> str:
+    return clock.local(moment, timezone).isoformat(timespec="seconds")
 
 
 def _split(entry: dict[str, Any]) -> dict[str, Any]:

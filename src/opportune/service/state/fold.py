@@ -5,6 +5,7 @@ the record says came in. It hands back what the algorithm answered; sentences on
 them takes longer than deciding.
 """
 
+import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -24,13 +25,14 @@ from opportune.live.point import LEARNED, NOTHING, Step
 from opportune.problems.finite import Problem
 from opportune.problems.settings import Located
 from opportune.service.record import events
-from opportune.service.state import fallback, trial
+from opportune.service.state import clock, fallback, trial
 from opportune.service.state.escalations import escalations
 from opportune.service.state.participant import ACTIVE, COMPLETED, FALLBACK_MODE, WITHDRAWN, Participant
 from opportune.service.state.streams import Streams
 from opportune.service.state.study import StudyInForce
 from opportune.service.state.trial import Enrolled
 
+EPOCH = dt.date(1970, 1, 1)
 MOST_PLACES = 10_000
 """Different values whose place is remembered: rather more than most studies have contexts."""
 WAS_PAST = "No nudge: the moment was past when it became known."
@@ -73,13 +75,11 @@ class Fold:
             events.ACKNOWLEDGED: self._note,
         }
 
-    def agent(
-        self, number: int, *, arm: str = "", member: int | None = None, enrolled: int = 0, timezone: str = "UTC"
-    ) -> Agent:
+    def agent(self, number: int, *, arm: str = "", member: int | None = None, began: dt.date = EPOCH) -> Agent:
         """An agent for participant `number`, who is number `member` of an arm, at its beginning."""
         seed, stream = self.streams.of(number)
         cohort = self.cohorts[arm]
-        problem = trial.problem_from(cohort.problem, enrolled, timezone)
+        problem = trial.problem_from(cohort.problem, began)
         agent = cohort.seat(number if member is None else member, stream=stream, seed=seed, problem=problem)
         agent.explains = self.explains
         return agent
@@ -98,10 +98,11 @@ class Fold:
         baseline, timezone = given.get("baseline") or {}, given["timezone"]
         seed = self.streams.allocation if self.streams.known else None
         seat = enrolled.next(self.running, baseline, seed=seed, arm=arm)
-        agent = self.agent(number, arm=seat.arm, member=seat.member, enrolled=received, timezone=timezone)
+        began = clock.local(received, timezone).date()
+        agent = self.agent(number, arm=seat.arm, member=seat.member, began=began)
         person = Participant(
-            name=name, number=number, timezone=timezone, status=ACTIVE, reason=None, enrolled=received, seq=0,
-            agent=agent, baseline=_ENCODE(baseline).decode() if baseline else None, **seat._asdict(),
+            name=name, number=number, timezone=timezone, status=ACTIVE, reason=None, enrolled=received, began=began,
+            seq=0, agent=agent, baseline=_ENCODE(baseline).decode() if baseline else None, **seat._asdict(),
         )  # fmt: skip
         return person, {"number": number, **({"arm": seat.arm} if seat.arm else {})}
 
@@ -296,7 +297,12 @@ class Fold:
         return {"learned": person.agent.correct_reported(given["reported"], _known(step))}
 
     def _correct_zone(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        person.timezone = given["timezone"]
+        """The clock is another one: from now on, or from a date to come; what was planned before no longer is."""
+        person.next_timezone = person.next_from = None
+        if "from" in given:
+            person.next_timezone, person.next_from = given["timezone"], dt.date.fromisoformat(given["from"])
+        else:
+            person.timezone = given["timezone"]
         return {}
 
     def _reinstate(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:

@@ -1,5 +1,6 @@
 """A participant in memory: the agent that decides, and what the service knows of it besides."""
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,8 @@ STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 """By what a decision was made."""
 CHANGING = (
-    "timezone", "status", "reason", "calls", "seq", "step", "open_decision", "last_decided", "last_reveal", "spent",
-    "nudges", "state",
+    "timezone", "next_timezone", "next_from", "status", "reason", "calls", "seq", "step", "open_decision",
+    "last_decided", "last_reveal", "spent", "nudges", "state",
 )  # fmt: skip
 """Columns of `participants` that change after enrolment."""
 
@@ -32,6 +33,8 @@ class Participant:
     status: str
     reason: str | None
     enrolled: int
+    began: dt.date
+    """The local date of enrolment: day 1 of the study, also after a change of time zone."""
     arm: str
     """The arm of the trial; "" where there are none."""
     member: int
@@ -43,6 +46,9 @@ class Participant:
     agent: Agent
     decisions: list[str] = field(default_factory=list)
     """Their ids; that of decision point t stands at t - 1."""
+    next_timezone: str | None = None
+    """The time zone from `next_from` on, where a change is to come."""
+    next_from: dt.date | None = None
     calls: bool = True
     """Whether the participant wants to be called."""
     open_decision: str | None = None
@@ -63,8 +69,8 @@ class Participant:
 
         """
         names = (
-            "name", "number", "timezone", "status", "reason", "enrolled", "arm", "member", "stratum", "baseline",
-            "calls", "seq", "open_decision", "last_decided", "last_reveal",
+            "name", "number", "timezone", "next_timezone", "next_from", "status", "reason", "enrolled", "began", "arm",
+            "member", "stratum", "baseline", "calls", "seq", "open_decision", "last_decided", "last_reveal",
         )  # fmt: skip
         person = cls(agent=agent, decisions=known, **{name: row[name] for name in names})
         changed = []
@@ -81,13 +87,20 @@ class Participant:
         budget = self.agent.policy.budget
         return {
             "name": self.name, "number": self.number, "timezone": self.timezone,
-            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "arm": self.arm,
-            "member": self.member, "stratum": self.stratum, "baseline": self.baseline, "calls": self.calls,
-            "seq": self.seq, "step": self.agent.step, "open_decision": self.open_decision,
+            "next_timezone": self.next_timezone, "next_from": self.next_from,
+            "status": self.status, "reason": self.reason, "enrolled": self.enrolled, "began": self.began,
+            "arm": self.arm, "member": self.member, "stratum": self.stratum, "baseline": self.baseline,
+            "calls": self.calls, "seq": self.seq, "step": self.agent.step, "open_decision": self.open_decision,
             "last_decided": self.last_decided, "last_reveal": self.last_reveal,
             "amount": None if shared or budget is None else budget.amount,
             "hard": int(budget is not None and budget.hard), "spent": spent, "nudges": nudges,
         }  # fmt: skip
+
+    def zone_on(self, date: dt.date) -> str:
+        """The time zone on a local date, as far as is known."""
+        if self.next_timezone is not None and self.next_from is not None and date >= self.next_from:
+            return self.next_timezone
+        return self.timezone
 
     def pack(self) -> bytes:
         """The agent's state as it is stored; raises `Unsound` if it must not be."""

@@ -54,7 +54,7 @@ def _proposed(event: Event, person: Participant, running: StudyInForce, received
     done = answer.get("settled")
     entry = person.agent.steps[_step(event)]
     told, nudged, stale = entry.reported, answer["nudged"], answer["stale"]
-    day = day_of(happened, person.enrolled, person.timezone)
+    day = day_of(happened, person.began, person.timezone)
     return {
         "id": event.decision, "participant": person.name, "step": event.step, "seq": event.seq,
         "day": counted_day(running, day, _step(event)), "happened": happened, "received": received,

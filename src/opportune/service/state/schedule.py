@@ -4,7 +4,8 @@ Where the study file has decision times, decision point number (day - 1) * times
 place in the list, whatever happened at those before it. A time belongs to the latest decision time that has come, or to
 the next if that comes within `EARLY` and is the nearer one. Days are local days: that of enrolment is day 1. Where
 clocks go forward, a decision time that the day skips has come once the clock is past it; where they go back, one that
-comes twice is the same.
+comes twice is the same. A participant's own clock may change (travel); the day of enrolment, day 1, is the date that
+it was there and then, whatever the clock does afterwards.
 """
 
 import bisect
@@ -26,9 +27,9 @@ AHEAD = 5 * clock.MINUTE
 """How far the caller's clock may be ahead of ours, or behind what it said before."""
 
 
-def day_of(moment: int, enrolled: int, timezone: str) -> int:
-    """The participant's day of the study: 1 is the local day of enrolment."""
-    return _date(moment // QUARTER, timezone) - _date(enrolled // QUARTER, timezone) + 1
+def day_of(moment: int, began: dt.date, timezone: str) -> int:
+    """The participant's day of the study: 1 is the date of enrolment."""
+    return _date(moment // QUARTER, timezone) - began.toordinal() + 1
 
 
 @lru_cache(maxsize=65_536)
@@ -37,12 +38,12 @@ def _date(quarter: int, timezone: str) -> int:
     return clock.local(quarter * QUARTER, timezone).toordinal()
 
 
-def step_at(running: StudyInForce, moment: int, enrolled: int, timezone: str) -> int:
+def step_at(running: StudyInForce, moment: int, began: dt.date, timezone: str) -> int:
     """The number of the decision point that a time belongs to; below 1 if none has come yet."""
     there = clock.local(moment, timezone)
     minutes, begins = there.hour * 60 + there.minute, _begins(running.times)
     place = bisect.bisect_right(begins, minutes) + (minutes >= begins[0] + DAY)  # the next day's first may be near
-    day = day_of(moment, enrolled, timezone)
+    day = day_of(moment, began, timezone)
     return (day - 1) * running.per_day + place
 
 
@@ -58,11 +59,14 @@ def counted_day(running: StudyInForce, day: int, step: int) -> int:
     return max(day, (step - 1) // running.per_day + 1) if running.times else day
 
 
-def time_of(running: StudyInForce, step: int, enrolled: int, timezone: str) -> int:
+def date_of(running: StudyInForce, step: int, began: dt.date) -> dt.date:
+    """The local date of a decision point, where the study has decision times."""
+    return began + dt.timedelta(days=(step - 1) // running.per_day)
+
+
+def time_of(running: StudyInForce, step: int, began: dt.date, timezone: str) -> int:
     """When a decision point comes, where the study has decision times; see above for those that the day skips."""
-    day, place = divmod(step - 1, running.per_day)
-    first, minutes = clock.local(enrolled, timezone).date(), running.times[place]
-    date = first + dt.timedelta(days=day)
+    date, minutes = date_of(running, step, began), running.times[(step - 1) % running.per_day]
     wanted = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60))
     moment = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone)))
     if clock.local(moment, timezone).replace(tzinfo=None) == wanted:
@@ -71,6 +75,11 @@ def time_of(running: StudyInForce, step: int, enrolled: int, timezone: str) -> i
     while clock.local(skipped, timezone).replace(tzinfo=None) < wanted:  # it comes when clocks go forward
         skipped += QUARTER
     return skipped
+
+
+def time_for(running: StudyInForce, step: int, person: Participant) -> int:
+    """When a decision point comes to a participant, also after a change of time zone that is still to come."""
+    return time_of(running, step, person.began, person.zone_on(date_of(running, step, person.began)))
 
 
 def check_opening(moment: int, received: int, person: Participant) -> None:

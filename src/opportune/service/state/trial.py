@@ -16,7 +16,7 @@ from opportune.algorithm.reasons import ARM, ELIGIBLE, OPTED_OUT, WORDS
 from opportune.errors import InputError
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.problems.variables import WEEKDAYS, Weekday, Weekend
+from opportune.problems.variables import WEEKDAYS, TimeOfDay, Weekday, Weekend
 from opportune.service.problems import Refused
 from opportune.service.state import clock, schedule
 from opportune.service.state.participant import Participant
@@ -29,7 +29,7 @@ Given = Mapping[str, Any]
 
 def slot_given(running: StudyInForce, person: Participant, *, happened: int, step: int) -> dict[str, Any] | None:
     """Where a decision point lies in the calendar, as its event has it; None where nudges can be made at all times."""
-    calendar, enrolled, timezone = running.calendar, person.enrolled, person.timezone
+    calendar, timezone = running.calendar, person.timezone
     without = None if person.calls else WORDS[OPTED_OUT]
     if person.arm and not person.agent.policy.revealer.spends:
         without = WORDS[ARM]
@@ -44,8 +44,7 @@ def slot_given(running: StudyInForce, person: Participant, *, happened: int, ste
     else:
         given["until"] = clock.from_datetime(opening.until)
     if running.times:
-        date = clock.local(enrolled, timezone).date()
-        left = open_points(running, date, timezone)
+        left = open_points(running, person.began, timezone)
         given["open_left"] = int(left[min(step, running.horizon) - 1])
     return given
 
@@ -79,10 +78,9 @@ def open_points(running: StudyInForce, date: dt.date, timezone: str) -> NDArray[
 
 def _count_open(running: StudyInForce, date: dt.date, timezone: str) -> NDArray[np.int64]:
     assert running.calendar is not None
-    noon = clock.from_datetime(dt.datetime.combine(date, dt.time(12), clock.zone(timezone)))
     is_open = np.zeros(running.horizon, dtype=np.int64)
     for step in range(running.run_in + 1, running.horizon + 1):
-        at = schedule.time_of(running, step, noon, timezone)
+        at = schedule.time_of(running, step, date, timezone)
         is_open[step - 1] = not running.calendar.at(_moment(at), timezone).closed
     left: NDArray[np.int64] = np.cumsum(is_open[::-1])[::-1]
     return left
@@ -147,16 +145,17 @@ class Enrolled:
         return seat
 
 
-def with_known(person: Participant, sensed: Given, step: int) -> dict[str, Any]:
-    """What was sensed, with what is known of somebody anyhow: baseline, and the weekday by the person's own calendar.
+def with_known(
+    running: StudyInForce, person: Participant, sensed: Given, *, step: int, happened: int
+) -> dict[str, Any]:
+    """What was sensed, with what is known of somebody anyhow: baseline, and what the person's own calendar says.
 
     An app may send these values as well; others are refused.
     """
     problem = person.agent.problem
     baseline = {} if person.baseline is None else msgspec.json.decode(person.baseline)
     known = {name: value for name, value in baseline.items() if name in problem.variables}
-    if any(isinstance(variable, Weekday | Weekend) for variable in problem.schedule.variables.values()):
-        known |= problem.schedule.values(step)
+    known |= _scheduled(running, person, step, happened)
     for name, value in known.items():
         if sensed.get(name, value) != value:
             given = checks.brief(sensed[name])
@@ -164,12 +163,26 @@ def with_known(person: Participant, sensed: Given, step: int) -> dict[str, Any]:
     return {**sensed, **known}
 
 
-def problem_from(problem: Problem | ContinuousProblem, enrolled: int, timezone: str) -> Problem | ContinuousProblem:
-    """The problem of somebody who enrols on this day: weekdays are those of the participant's own calendar."""
+def _scheduled(running: StudyInForce, person: Participant, step: int, happened: int) -> dict[str, Any]:
+    """What the calendar says of a decision point; without decision times the time of day is the app's to say."""
+    schedule_of = person.agent.problem.schedule
+    if not schedule_of.variables or step > (schedule_of.last_step or step):
+        return {}
+    if running.times:
+        return schedule_of.values(step)
+    day = schedule.day_of(happened, person.began, person.timezone)
+    last = (schedule_of.last_step or day * schedule_of.decisions_per_day) // schedule_of.decisions_per_day
+    values = schedule_of.values((min(max(1, day), last) - 1) * schedule_of.decisions_per_day + 1)
+    return {name: value for name, value in values.items()
+            if not isinstance(schedule_of.variables[name], TimeOfDay)}  # fmt: skip
+
+
+def problem_from(problem: Problem | ContinuousProblem, began: dt.date) -> Problem | ContinuousProblem:
+    """The problem of somebody who enrols on this date: weekdays are those of the participant's own calendar."""
     scheduled = problem.schedule.variables
     if not any(isinstance(variable, Weekday | Weekend) for variable in scheduled.values()):
         return problem
-    return _beginning(problem, WEEKDAYS[clock.local(enrolled, timezone).weekday()])
+    return _beginning(problem, WEEKDAYS[began.weekday()])
 
 
 @lru_cache(maxsize=64)

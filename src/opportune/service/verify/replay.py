@@ -153,7 +153,8 @@ class Replay:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
             return
         kind = event.kind
-        self._check_zone(event, event.given["timezone"] if kind == events.ZONE_CORRECTED else person.timezone)
+        corrected = kind == events.ZONE_CORRECTED and "from" not in event.given
+        self._check_zone(event, event.given["timezone"] if corrected else person.timezone)
         if kind != events.PROPOSED and event.decision is not None:
             step = event.step or 0
             if event.decision != (person.decisions[step - 1] if 0 < step <= len(person.decisions) else None):
