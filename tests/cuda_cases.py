@@ -127,8 +127,10 @@ CASES = {
     "guard, response": (rated, [
         op.pace_ucb(5, guard=0.5), op.pace_ucb(op.Budget(6, shared=True), response=True, name="response"),
     ], 12, 2, True),
-    "calendar": (rated, [op.Policy(revealer=op.Pace(), budget=5, limits=weekly, name="PACE"),
-                         op.Policy(budget=5, limits=weekly, name="PD2")], 16, 1, True),
+    "calendar": (rated, [
+        op.Policy(recommender=op.LinUCB(), revealer=op.Pace(), budget=5, limits=weekly, name="PACE"),
+        op.Policy(budget=5, limits=weekly, name="PD2"),
+    ], 16, 1, True),
 }
 
 def run(name, **settings):

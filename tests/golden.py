@@ -269,7 +269,10 @@ def worlds_and_limits() -> dict[str, Pinned]:
     calendar = op.Timetable(closed=closed, hours=12.0 * slot, day=slot // 2, start=slot[:, 0])
     limits = op.Limits(run_in=3, per_week=2, least_hours_between=30.0, per_day=1)
     rules: list[op.Revealer] = [op.FixedRate(), op.PrimalDual(), op.LearningPrimalDual(), op.Pace(), op.Always()]
-    limited = [op.Policy(revealer=rule, budget=op.Budget(5), limits=limits, name=rule.kind) for rule in rules]
+    limited = [
+        op.Policy(recommender=op.LinUCB(), revealer=rule, budget=op.Budget(5), limits=limits, name=rule.kind)
+        for rule in rules
+    ]
     in_part = op.Policy(
         recommender=op.LinUCB(radius="pointwise"), budget=op.Budget(6, shared=True), pooled="partial", partial_every=3
     )

@@ -12,10 +12,10 @@ import pytest
 
 from opportune.engine.declared import ADAPTIVE, CONSTANT
 from opportune.errors import InputError
-from opportune.policy import Budget, Policy, layout_for, naive_ucb, pd1_ucb, pd2_ucb, rule_for
+from opportune.policy import Budget, Policy, layout_for, naive_ucb, pace_ucb, pd1_ucb, pd2_ucb, rule_for
 from opportune.problems.finite import Problem
 from opportune.recommenders import RECOMMENDERS, EqualCoins, FixedAction, LinUCB, Thompson
-from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Periodic, PrimalDual
+from opportune.revealers import REVEALERS, Always, FixedRate, LearningPrimalDual, Never, Pace, Periodic, PrimalDual
 
 make_policy: Callable[..., Policy] = Policy  # given what its types would not allow
 make_periodic: Callable[..., Periodic] = Periodic
@@ -142,6 +142,10 @@ def test_scales_that_need_to_know_something() -> None:
             "LearningPrimalDual has no budget; expected budget=... with the number of reveals",
         ),
         (
+            lambda: make_policy(budget=3, pooled="Partial"),
+            "pooled is 'Partial'; expected True, False or 'partial'",
+        ),
+        (
             lambda: Policy(revealer=FixedRate()),
             "FixedRate has no budget; expected budget=... with the number of reveals",
         ),
@@ -227,6 +231,8 @@ def test_short_forms() -> None:
 def test_a_number_is_a_budget(amount: Any) -> None:
     """Any kind of number stands for an expected budget of that amount."""
     assert Policy(budget=amount) == pd2_ucb(amount) == pd2_ucb(Budget(3))
+    assert Policy(revealer=Pace(), budget=amount) == pace_ucb(amount), "the recommender is one that suits the revealer"
+    assert Policy(revealer=Pace(), recommender=LinUCB(), budget=amount) != pace_ucb(amount)
     assert type(Policy(budget=amount).budget.amount) is float  # type: ignore[union-attr]
 
 

@@ -65,13 +65,13 @@ class Policy:
     and context frequencies stay separate. With "partial" each has a model
     of its own, learned towards what all have in common (docs/pace.md): random effects. That is brought up to date
     every `partial_every` decision times of a simulation; live, whenever `Cohort.update_prior` is called. `limits` say
-    where no nudge is allowed.
+    where no nudge is allowed. Without a recommender it is `LinUCB` with the settings that suit the revealer.
 
     With `update` = k, a participant's rewards wait: those that have arrived by then are learned from just before its
     decision points k + 1, 2k + 1, and so on.
     """
 
-    recommender: Recommender = field(default_factory=LinUCB)
+    recommender: Recommender = None  # type: ignore[assignment]  # LinUCB, as it suits the revealer
     revealer: Revealer = field(default_factory=LearningPrimalDual)
     budget: Budget | None = None
     pooled: bool | Literal["partial"] = False
@@ -81,20 +81,22 @@ class Policy:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.recommender, Recommender):
-            given = checks.brief(self.recommender)
-            raise InputError(f"recommender is {given}; expected a recommender, such as LinUCB()")
         if not isinstance(self.revealer, Revealer):
             given = checks.brief(self.revealer)
             raise InputError(f"revealer is {given}; expected a revealer, such as LearningPrimalDual()")
+        if self.recommender is None:
+            checks.keep(self, recommender=LinUCB(**self.revealer.suits))
+        if not isinstance(self.recommender, Recommender):
+            given = checks.brief(self.recommender)
+            raise InputError(f"recommender is {given}; expected a recommender, such as LinUCB()")
         checks.registered(self.recommender, RECOMMENDERS)
         checks.registered(self.revealer, REVEALERS)
         if self.budget is not None:
             checks.keep(self, budget=_budget(self.budget))
         if self.pooled != "partial":
-            checks.keep(self, pooled=checks.yes_no("pooled", self.pooled))
+            checks.keep(self, pooled=_pooled(self.pooled))
         elif isinstance(self.recommender, LinUCB) and not self.pointwise:
-            raise InputError("pooled is 'partial', which has a pointwise radius; expected LinUCB(radius='pointwise')")
+            raise InputError("pooled is 'partial', which has a pointwise radius; expected radius = 'pointwise' with it")
         every = checks.whole("partial_every", self.partial_every, least=1, most=checks.MOST_STEPS)
         checks.keep(self, partial_every=every)
         if self.limits is not None and not isinstance(self.limits, Limits):
@@ -211,6 +213,13 @@ class Policy:
             update=described.get("update", 1),
             name=described["name"],
         )
+
+
+def _pooled(value: Any) -> bool:
+    """Whether all learn one model, where models are not pooled in part."""
+    if isinstance(value, str):
+        raise InputError(f"pooled is {checks.brief(value)}; expected True, False or 'partial'")
+    return checks.yes_no("pooled", value)
 
 
 def naive_ucb(budget: float | Budget, *, unknown: str = "plugin", name: str = "") -> Policy:

@@ -253,13 +253,15 @@ def test_what_metrics_need() -> None:
         brushing = run(brushing_world(users=1), pd2_ucb(3), trace=trace)
         with pytest.raises(InputError, match=r"^realised regret needs to know the best action's value; these worlds "):
             realised_regret(brushing)
-    for policy, kind in (
-        (Policy(revealer=Always(), budget=Budget(3)), "Always"),
-        (pace_ucb(3, value="paper", guard=0.5), "Pace"),
-        (pace_ucb(3, value="paper", randomise=0.1), "Pace"),
-        (pace_ucb(3), "Pace"),
+    for policy, name in (
+        (Policy(revealer=Always(), budget=Budget(3)), "always"),
+        (pace_ucb(3, value="paper", guard=0.5), "PACE"),
+        (pace_ucb(3, value="paper", randomise=0.1), "PACE"),
+        (pace_ucb(3), "PACE"),
     ):
-        message = f"^the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {kind}$"
+        message = (
+            f"^the auxiliary problem of '{name}' is not defined; expected naive, PD1, PD2, or PACE with value='paper'"
+        )
         with pytest.raises(InputError, match=message):
             decomposition(run(tiny_world(), policy))
     renamed = run(tiny_world(), pd2_ucb(3)).assign_coords(policy=["other"])

@@ -137,3 +137,11 @@ def test_what_the_model_needs() -> None:
         op.pace_ucb(10, response=True)
     with pytest.raises(InputError, match="guard goes without response"):
         op.Pace(response=True, guard=0.5)
+
+
+def test_why_says_by_what_moments_are_ranked() -> None:
+    """With the response model a moment counts by how likely an answer is too, and the sentence says so."""
+    notes = Notes(worth=0.5, debt=0.0, above=0.17, tied=0.1, share=0.2, to_come=50.0, left=10.0, cause=BY_RANK)
+    ranked = "is worth more than now in 17% of the moments to expect"
+    assert op.Pace().words(notes).startswith(f"fresh advice {ranked}")
+    assert op.Pace(response=True).words(notes).startswith(f"fresh advice, times how likely an answer is, {ranked}")

@@ -165,7 +165,8 @@ def _auxiliary_values(data: xr.Dataset) -> NDArray[np.float64]:
             chosen[i] = _together(paced_auxiliary, ranks[i], budget, shared=_shared(policy))
         else:
             raise InputError(
-                f"the auxiliary problem is defined for naive, PD1, PD2 and plain PACE; got {type(revealer).__name__}"
+                f"the auxiliary problem of {policy['name']!r} is not defined; expected naive, PD1, PD2, or PACE with "
+                "value='paper' and without a coin, guard or response"
             )
     return _by_context(data, "true_blind") + chosen * gaps
 

@@ -93,8 +93,7 @@ class Revealer:
         """Why a nudge was considered at an eligible moment, in a word for analysts; None if the rule has none."""
         return None
 
-    @staticmethod
-    def words(notes: Any) -> str:
+    def words(self, notes: Any) -> str:
         """What the rule went by (its `declares.notes`), in words; only for rules that take notes."""
         return ""
 
