@@ -10,10 +10,12 @@ import pytest
 from desk import PASSWORD, desks
 from signed import sign
 from site_over_http import good, site_on
+from study_text import study_text
 
 from opportune.cli import main as cli
-from opportune.service.accounts.changes import Administer
+from opportune.service.accounts.changes import Actor, Administer, change_account
 from opportune.service.accounts.people import add_person
+from opportune.service.commands.administration import Amend, Close, ConfirmClock
 from opportune.service.export import exports
 from opportune.service.record import events
 from opportune.service.record.database import Database
@@ -78,6 +80,25 @@ def test_analysts_see_every_kind_of_event(sqlite: Database) -> None:
         assert last["given"] == {"item": "staff", "done": True}
         assert "Jonas" not in "".join(exports.export(sqlite, "events"))
         assert "Jonas" in good(site.get("events?limit=1000", "admin"))["items"][-1]["event"]["given"]["note"]
+
+
+def test_nobody_sees_where_commands_came_from(sqlite: Database) -> None:
+    """The system's name for whoever amended, closed or confirmed is often that of a person; admins alone see it."""
+    origin = {"from": "command line", "system_user": "jane.doe"}
+    with site_on(sqlite) as site:
+        said = {"who": "boss", "reason": "ethics board", "origin": origin}
+        writer = Writer(sqlite)
+        file = study_text(extra="\n# amended\n")
+        writer.do(Amend(file=file, source="study.toml", received=clock.now(), **said))
+        writer.do(ConfirmClock(received=clock.now(), **said))
+        change_account(sqlite, Actor("boss", origin), "key added", "nurse", lambda connection: None)
+        writer.do(Close(received=clock.now(), **said))
+        for role, there in (("staff", False), ("analyst", False), ("admin", True)):
+            seen = site.get("events?limit=1000", role).text
+            assert ("jane.doe" in seen) == there, role
+        exported = "".join(exports.export(sqlite, "events"))
+    assert "ethics board" in exported, "the control"
+    assert "jane.doe" not in exported
 
 
 def test_events_are_explained(sqlite: Database) -> None:

@@ -42,4 +42,4 @@ def without_names(event: Mapping[str, Any], label: Label) -> dict[str, Any]:
         told = {name: given[name] for name in ("what", "item", "done") if name in given}
         given = told | ({"account": label(given["account"])} if "account" in given else {})
     kept = {name: value for name, value in event.items() if name not in HIDDEN}
-    return {**kept, "who": label(event["who"]), "given": exported(given)}
+    return {**kept, "who": label(event["who"]), "given": exported(event["kind"], given)}

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -136,13 +137,19 @@ def blinded(answer: dict[str, Any]) -> dict[str, Any]:
 
 def for_staff(event: dict[str, Any], *, blind: bool) -> dict[str, Any]:
     """An event as staff see it."""
-    given = exported(event["given"])
+    given = exported(event["kind"], event["given"])
     if not blind:
         return {**event, "given": given}
     told = {name: value for name, value in given.items() if name != "slot"}
     return {**event, "given": told, "answer": blinded(event["answer"]), "salt": ""}
 
 
-def exported(given: dict[str, Any]) -> dict[str, Any]:
-    """What came in with an event as exports show it."""
-    return {**given, "file": published(given["file"])} if "file" in given else given
+_ORIGIN = {"from", "system_user"}
+"""From where someone did something: the system's name for a user is often that of a person."""
+
+
+def exported(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What came in with an event as exports show it: without private lines of the study file, and from where."""
+    left_out = _ORIGIN if kind in COMMON else ()  # elsewhere `from` is a date
+    shown = {name: value for name, value in given.items() if name not in left_out}
+    return {**shown, "file": published(given["file"])} if "file" in given else shown
