@@ -39,6 +39,27 @@ def test_what_is_private_is_taken_out(written: str) -> None:
     assert before == after
 
 
+COMMENTED = """
+# MARIA is the coordinator, Li Wu her deputy, and mail to jonas.weber
+# 'Jonas' reads "it
+[serve]
+unblinded = ["Maria Huber", "Li Wu", "serve"]
+mail = ["jonas.weber@example.org"]
+decide = ["Maria"]  # Huber's choice
+say = '''# Maria'''
+"""
+
+
+def test_names_are_taken_out_of_comments() -> None:
+    """Any word of a name, in any case; words of the trial itself stay as they are."""
+    shown = published(COMMENTED)
+    comments = [line.partition("#")[2] for line in shown.splitlines() if "say" not in line]
+    for name in ("maria", "huber", "li wu", "jonas", "weber"):
+        assert name not in "".join(comments).lower(), name
+    assert "coordinator" in shown, "the control"
+    assert tomllib.loads(shown) == {"serve": {"decide": ["Maria"], "say": "# Maria"}}
+
+
 @pytest.mark.parametrize(
     "text",
     [

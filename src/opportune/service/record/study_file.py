@@ -1,5 +1,6 @@
 """The study file as it is shown and exported: without the addresses and the names of people that it holds."""
 
+import re
 from collections.abc import Iterator, MutableMapping
 from functools import lru_cache
 from typing import Any
@@ -9,7 +10,13 @@ from tomlkit.exceptions import TOMLKitError
 
 PRIVATE = {"webhook", "app_webhook", "mail", "unblinded", "contact_url"}
 """Keys of [serve] that are taken out: who has a webhook's address can send what looks like an alert."""
+NAMING = {"mail", "unblinded"}
+"""Those that hold names of people: no word of these is left in a comment."""
 REMOVED = "not exported"
+_TEXT_OR_COMMENT = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|(?P<comment>\#[^\n]*)''', re.DOTALL
+)
+_WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 @lru_cache(maxsize=64)
@@ -23,13 +30,25 @@ def published(text: str) -> str:
     if not isinstance(serve, MutableMapping):
         return text
     private = [word for key in PRIVATE & serve.keys() for word in _words(serve[key])]
+    named = [word.partition("@")[0] for key in NAMING & serve.keys() for word in _words(serve[key])]
+    names = {part for name in named for part in (name, *_WORD.findall(name))}
     for key in PRIVATE & serve.keys():
         del serve[key]
     shown = tomlkit.dumps(file)
     for word in private:  # in comments, too, but not where part of another word
         if "://" in word or "@" in word:
             shown = shown.replace(word, f"({REMOVED})")
-    return shown
+    return _without_names(shown, names) if names else shown
+
+
+def _without_names(text: str, names: set[str]) -> str:
+    """A study file without some words in its comments: elsewhere they may be words of the trial."""
+    named = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, names), key=len, reverse=True))})", re.IGNORECASE)
+
+    def shown(found: re.Match[str]) -> str:
+        return found[0] if found["comment"] is None else named.sub(f"({REMOVED})", found[0])
+
+    return _TEXT_OR_COMMENT.sub(shown, text)
 
 
 def _words(value: Any) -> Iterator[str]:
