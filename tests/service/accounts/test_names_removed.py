@@ -13,6 +13,7 @@ from site_over_http import good, site_on
 from study_text import study_text
 
 from opportune.cli import main as cli
+from opportune.cli.record import write_export
 from opportune.service.accounts.changes import Actor, Administer, change_account
 from opportune.service.accounts.people import add_person
 from opportune.service.commands.administration import Amend, Close, ConfirmClock
@@ -20,8 +21,10 @@ from opportune.service.export import exports
 from opportune.service.record import events
 from opportune.service.record.database import Database
 from opportune.service.record.queries import event_rows
+from opportune.service.record.study_file import published
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
+from opportune.service.state.study import file_hash
 
 NAMES = ["Maria Huber", "Jonas Weber", "the director"]
 
@@ -99,6 +102,25 @@ def test_nobody_sees_where_commands_came_from(sqlite: Database) -> None:
         exported = "".join(exports.export(sqlite, "events"))
     assert "ethics board" in exported, "the control"
     assert "jane.doe" not in exported
+
+
+def test_the_study_files_hash_does_not_tell_names(sqlite: Database, tmp_path: Path) -> None:
+    """Whoever has the exported file and its hash could put names into it until the hash fits."""
+    text = study_text().replace("[serve]\n", '[serve]\nunblinded = ["Maria Huber"]\n')
+    with site_on(sqlite, text=text) as site:
+        site.enrol()
+        site.decide()
+        real, shown = file_hash(text), file_hash(published(text))
+        assert good(site.get("study", "admin"))["hash"] == real, "the control"
+        write_export(sqlite, tmp_path)
+        given = [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()]
+        given += [site.get(path, "analyst").text for path in ("study", "events?limit=1000", "study/content")]
+        found = desks(site, cora="analyst")["cora"]
+        given.append(found.page("/record"))
+        assert [each for each in given if real[:12] in each] == []
+        assert hashlib.sha256((tmp_path / "study.toml").read_bytes()).hexdigest() == shown
+        assert f",{shown}," in (tmp_path / "events.csv").read_text(encoding="utf-8")
+        assert f",{shown[:12]}," in (tmp_path / "decisions.csv").read_text(encoding="utf-8")
 
 
 def test_events_are_explained(sqlite: Database) -> None:

@@ -11,7 +11,9 @@ from opportune.service.accounts.names import BY_HAND, LAUNCHER, PARTICIPANT, RED
 from opportune.service.commands.base import SYSTEM
 from opportune.service.record import tables
 from opportune.service.record.database import Database
-from opportune.service.record.events import ADMINISTRATION, exported
+from opportune.service.record.events import ADMINISTRATION, AMENDED, LAUNCHED, decode, exported
+from opportune.service.record.study_file import published
+from opportune.service.state.study import file_hash
 
 Label = Callable[[str], str]
 
@@ -31,15 +33,36 @@ def labels(database: Database) -> Label:
     return lambda name: name if name.startswith(PARTICIPANT) else known.get(name, BY_HAND)
 
 
-HIDDEN = ("salt", "before")
-"""What of an event would let its hash be tried against names."""
+def shown_hashes(database: Database) -> dict[str, str]:
+    """By the hash of each study file that was in force, that of the file as analysts see it.
+
+    With the first and all of the file but a private line, names could be tried until the hash fits.
+    """
+    table = tables.events.c
+    query = select(table.body).where(table.kind.in_((LAUNCHED, AMENDED)))
+    with database.reading.connect() as connection:
+        files = [decode(body).given["file"] for body in connection.execute(query).scalars()]
+    return {file_hash(text): file_hash(published(text)) for text in files}
 
 
-def without_names(event: Mapping[str, Any], label: Label) -> dict[str, Any]:
-    """An event as analysts see it: nobody's name, and nothing that a name could be found from."""
+HIDDEN = ("salt", "before", "study")
+"""What of an event would let its hash, or that of the study file, be tried against names."""
+
+
+def without_names(event: Mapping[str, Any], label: Label, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """An event as analysts see it: nobody's name, and nothing that a name could be found from.
+
+    Args:
+        event: as it is stored.
+        label: what stands in place of each name.
+        files: what `shown_hashes` gives; without it the event does not say which study file was in force.
+
+    """
     given = event["given"]
     if event["kind"] in ADMINISTRATION:  # without what people wrote, which may name somebody
         told = {name: given[name] for name in ("what", "item", "done") if name in given}
         given = told | ({"account": label(given["account"])} if "account" in given else {})
     kept = {name: value for name, value in event.items() if name not in HIDDEN}
+    if files is not None:
+        kept["study"] = files[event["study"]]
     return {**kept, "who": label(event["who"]), "given": exported(event["kind"], given)}

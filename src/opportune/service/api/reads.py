@@ -11,7 +11,7 @@ from litestar.response import Stream
 
 from opportune.service.accounts.changes import Actor, note_access
 from opportune.service.accounts.keys import ADMIN, ANALYST, APP, PHONE, STAFF
-from opportune.service.accounts.pseudonyms import labels, without_names
+from opportune.service.accounts.pseudonyms import labels, shown_hashes, without_names
 from opportune.service.api import answers, study_answers
 from opportune.service.api.events import participant_events
 from opportune.service.api.problems import READING, refusals
@@ -200,6 +200,8 @@ def study(request: Asked) -> Response[bytes]:
         mine = {"study": row["name"], "status": row["status"], "hash": row["hash"], "actions": texts}
         now = clock.iso(service_of(request).now())
         return as_json({**mine, "rehearsal": service_of(request).rehearsal, "now": now, "role": PHONE})
+    if caller_of(request).role == ANALYST:
+        row["hash"] = shown_hashes(database)[row["hash"]]
     spent, nudges = queries.spent(database, row)
     alerts = [
         {"level": alert["level"], "code": alert["code"], "participant": alert["participant"], "text": alert["text"],
@@ -253,8 +255,8 @@ def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[
     rows, more = queries.page(found, limit)
     told = (msgspec.json.decode(row["body"]) for row in rows)
     if caller_of(request).role == ANALYST:
-        label = labels(database)
-        items: list[Any] = [{"event": without_names(event, label)} for event in told]
+        label, files = labels(database), shown_hashes(database)
+        items: list[Any] = [{"event": without_names(event, label, files)} for event in told]
     elif caller_of(request).role == STAFF:
         for_them = (for_staff(event, blind=blind(request)) for event in told)
         items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, for_them, strict=True)]

@@ -142,7 +142,9 @@ _REWARD = (
 )
 _END = (
     Column("mode", "text", "learned, or fallback where the learned policy could not be used.", plain("mode")),
-    Column("policy_version", "text", "The study file in force, by the beginning of its hash.", plain("features")),
+    Column(
+        "policy_version", "text", "Beginning of the hash of the study file in force, as exported.", plain("features")
+    ),
     Column("software_version", "text", "The version of Opportune.", plain("version")),
 )
 ARM = Column("arm", "text", "Arm of the trial; empty where it has none.", lambda row: row["arm"] or None)
@@ -180,7 +182,9 @@ EVENTS = (
     *_EVENT,
     Column("timezone", "text", "The participant's time zone then.", plain("timezone")),
     Column("software_version", "text", "The version of Opportune.", plain("version")),
-    Column("study_hash", "text", "The study file in force, by its hash.", plain("study")),
+    Column(
+        "study_hash", "text", "Hash of the study file in force, as exported: SHA-256 of study.toml.", plain("study")
+    ),
     Column("given", "JSON", "What came in.", lambda row: msgspec.json.encode(row["given"]).decode()),
     Column("answer", "JSON", "What the algorithm answered.", lambda row: msgspec.json.encode(row["answer"]).decode()),
 )

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from opportune.service.accounts.pseudonyms import labels, without_names
+from opportune.service.accounts.pseudonyms import labels, shown_hashes, without_names
 from opportune.service.commands.base import SYSTEM
 from opportune.service.export.calls import alert_rows, budget_rows, call_rows, escalation_rows
 from opportune.service.export.probabilities import answers_of, before_randomising, nudge_class
@@ -29,11 +29,11 @@ def rows_of(database: Database, running: StudyInForce, name: str) -> Iterator[di
         yield from _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1)
     elif name in {"events", "rewards"}:
         wanted = {events.REWARDED, events.CORRECTED, events.SKIPPED} if name == "rewards" else None
-        label = labels(database)
+        label, files = labels(database), shown_hashes(database)
         for row in _pages(database, tables.events.c, tables.events.c.seq, 0):
             if wanted is None or row["kind"] in wanted:
                 event = msgspec.json.decode(row["body"])
-                yield without_names(event, label)
+                yield without_names(event, label, files)
     else:
         for row in _decisions(database, running):
             if name == "decisions" or row["nudge"]:
@@ -43,13 +43,14 @@ def rows_of(database: Database, running: StudyInForce, name: str) -> Iterator[di
 def _decisions(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
     """Every decision, participant after participant, with what the record says of chance."""
     policies, imputed, past = running.policies, _imputed(database), _past(database)
+    files = {hashed[:12]: shown[:12] for hashed, shown in shown_hashes(database).items()}
     for person in _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1):
         only, policy = tables.decisions.c.participant == person["name"], policies[person["arm"]]
         answers = answers_of(database, person["name"]) if policy.revealer.randomised or policy.randomised else None
         for row in _pages(database, tables.decisions.c, tables.decisions.c.step, 0, only):
             row["imputed"] = row["id"] in imputed and not row["reward_changes"]
             row["past"], row["arm"], row["policy"] = row["id"] in past, person["arm"], policy
-            row["baseline"] = person["baseline"]
+            row["baseline"], row["features"] = person["baseline"], files[row["features"]]
             row["probability_before"], row["nudge_class"], row["drawn"] = row["probability"], None, None
             if answers is not None:
                 answer = answers.proposed[row["id"]]

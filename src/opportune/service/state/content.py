@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 from opportune._version import __version__
+from opportune.service.record.study_file import published
 from opportune.service.state.study import StudyInForce
 from opportune.study.variables import WEEK, VariableTable
 
@@ -13,7 +14,7 @@ MOST_ANSWERS = 11
 
 def content_version(running: StudyInForce) -> str:
     """Equal as long as nothing of the content changes: that of the study file, and of the software that reads it."""
-    return hashlib.sha256(f"{running.hash} {__version__}".encode()).hexdigest()[:24]
+    return hashlib.sha256(f"{published(running.text)} {__version__}".encode()).hexdigest()[:24]
 
 
 def content_of(running: StudyInForce) -> dict[str, Any]:
