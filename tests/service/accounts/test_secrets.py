@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from desk import PASSWORD, desks
-from site_over_http import SENSED, Site, good, pages_of, site_on
+from site_over_http import SENSED, Site, good, pages_of, problem, site_on
 from sqlalchemy import select
 from study_text import study_text
 
@@ -153,6 +153,22 @@ def test_staff_and_phones_see_no_arms(sqlite: Database) -> None:
         staff = desks(site, eva="staff")["eva"]
         found = staff.send("/record", "/record", text='"closed":"arm"').text
         assert "<tbody>" not in found
+
+
+def test_whoever_sees_arms_does_not_enrol(sqlite: Database) -> None:
+    """Neither an admin nor unblinded staff; a key of an app sees no arms."""
+    text = study_text(extra=ARMS).replace("[serve]\n", '[serve]\nunblinded = ["eva"]\n')
+    with site_on(sqlite, text=text) as site:
+        site.enrol("P001")
+        for role in ("app", "staff"):
+            assert good(site.get("participants/P001", role))["arm"] is None, role
+        assert good(site.get("participants/P001", "admin"))["arm"] is not None, "the control"
+        problem(site.post("participants", {"participant": "P002"}, "admin"), 403, "forbidden")
+        people = desks(site, eva="staff", ada="admin", sam="staff")
+        for name, status in (("eva", 403), ("ada", 403), ("sam", 303)):
+            found = people[name].send("/participants", "/participants/enrol", participant="P002", timezone="")
+            assert found.status_code == status, (name, found.text[-500:])
+        assert good(site.get("study", "staff"))["enrolled"] == 2
 
 
 def test_a_phones_bundle_is_not_for_staff(site: Site) -> None:

@@ -29,6 +29,7 @@ from opportune.service.api.requests import (
     origin_of,
     received,
     roles,
+    sees_arms,
     service_of,
 )
 from opportune.service.commands.base import NOT_ASKED, decision_answer, reward_answer
@@ -103,7 +104,7 @@ def list_participants(request: Asked, after: After = None, limit: Limit = 100) -
     start = "" if after is None else known_name(after)
     found = queries.participant_rows(service_of(request).database, after=start, limit=limit + 1)
     rows, more = queries.page(found, limit)
-    items = [participant_details(row, study, blind=blind(request), arms=not blind(request)) for row in rows]
+    items = [participant_details(row, study, blind=blind(request), arms=sees_arms(request)) for row in rows]
     return as_json({"items": items, "next": rows[-1]["name"] if more else None})
 
 
@@ -117,7 +118,7 @@ def get_participant(request: Asked, participant: FromPath[str]) -> Response[byte
     row = queries.participant_row(service_of(request).database, known_name(participant))
     if row is None:
         raise Refused("not_found", "no participant has this name")
-    return as_json(participant_details(row, _study(request), blind=blind(request), arms=not blind(request)))
+    return as_json(participant_details(row, _study(request), blind=blind(request), arms=sees_arms(request)))
 
 
 @get(

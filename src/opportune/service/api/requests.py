@@ -15,7 +15,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
 
 from opportune.service.accounts import sessions
-from opportune.service.accounts.keys import ADMIN, Caller
+from opportune.service.accounts.keys import ADMIN, APP, Caller
 from opportune.service.api.cookies import SIGNED_IN, read
 from opportune.service.api.models import NAME
 from opportune.service.api.problems import READING
@@ -151,6 +151,11 @@ def service_of(request: "Request[Any, Any, State]") -> Service:
 def blind(request: "Request[Any, Any, State]") -> bool:
     """Whether whoever asks is not to see by what decisions are made."""
     return service_of(request).blind(caller_of(request))
+
+
+def sees_arms(request: "Request[Any, Any, State]") -> bool:
+    """Whether whoever asks may see to which arms participants belong; apps have no use for it."""
+    return caller_of(request).role != APP and not blind(request)
 
 
 def received(request: "Request[Any, Any, State]") -> int:

@@ -2,11 +2,13 @@
 
 from typing import Any, ClassVar
 
+from sqlalchemy import select, union
+
 from opportune import checks
 from opportune.service.commands.base import Answered, Command, open_study, participant_answer
 from opportune.service.commands.decisions import settle_open
 from opportune.service.problems import Refused
-from opportune.service.record import events
+from opportune.service.record import events, tables
 from opportune.service.record.transaction import Transaction
 from opportune.service.state import clock, trial
 from opportune.service.state.bundle import bundle_of
@@ -25,6 +27,8 @@ class Enrol(Command, kw_only=True):
 
     def run(self, transaction: Transaction) -> Answered:
         study = open_study(transaction)
+        if not study["rehearsal"] and transaction.running.study.settings.arms is not None:
+            self._refuse_foresight(transaction)
         timezone = transaction.running.timezone if self.timezone is None else self.timezone
         clock.check_zone(timezone)
         if transaction.participants.get(self.participant) is not None:
@@ -35,6 +39,13 @@ class Enrol(Command, kw_only=True):
         given = {"timezone": timezone, **({"baseline": baseline} if baseline else {})}
         person = transaction.enrol(self.participant, given, who=self.who, received=self.received)
         return 201, participant_answer(person, blind=self.blind)
+
+    def _refuse_foresight(self, transaction: Transaction) -> None:
+        """Refuse whoever sees arms: with those of others and the size of blocks, the next could be foreseen."""
+        roles = (select(table.c.role).where(table.c.name == self.who) for table in (tables.keys, tables.people))
+        sees = "admin" in transaction.connection.execute(union(*roles)).scalars()
+        if sees or self.who in transaction.running.unblinded:
+            raise Refused("forbidden", "whoever sees the arms of participants cannot enrol; expected blinded staff")
 
 
 class SetStatus(Command, kw_only=True):
