@@ -61,7 +61,12 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 def verify(db: Db = None) -> None:
     """Fold the record again, and compare every decision, budget and row; exit code 1 if anything differs."""
     with opened(db) as database:
-        _verify(database, None if accountless(database) else signed_in(database, "analyst", "admin"))
+        _verify(database, _reader(database, "analyst", "admin"))
+
+
+def _reader(database: "Database", *allowed: str) -> "Actor | None":
+    """Whoever runs a command that an auditor can run, too: nobody on a copy without accounts."""
+    return None if accountless(database) else signed_in(database, *allowed)
 
 
 def _verify(database: "Database", actor: "Actor | None") -> None:
@@ -195,10 +200,12 @@ def upgrade(
     with opened(db, current=False) as database:
         import datetime as dt  # noqa: PLC0415
 
+        from opportune.service.accounts.changes import note_access  # noqa: PLC0415
         from opportune.service.record.backup import backup as copy  # noqa: PLC0415
         from opportune.service.record.database import newest  # noqa: PLC0415
 
         with database.held():
+            actor = _reader(database, "admin")
             with database.reading.connect() as connection:
                 found = database.revision(connection)
                 if found is None:
@@ -213,9 +220,11 @@ def upgrade(
                 rows = copy(database, file, progress)
             typer.echo(f"{file}: {rows:,} rows")
             database.migrate()
+            if actor is not None:
+                note_access(database, actor, "upgraded", tables_from=found, tables_to=newest())
             typer.echo(f"{database.name}: tables of version {found} are now of version {newest()}")
-    with kept("everything is upgraded, but not verified: see opportune verify"):
-        verify(db)
+            with kept("everything is upgraded, but not verified: see opportune verify"):
+                _verify(database, actor)
 
 
 def status(db: Db = None) -> None:
@@ -223,6 +232,7 @@ def status(db: Db = None) -> None:
     with opened(db) as database:
         from opportune.service.record import queries, tables  # noqa: PLC0415
 
+        _reader(database, "staff", "analyst", "admin")
         study = queries.study_row(database)
         if study is None:
             raise InputError(f"{database.name} has no study; expected one (see opportune serve)")
@@ -248,10 +258,10 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
         from opportune.service.state import clock  # noqa: PLC0415
         from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
+        actor, why = signed_in(database), _said(reason)
         text = StudyInForce.from_file(study).text
         row = study_row(database)
         typer.echo(difference("" if row is None else row["file"], text), nl=False)
-        actor, why = signed_in(database), _said(reason)
         command = Amend(
             who=actor.name, received=clock.now(), file=text, source=str(study), reason=why, origin={**actor.origin}
         )

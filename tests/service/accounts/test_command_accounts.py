@@ -54,7 +54,7 @@ def latest(database: Database) -> dict[str, Any]:
 
 
 def commands(folder: Path) -> list[list[str]]:
-    """Every command that changes a study or takes something away."""
+    """Every command that changes a study, shows it or takes something away."""
     study = folder / "changed.toml"
     study.write_text(study_text().replace('fallback = "rest"', 'fallback = "walk"'), encoding="utf-8")
     return [
@@ -62,6 +62,7 @@ def commands(folder: Path) -> list[list[str]]:
         ["backup", str(folder / "b")], ["verify"], ["keys", "add", "x", "--role", "app"], ["keys", "list"],
         ["keys", "revoke", "x"], ["people", "add", "x", "--role", "staff"], ["people", "list"],
         ["people", "revoke", "x"], ["people", "password", "x"], ["people", "unlock", "x"],
+        ["status"], ["upgrade"],
     ]  # fmt: skip
 
 
@@ -81,9 +82,9 @@ def test_no_command_runs_without_an_account(
         else:
             monkeypatch.setenv(KEY, key)
         for command in commands(tmp_path):
-            if key != analyst or command[0] not in {"export", "verify"}:
-                code, _, err = run(*command, "--db", lived.url)
-                assert (code, err.count("\n")) == (2, 1), (key, command, err)
+            if key != analyst or command[0] not in {"export", "verify", "status"}:
+                code, out, err = run(*command, "--db", lived.url)
+                assert (code, out, err.count("\n")) == (2, "", 1), (key, command, err)
                 assert "expected" in err
         assert event_rows(lived, limit=100) == before, key
     assert not (tmp_path / "b").exists()

@@ -1,9 +1,11 @@
 """Upgrades: backed up, migrated in one transaction, verified; other algorithms and older processes are refused."""
 
+import json
 from pathlib import Path
 
 import pytest
 from course import BEGIN, launch, run_course
+from signed import DIRECTOR, sign
 from sqlalchemy import text, update
 from study_text import study_text
 
@@ -16,6 +18,7 @@ from opportune.service.record import database as databases
 from opportune.service.record import tables
 from opportune.service.record.backup import restore
 from opportune.service.record.database import Database, file_url
+from opportune.service.record.queries import event_rows
 from opportune.service.record.writer import Writer
 from opportune.service.server import launch as serve_launches
 from opportune.service.state.study import StudyInForce
@@ -86,6 +89,7 @@ def test_an_upgrade_backs_up_migrates_and_verifies(
 ) -> None:
     """The backup has the tables as they were, and can be restored; a second time there is nothing to do."""
     steps, url = folder / "steps", lived.url.replace("+psycopg", "")
+    sign(lived, monkeypatch)
     _with_a_step_to_come(steps, monkeypatch)
     with pytest.raises(DataError, match="run opportune upgrade"):
         lived.require_current()
@@ -94,6 +98,11 @@ def test_an_upgrade_backs_up_migrates_and_verifies(
     out = capsys.readouterr().out
     assert "are now of version later" in out
     assert "verified: " in out
+    upgraded, verified = (json.loads(row["body"]) for row in event_rows(lived, limit=1000)[-2:])
+    assert (upgraded["who"], upgraded["given"]["what"], upgraded["given"]["tables_to"]) == (
+        DIRECTOR, "upgraded", "later",
+    )  # fmt: skip
+    assert verified["given"]["what"] == "verified"
     assert cli.run(["upgrade", "--db", url]) == 0
     assert "there is nothing to do" in capsys.readouterr().out
     restored = Database(file_url(folder / "restored.db"))
