@@ -32,7 +32,7 @@ from opportune.service.monitoring.logs import described, log_sparingly
 from opportune.service.monitoring.redcap import Enrolments
 from opportune.service.problems import Refused
 from opportune.service.record import tables
-from opportune.service.record.database import Database, reachable
+from opportune.service.record.database import Database, Elsewhere, reachable
 from opportune.service.record.writer import Reply, Writer
 from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce
@@ -78,6 +78,7 @@ class Service:
     def start(self) -> None:
         """Begin to write, and to look after what is overdue."""
         self.database.check_durable()
+        self.database.keep_to_file()
         self._try_out()
         self._check_clock()
         self.writer.start()
@@ -174,6 +175,10 @@ class Service:
             return "the thread that writes has ended"
         if self.writer.failing is not None:
             return f"nothing could be stored: {self.writer.failing}"
+        try:
+            self.database.require_file()
+        except Elsewhere as error:
+            return str(error)
         if self.guard.doubt is not None:
             return f"{self.guard.doubt}; if it is right, confirm it with opportune confirm-clock"
         return None if reachable(self.database) else "the database does not answer"
@@ -181,6 +186,7 @@ class Service:
     def look_after(self) -> None:
         """Do what is to be done every few seconds."""
         for job in (
+            self._check_file,
             self._check_clock,
             self._expire,
             self._try_again,
@@ -207,6 +213,13 @@ class Service:
         elif doubt is None and self._clock_warned:
             self.alerts.clear("clock")
         self._clock_warned = doubt is not None
+
+    def _check_file(self) -> None:
+        """Say so where the database's file is not there any more; nothing can be alerted of in a file that is gone."""
+        try:
+            self.database.require_file()
+        except Elsewhere as error:
+            log_sparingly("the study goes on elsewhere", reason=str(error))
 
     def _expire(self) -> None:
         """Let expire what is overdue, by a clock that nobody doubts."""

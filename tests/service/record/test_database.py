@@ -11,6 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from course import BEGIN, launch, run_course
+from site_over_http import SENSED, good, problem, site_on
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from study_text import study_text
@@ -21,6 +22,7 @@ from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
 from opportune.service.service import Service
+from opportune.service.verify.check import verify
 
 
 def test_migrations_make_the_tables_that_the_code_knows(database: Database) -> None:
@@ -100,6 +102,27 @@ def test_other_addresses_are_refused(given: str, tmp_path: Path) -> None:
         Database(given)
     with pytest.raises(InputError, match="is not a folder"):
         Database(f"sqlite:///{tmp_path}/nowhere/x.db")
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_file_that_is_removed_or_replaced_is_noticed(sqlite: Database, replaced: bool) -> None:
+    """Nothing is answered from a file that nobody will find; once it is back the service goes on."""
+    with site_on(sqlite) as site:
+        site.enrol()
+        before = verify(sqlite).decisions
+        aside = sqlite.path.with_name("aside")
+        sqlite.path.rename(aside)
+        if replaced:
+            shutil.copyfile(aside, sqlite.path)
+        asked = {"sensed": SENSED}
+        assert "was removed or replaced" in problem(
+            site.post("participants/P001/decisions", asked, key="again"), 503, "unavailable"
+        )
+        assert "was removed or replaced" in problem(site.client.get("/readyz"), 503, "unavailable")
+        aside.replace(sqlite.path)
+        good(site.post("participants/P001/decisions", asked, key="again"), 201)
+        good(site.client.get("/readyz"))
+        assert verify(sqlite).decisions == before + 1
 
 
 def in_the_file(database: Database, folder: Path) -> int:

@@ -76,6 +76,7 @@ class Database:
             self.name = f"sqlite:///{self.path}"  # as people read it
             if not self.path.parent.is_dir():
                 raise InputError(f"{self.path.parent} is not a folder; expected one for the database file")
+        self._file: tuple[int, int] | None = None  # the one that a service writes to, once it has begun
         self.writing = self._engine("BEGIN IMMEDIATE")
         self.reading = self._engine("BEGIN")
 
@@ -265,6 +266,22 @@ class Database:
                 yield
             finally:
                 lock.truncate(0)
+
+    def keep_to_file(self) -> None:
+        """From now on notice where another SQLite file takes the place of the one that is there, or none does."""
+        self._file = self._file_there() if self.sqlite else None
+
+    def require_file(self) -> None:
+        """Raise `Elsewhere` where the file was removed or replaced: what is written would be lost with it."""
+        if self._file is not None and self._file_there() != self._file:
+            raise Elsewhere(f"{self.path} was removed or replaced: put it back, and start the service again")
+
+    def _file_there(self) -> tuple[int, int]:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def checkpoint(self) -> bool:
         """Have SQLite copy its log into the file as far as nobody is in the way; whether all of it was."""

@@ -253,6 +253,7 @@ class Writer:
                     )
                 found = [self._carry_out(transaction, command) for command in commands]
                 transaction.flush()
+                self.database.require_file()
             transaction.committed()
             if transaction.wrote:
                 self.failing = None
