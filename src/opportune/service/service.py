@@ -249,7 +249,7 @@ class Service:
                 if self.database.checkpoint():
                     self._copied = written
             except Exception as error:
-                log.error("the log could not be copied", **described(error))
+                log_sparingly("the log could not be copied", **described(error))
 
     def _look_after(self) -> None:
         for second in itertools.count(1):

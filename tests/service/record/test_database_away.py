@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from site_over_http import SENSED, good, problem, site_on
+from sqlalchemy.exc import OperationalError
 
 from opportune.service.monitoring import logs
+from opportune.service.monitoring.delivery import Delivery
 from opportune.service.record.database import Database
 
 
@@ -53,3 +55,21 @@ def test_a_database_that_is_away_is_answered_with_503(new_postgres: str, monkeyp
     lines = written.getvalue().splitlines()
     assert 0 < len(lines) < 30, lines
     database.close()
+
+
+def test_delivery_logs_a_failure_once_a_minute(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks every second, and may have nothing to look into for hours."""
+    written, looks = io.StringIO(), []
+    delivery = Delivery(sqlite)
+
+    def fails(_now: int) -> int:
+        looks.append(1)
+        raise OperationalError("select", {}, Exception("away"))
+
+    monkeypatch.setattr(sys, "stderr", written)
+    monkeypatch.setattr(delivery, "deliver", fails)
+    monkeypatch.setattr(delivery._stop, "wait", lambda _seconds: len(looks) == 60)
+    logs.log_as_json()
+    logs._logged.clear()
+    delivery._run()
+    assert len(written.getvalue().splitlines()) == 1

@@ -16,6 +16,7 @@ from sqlalchemy import delete, select, update
 
 from opportune.errors import InputError, OpportuneError
 from opportune.service.monitoring import redcap
+from opportune.service.monitoring.logs import described, log_sparingly
 from opportune.service.record import outbox, tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
@@ -65,7 +66,7 @@ class Delivery:
             try:
                 self.deliver(clock.now())
             except Exception as error:
-                log.warning("messages could not be delivered", error=type(error).__name__)
+                log_sparingly("messages could not be delivered", **described(error))
 
     def deliver(self, now: int) -> int:
         """Send what is due; how many messages were taken."""
