@@ -15,6 +15,7 @@ from opportune.service.commands.base import NOT_ASKED
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.pages import reasons, timeline, words
+from opportune.service.pages.questions import baseline_of, baseline_questions
 from opportune.service.pages.shared import (
     Asked,
     Page,
@@ -102,9 +103,15 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "left": left,
+        "called": not row["arm"] or view.running.policies[row["arm"]].revealer.spends,
         "own": view.study["amount"] is None,
         "last_data": None if decided is None else view.both(decided, timezone),
     }
+
+
+def shows_left(view: View) -> bool:
+    """Whether calls left are shown: they tell the arm, so blinded staff do not see them."""
+    return not (view.blind and view.running.study.settings.arms)
 
 
 def overview(view: View, row: dict[str, Any]) -> dict[str, Any]:
@@ -145,7 +152,8 @@ def _listed(view: View, *, sort: str, page: int, search: str = "", status: str =
     return view.show(
         "participants.html", rows=worded, total=len(chosen), counts=counts, page=page, pages=pages, sort=sort,
         sorts=SORTS, search=search, status=status, overdue=overdue, done=done, planned=view.running.participants,
-        plain=not (search or status or overdue),
+        plain=not (search or status or overdue), baseline=baseline_questions(view.running),
+        show_left=shows_left(view),
     )  # fmt: skip
 
 
@@ -180,7 +188,8 @@ async def enrol(request: Asked) -> Response[Any]:
         known_name(name)
     except Refused:
         raise Refused("invalid", f"the pseudonym is {name!r}; expected letters, digits, '.', '_' and '-'") from None
-    await carry_out(view, Enrol(participant=name, timezone=timezone or None, **command_fields(view, form)))
+    baseline, fields = baseline_of(view.running, form), command_fields(view, form)
+    await carry_out(view, Enrol(participant=name, timezone=timezone or None, baseline=baseline, **fields))
     row = await in_thread(queries.participant_row, view.service.database, name)
     assert row is not None
     return go(f"/participants/{row['number']}?done=enrolled")
@@ -263,7 +272,7 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
         "participant.html", p=overview(view, row), unit=unit, everything=everything, done=done,
         enrolled=view.both(row["enrolled"], row["timezone"]), picture=timeline.picture(view, row, decisions, noted),
         decisions=shown,
-        hidden_count=first, record=[_event(view, one, row["timezone"]) for one in latest],
+        hidden_count=first, show_left=shows_left(view), record=[_event(view, one, row["timezone"]) for one in latest],
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The study's questions for what participants report: as forms, and what was answered."""
+"""The study's questions, as forms: what participants report, and what must be known of them at enrolment."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ from opportune.service.pages import words
 from opportune.service.pages.shared import Form
 from opportune.service.problems import Refused
 from opportune.service.state.study import StudyInForce
+from opportune.study.people import is_range
 
 MOST_CHOICES = 11
 """More levels than this are asked for by a field, not by buttons."""
@@ -58,3 +59,29 @@ def reported_of(running: StudyInForce, form: Form) -> dict[str, Any] | None:
         missing = [question.text for question in asked if question.name not in reported]
         raise Refused("unasked", f"answers are missing: {'; '.join(missing)}")
     return reported or None
+
+
+def baseline_questions(running: StudyInForce) -> list[Question]:
+    """What must be known of somebody at enrolment."""
+    found = []
+    for name, levels in running.study.settings.participants.baseline.items():
+        text = words.capital(words.label_of(running, name))
+        if is_range(levels):
+            found.append(Question(name, text, (), *levels))
+        else:
+            found.append(Question(name, text, tuple(map(str, levels))))
+    return found
+
+
+def baseline_of(running: StudyInForce, form: Form) -> dict[str, Any]:
+    """What the form says of somebody who enrols; the command checks it."""
+    given: dict[str, Any] = {}
+    for question in baseline_questions(running):
+        field = f"b.{question.name}"
+        if not question.choices:
+            given[question.name] = form.number(field)
+            continue
+        levels = {str(level): level for level in running.study.settings.participants.baseline[question.name]}
+        chosen = form.required(field, most=200)
+        given[question.name] = levels.get(chosen, chosen)
+    return given
