@@ -1,6 +1,7 @@
 """What raises an alert by itself: nudges that nobody looked at, and nudges spent faster or slower than planned."""
 
 import threading
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,21 @@ def test_pacing_goes_by_what_the_study_may_expect(sqlite: Database, shared: bool
         words = [alert["text"].split()[3] for alert in alert_rows(sqlite) if alert["code"] == "pacing"]
         assert words == said
         alerts.clear("pacing")
+
+
+@pytest.mark.parametrize("name", ["cardiac-calls", "stress-messages"])
+def test_examples_with_a_budget_have_something_to_expect(name: str) -> None:
+    """Also where calls depend on staff's hours and limits; a run-in has none."""
+    from opportune.service.monitoring import forecast
+    from opportune.service.state.study import StudyInForce
+
+    text = files("opportune.study.examples").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    running = StudyInForce.from_text(text)
+    found = forecast.simulated(running)
+    assert found is not None
+    assert running.amount is not None
+    assert 0.5 * running.amount < found.mean[-1] <= running.amount
+    assert found.by(running.run_in)[0] == 0.0 < found.by(running.run_in + 10)[0]
 
 
 def test_what_to_expect_is_worked_out_beside(sqlite: Database) -> None:

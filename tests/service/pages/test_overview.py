@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from opportune.service.record.database import Database
 from opportune.service.state import clock
 from opportune.service.verify.check import verify
 
+CARDIAC = files("opportune.study.examples").joinpath("cardiac-calls.toml").read_text(encoding="utf-8")
 ARMS = """
 [arms]
 block = 2
@@ -123,3 +125,30 @@ def test_the_week_ahead(sqlite: Database) -> None:
             connection.execute(tables.participants.update().values(calls=True))
         page = desks(site, anna="staff")["anna"].page("/week")
         assert re.search(r"About \d+ calls in the next seven days\.", page)
+
+
+def test_calls_to_come_are_those_of_the_simulation(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the calendar is closed at some points, the open ones have all calls; an arm without calls has none."""
+    with site_on(sqlite, text=CARDIAC) as site:
+        running, now = site.service.running, clock.now()
+        for number in range(6):
+            site.enrol(f"P{number}", baseline={"site": "Bern", "age": 60})
+
+        def expected(days: int) -> float:
+            monkeypatch.setattr("opportune.service.monitoring.week.DAYS", days)
+            with sqlite.reading.connect() as connection:
+                found = week(connection, running, now, "Europe/Berlin")
+            return sum(day.expected for day in found)
+
+        assert expected(90) == pytest.approx(4 * running.amount)
+        assert expected(7) == 0.0, "the run-in"
+        anna = desks(site, anna="staff")["anna"]
+        page = anna.page("/week")
+        assert "No calls are expected in the next seven days." in page
+        assert "spread evenly" in page
+        known = forecast.simulated(running)
+        assert known is not None
+        forecast.keep(sqlite, running, known)
+        assert expected(90) == pytest.approx(4 * known.mean[-1])
+        assert expected(7) == 0.0
+        assert "what simulating the study gives" in anna.page("/week")

@@ -144,14 +144,13 @@ def pacing(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     if running.amount is None:
         return {}
     shared, known = running.shared, forecast.stored(connection, running)
-    rows = connection.execute(select(*tables.PARTICIPANT)).mappings().all()
+    rows = [row for row in connection.execute(select(*tables.PARTICIPANT)).mappings() if running.spends(row["arm"])]
     if shared:
         points = sum(row["step"] for row in rows)
         gone = sum(running.horizon - row["step"] for row in rows if row["status"] in {"withdrawn", "completed"})
         plans = [(points, running.horizon * running.participants - gone)]
         spent = connection.execute(select(tables.study.c.spent)).scalar_one()
     else:
-        rows = [row for row in rows if row["amount"] is not None]  # arms without nudges spend nothing
         plans = [(row["step"], running.horizon) for row in rows]
         spent = sum(row["spent"] for row in rows)
     if known is not None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -27,6 +28,8 @@ RUNS = 240
 LEAST_RUNS = 4
 """For each participant that is drawn from the file's distributions."""
 MOST_GRID = 40
+MOST_FACTOR = 3.0
+"""What is left of a budget may speed up what the simulation had by no more than this."""
 MOST_SECONDS = 600
 log = structlog.get_logger()
 
@@ -54,6 +57,12 @@ class Forecast(msgspec.Struct, frozen=True):
         return self.by(later)[0] - self.by(step)[0], self.spread[places[0]][places[1]]
 
 
+def scale(known: Forecast, amount: float, steps: Sequence[int], left: float) -> float:
+    """How much more or less is left than the simulation has left of an amount for each, after these points."""
+    expected = math.fsum(amount - known.by(step)[0] for step in steps)
+    return min(MOST_FACTOR, max(0.0, left) / expected) if expected > 0.0 else 0.0
+
+
 def simulated(running: StudyInForce) -> Forecast | None:
     """Simulate what is served; None for a study without a budget, or whose file does not say what is true."""
     if running.amount is None or not running.study.has_truth:
@@ -68,7 +77,10 @@ def simulated(running: StudyInForce) -> Forecast | None:
         policy = dataclasses.replace(policy, budget=budget)
     policy = dataclasses.replace(policy, pooled=False)
     replicates = max(LEAST_RUNS, math.ceil(RUNS / len(worlds)))
-    data = simulate(worlds, [policy], horizon=running.horizon, replicates=replicates, seed=running.seed, trace=True)
+    data = simulate(
+        worlds, [policy], horizon=running.horizon, replicates=replicates, seed=running.seed, trace=True,
+        timetable=running.study.timetable(len(worlds)),
+    )  # fmt: skip
     found = data["probability"].transpose("step", ...).to_numpy().reshape(running.horizon, -1)
     spent = np.cumsum(found, axis=0)
     grid = np.unique(np.linspace(0, running.horizon, MOST_GRID + 1).round().astype(int))

@@ -2,7 +2,8 @@
 
 Each participant's coming decision points have the nudges that simulating the study gives them (`monitoring.forecast`),
 scaled to what is left of the budget now; without a simulation, what is left is spread evenly. Where the calendar
-allows no nudge none is expected.
+allows no nudge none is expected: the simulation's are those of open and closed points together, so that open ones have
+more.
 """
 
 import datetime as dt
@@ -13,21 +14,22 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from opportune.service.monitoring import forecast
 from opportune.service.monitoring.forecast import Forecast
 from opportune.service.record import tables
-from opportune.service.state import clock
+from opportune.service.state import clock, trial
 from opportune.service.state.participant import ACTIVE
 from opportune.service.state.study import StudyInForce
 
+Floats = NDArray[np.float64]
 DAYS = 7
 DAY = 24 * clock.HOUR
 PATTERN = 28 * DAY
 """Where apps ask when they like, so much of the past tells at which hours they do."""
-MOST_FACTOR = 3.0
-"""What is left of a budget may speed up what the simulation had by no more than this."""
 SPREAD = 1.28
 """Standard deviations within which four of five days lie."""
 
@@ -73,41 +75,72 @@ def _coming(connection: Connection, running: StudyInForce, now: int, end: int) -
     table = tables.participants.c
     going = (table.status == ACTIVE) & (table.step < running.horizon) & table.calls.is_(True)
     people = [
-        row
-        for row in connection.execute(select(*tables.PARTICIPANT).where(going)).mappings()
-        if not row["arm"] or running.policies[row["arm"]].revealer.spends
-    ]
+        row for row in connection.execute(select(*tables.PARTICIPANT).where(going)).mappings()
+        if running.spends(row["arm"])
+    ]  # fmt: skip
     known = forecast.stored(connection, running)
-    shared = _shared_left(connection, running)
+    weights = _weights(running, known)
     pattern = _pattern(connection, running, now) if not running.times else {}
-    planned = math.fsum(_planned(running, known, row["step"]) for row in people)
-    for row in people:
-        left = shared if shared is not None else (row["amount"] or 0.0) - row["spent"]
-        of = planned if shared is not None else _planned(running, known, row["step"])
-        factor = min(MOST_FACTOR, max(0.0, left) / of) if of > 0 else 0.0
+    to_come = _to_come(connection, running, known, people, weights)
+    for row, expected in zip(people, to_come, strict=True):
+        zone = row["timezone"]
+        odds = weights if not running.times else weights * _opens(running, row["began"], zone)
+        rest = math.fsum(odds[row["step"] :])
+        if not running.times:
+            rest *= _open_share(running, pattern, now, zone)
         for at, step, share in _points(running, row, now, end, pattern):
-            chance = min(1.0, factor * _increment(known, step))
-            if chance > 0.0 and _open(running, at, row["timezone"]):
+            chance = min(1.0, expected * odds[step - 1] / rest) if rest > 0.0 else 0.0
+            if chance > 0.0 and (running.times or _open(running, at, zone)):
                 yield at, chance * share
 
 
-def _shared_left(connection: Connection, running: StudyInForce) -> float | None:
-    """What is left of a budget that all share."""
-    if not running.shared:
-        return None
-    amount, spent = connection.execute(select(tables.study.c.amount, tables.study.c.spent)).one()
-    return float((amount or 0.0) - spent)
+def _weights(running: StudyInForce, known: Forecast | None) -> Floats:
+    """How many nudges each decision point has in the simulation; without one all are alike, but for the run-in."""
+    if known is None:
+        return (np.arange(running.horizon) >= running.run_in).astype(float)
+    return np.diff([known.by(step)[0] for step in range(running.horizon + 1)]).clip(0.0)
 
 
-def _increment(known: Forecast | None, step: int) -> float:
-    return 1.0 if known is None else max(0.0, known.by(step)[0] - known.by(step - 1)[0])
+def _to_come(
+    connection: Connection, running: StudyInForce, known: Forecast | None, people: list[Any], weights: Floats
+) -> list[float]:
+    """How many nudges each participant will probably have from now on."""
+    steps = [row["step"] for row in people]
+    planned = [math.fsum(weights[step:]) for step in steps]
+    if running.shared:  # those who are still to come draw on it, too
+        table = tables.study.c
+        amount, spent, enrolled = connection.execute(select(table.amount, table.spent, table.enrolled)).one()
+        others = max(0, running.participants - enrolled)
+        if known is None:
+            total = math.fsum(planned) + others * math.fsum(weights)
+            return [(amount - spent) * own / total if total > 0.0 else 0.0 for own in planned]
+        factor = forecast.scale(known, amount / running.participants, [*steps, *[0] * others], amount - spent)
+        return [factor * own for own in planned]
+    left = [max(0.0, (row["amount"] or 0.0) - row["spent"]) for row in people]
+    if known is None:
+        return left
+    return [
+        own * forecast.scale(known, row["amount"] or 0.0, [row["step"]], rest)
+        for row, own, rest in zip(people, planned, left, strict=True)
+    ]
 
 
-def _planned(running: StudyInForce, known: Forecast | None, step: int) -> float:
-    """What is to be expected from the decision points after one, before it is scaled to what is left."""
-    return (
-        float(running.horizon - step) if known is None else max(0.0, known.by(running.horizon)[0] - known.by(step)[0])
-    )
+def _opens(running: StudyInForce, date: dt.date, timezone: str) -> Floats:
+    """For each decision point of somebody who enrolled on a day whether the calendar allows a nudge there."""
+    if running.calendar is None:
+        return np.ones(running.horizon)
+    left = trial.open_points(running, date, timezone)
+    return (left - np.append(left[1:], 0)).astype(float)
+
+
+def _open_share(running: StudyInForce, pattern: Mapping[int, float], now: int, timezone: str) -> float:
+    """Which share of decisions comes when the calendar allows a nudge, by the hours at which they come."""
+    midnight, total, opened = now - now % DAY, 0.0, 0.0
+    for day in range(DAYS):
+        for hour, share in pattern.items():
+            total += share
+            opened += share * _open(running, midnight + day * DAY + hour * clock.HOUR, timezone)
+    return opened / total if total > 0.0 else 1.0
 
 
 def _points(

@@ -22,6 +22,8 @@ MOST_DAYS = 3650
 POINTS = 40
 _D, _P = tables.decisions, tables.participants
 Rows = list[tuple[Any, ...]]
+People = list[dict[str, Any]]
+"""Those who may be called: their step, status, budget and what they have spent of it."""
 _LEFT = ("withdrawn", "completed")
 
 
@@ -94,9 +96,18 @@ def course(view: View) -> Course:
     )  # fmt: skip
     with view.service.database.reading.connect() as connection:
         found = {int(row["day"]): dict(row) for row in connection.execute(query).mappings()}
-        by_step = select(day, _D.c.step, func.count()).group_by(day, _D.c.step)
+        calling = [arm for arm in running.policies if running.spends(arm)]
+        by_step = select(day, _D.c.step, func.count()).join(_P, _P.c.name == _D.c.participant)
+        by_step = by_step.where(_P.c.arm.in_(calling)).group_by(day, _D.c.step)
         steps = [tuple(row) for row in connection.execute(by_step)]
-        people = [tuple(row) for row in connection.execute(select(_P.c.step, _P.c.status))]
+        people = [
+            dict(row) for row in connection.execute(
+                select(_P.c.step, _P.c.status, _P.c.calls, _P.c.amount, _P.c.spent).where(_P.c.arm.in_(calling))
+            ).mappings()
+        ]  # fmt: skip
+        decisions, enrolled = (
+            int(connection.execute(select(func.count()).select_from(table)).scalar_one()) for table in (_D, _P)
+        )
         own = connection.execute(select(func.sum(_P.c.amount))).scalar()
         known = forecast.stored(connection, running)
     first = min(found, default=0)
@@ -113,21 +124,21 @@ def course(view: View) -> Course:
     return Course(
         dates=[dt.date(1970, 1, 1) + dt.timedelta(days=d) for d in days], nudges=[int(n) for n in of("nudges", 0)],
         spent=spent, answered=[int(n) for n in of("answered", 0)], settled=[int(n) for n in of("settled", 0)],
-        rewards=of("reward", None), decisions=sum(row[2] for row in steps), budget=budget,
+        rewards=of("reward", None), decisions=decisions, budget=budget,
         planned_spent=np.cumsum(each).tolist(), planned_nudges=each, simulated=known is not None,
-        forecast=_forecast(view, known, budget, people, spent, [row[2] for row in steps]), enrolled=len(people),
+        forecast=_forecast(view, known, budget, people, spent, [row[2] for row in steps]), enrolled=enrolled,
         planned=running.participants,
     )  # fmt: skip
 
 
-def _total(running: StudyInForce, people: Rows) -> int:
+def _total(running: StudyInForce, people: People) -> int:
     """Decision points in all, without those that are lost as someone has left."""
-    lost: int = sum(running.horizon - step for step, status in people if status in _LEFT)
+    lost: int = sum(running.horizon - row["step"] for row in people if row["status"] in _LEFT)
     return running.horizon * (running.participants if running.shared else len(people)) - lost
 
 
 def _planned(
-    running: StudyInForce, known: Forecast | None, budget: float | None, people: Rows, steps: Rows, days: range
+    running: StudyInForce, known: Forecast | None, budget: float | None, people: People, steps: Rows, days: range
 ) -> list[float]:  # fmt: skip
     """What was to be expected on each day, for the decision points that have come."""
     if budget is None or not days:
@@ -141,12 +152,13 @@ def _planned(
 
 
 def _forecast(
-    view: View, known: Forecast | None, budget: float | None, people: Rows, spent: list[float],
+    view: View, known: Forecast | None, budget: float | None, people: People, spent: list[float],
     counts: list[int],
 ) -> list[tuple[int, float, float]]:  # fmt: skip
     """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
     days = len(spent)
-    running, active = view.running, [step for step, status in people if status not in _LEFT]
+    running, going = view.running, [row for row in people if row["status"] not in _LEFT and row["calls"]]
+    active = [row["step"] for row in going]
     if running.shared:  # those who are still to come draw on it, too
         active += [0] * (running.participants - len(people))
     if view.study["status"] != "open" or budget is None or days < LEAST_DAYS or not active or not counts:
@@ -154,14 +166,23 @@ def _forecast(
     pace = running.per_day or max(1.0, sum(counts) / days / len(people))
     remaining = min(MOST_DAYS, math.ceil((running.horizon - min(active)) / pace))
     now, before = spent[-1], np.diff([0.0, *spent[:-1]])[-14:]  # today is not over
+    factors = _factors(running, known, going, active, budget - now) if known is not None else []
     found = []
     for ahead in np.unique(np.linspace(0, remaining, POINTS).round().astype(int)).tolist():
         if known is not None:
             steps = [known.between(step, min(running.horizon, step + round(ahead * pace))) for step in active]
-            mean, sd = sum(m for m, _ in steps), math.sqrt(sum(s**2 for _, s in steps))
+            mean = math.fsum(factor * mean for factor, (mean, _) in zip(factors, steps, strict=True))
+            sd = math.sqrt(math.fsum(sd**2 for _, sd in steps))
         else:  # going on as in the days before: their mean is itself uncertain, and each day differs from it
             mean = float(np.mean(before)) * ahead
             sd = float(np.std(before, ddof=1)) * math.sqrt(ahead + ahead**2 / len(before)) if len(before) > 1 else 0.0
         low, high = now + mean - 1.96 * sd, now + mean + 1.96 * sd
         found.append((days - 1 + ahead, max(now, min(low, budget)), max(now, min(high, budget))))
     return found
+
+
+def _factors(running: StudyInForce, known: Forecast, going: People, steps: list[int], left: float) -> list[float]:
+    """What participants have left, compared with what the simulation has left by now (monitoring.week)."""
+    if running.shared:
+        return [forecast.scale(known, (running.amount or 0.0) / running.participants, steps, left)] * len(steps)
+    return [forecast.scale(known, row["amount"], [row["step"]], row["amount"] - row["spent"]) for row in going]

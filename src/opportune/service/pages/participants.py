@@ -103,7 +103,7 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "left": left,
-        "called": not row["arm"] or view.running.policies[row["arm"]].revealer.spends,
+        "called": view.running.spends(row["arm"]),
         "own": view.study["amount"] is None,
         "last_data": None if decided is None else view.both(decided, timezone),
     }

@@ -6,6 +6,7 @@ from litestar import get
 
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
 from opportune.service.api.requests import PAGE, roles
+from opportune.service.monitoring import forecast
 from opportune.service.monitoring.week import week
 from opportune.service.pages.shared import Asked, Page, view_of
 from opportune.service.state import clock
@@ -22,6 +23,7 @@ def show_week(request: Asked) -> Page:
     t = view.t
     with view.service.database.reading.connect() as connection:
         days = week(connection, view.running, view.now, view.timezone)
+        simulated = forecast.stored(connection, view.running) is not None
     hours = sorted({hour for day in days for hour, expected in day.hours.items() if expected >= LEAST})
     rows: list[dict[str, Any]] = [
         {
@@ -37,9 +39,10 @@ def show_week(request: Asked) -> Page:
     minutes = view.running.study.settings.nudge.minutes
     return view.show(
         "week.html", rows=rows, hours=hours, total=round(total), least=LEAST,
-        busiest=None if busiest is None or busiest[0] < LEAST
-        else {"n": max(1, round(busiest[0])), "day": t.weekday_of(busiest[1]), "hour": f"{busiest[2]:02d}:00"},
-        work=None if minutes is None else max(1, round(total * minutes / 60)),
+        simulated=simulated,
+        busiest=None if busiest is None or round(busiest[0]) < 1
+        else {"n": round(busiest[0]), "day": t.weekday_of(busiest[1]), "hour": f"{busiest[2]:02d}:00"},
+        work=None if minutes is None else round(total * minutes),
         since=t.moment(view.now, view.timezone), zone=t.zone(view.timezone), shown=clock.iso(view.now),
     )  # fmt: skip
 

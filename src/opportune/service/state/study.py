@@ -119,6 +119,10 @@ class StudyInForce:
         """Whether participants share a budget."""
         return any(policy.shared for policy in self.policies.values())
 
+    def spends(self, arm: str) -> bool:
+        """Whether there are nudges in an arm; that of everybody is "" in a study without arms."""
+        return not arm or self.policies[arm].revealer.spends
+
     @property
     def together(self) -> bool:
         """Whether participants share something."""
