@@ -97,13 +97,32 @@ def test_an_adverse_event(site: Site) -> None:
     assert wrong.status_code == 422
     went(anna.send("/participants/0/adverse", "/participants/0/adverse", **given))
     page = anna.page("/today")
-    assert "Adverse event" in page
+    reported = "serious; moderate; began: this morning"
+    assert f"Adverse event ({reported})" in page
     assert "Fell on the stairs." in page
+    assert f"Fell on the stairs. ({reported})" in anna.page("/participants/0")
     *_, last = good(site.get("events"))["items"]
     assert last["event"]["kind"] == "adverse event"
     assert last["event"]["given"]["serious"] is True
     went(anna.send("/today", "/escalations/acknowledge", note="Told the doctor."))
     assert "Fell on the stairs." not in anna.page("/today")
+
+
+def test_serious_events_stand_first_and_are_reported_of_those_who_left(site: Site) -> None:
+    """Whoever has withdrawn has a button for them, too."""
+    anna = desks(site, anna="staff")["anna"]
+    went(anna.send("/participants/0/withdrawn", "/participants/0/status", reason="Moved.", sure="yes"))
+    assert '<a class="button" href="/participants/0/adverse">' in anna.page("/participants/0")
+    fell = {"text": "Fell.", "severity": "severe", "serious": "yes", "began": "today", "related": "no"}
+    cough = {"text": "Coughs.", "severity": "mild", "began": "today"}
+    for given in (fell, cough):
+        went(anna.send("/participants/0/adverse", "/participants/0/adverse", **given))
+    page = anna.page("/today")
+    assert page.index("Fell.") < page.index("Coughs.")
+    assert "from the study: no" in page
+    for number in range(2):  # first the serious one
+        went(anna.send("/today", "/escalations/acknowledge", note="Told the doctor."))
+        assert ("Coughs." in anna.page("/today")) == (number == 0)
 
 
 def test_no_calls_any_more(site: Site) -> None:

@@ -241,10 +241,11 @@ def _decision(
 def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
     event = events.decode(row["body"])
     given = event.given
+    more = f" ({words.adverse(given, view.t)})" if event.kind == events.ADVERSE else ""
     text = given.get("text") or given.get("reason") or words.cause(str(given.get("cause", "")), view.t)
     return {
-        "seq": event.seq, "kind": event.kind, "who": view.named(event.who), "step": event.step, "text": str(text),
-        "status": given.get("status"), "reward": given.get("reward"), "was": given.get("was"),
+        "seq": event.seq, "kind": event.kind, "who": view.named(event.who), "step": event.step,
+        "text": str(text) + more, "status": given.get("status"), "reward": given.get("reward"), "was": given.get("was"),
         "at": view.both(row["received"], timezone),
     }  # fmt: skip
 

@@ -24,7 +24,7 @@ from opportune.service.pages.shared import (
     view_of,
 )
 from opportune.service.problems import Refused
-from opportune.service.record import queries, tables
+from opportune.service.record import events, queries, tables
 from opportune.service.state.escalations import ADVERSE, WRONG_PERSON
 from opportune.service.state.participant import COMPLETED, WITHDRAWN
 
@@ -34,7 +34,10 @@ _E, _P = tables.escalations, tables.participants
 
 
 def open_escalations(view: View) -> list[dict[str, Any]]:
-    """What nobody has seen to yet, the latest first; what is the same about somebody stands there once."""
+    """What nobody has seen to yet: serious adverse events first, then the latest.
+
+    What is the same about somebody stands there once.
+    """
     query = (
         select(_E, _P.c.number)
         .join(_P, _P.c.name == _E.c.participant)
@@ -42,20 +45,29 @@ def open_escalations(view: View) -> list[dict[str, Any]]:
         .order_by(_E.c.raised.desc(), _E.c.id.desc())
         .limit(MOST)
     )
+    rows = queries.rows(view.service.database, query)
+    reported = _reported(view, [row["seq"] for row in rows if row["kind"] == ADVERSE])
     found: dict[Any, dict[str, Any]] = {}
-    for row in queries.rows(view.service.database, query):
+    for row in rows:
         once = row["id"] if row["variable"] is None else (row["participant"], row["variable"], row["value"])
-        same = found.setdefault(once, {**row, "times": 0, "said": _said(view, row)})
+        same = found.setdefault(once, {**row, "times": 0, "said": _said(view, row, reported.get(row["seq"]))})
         same["times"] += 1
         same["since"] = view.both(row["raised"], view.timezone)
-    return list(found.values())
+    return sorted(found.values(), key=lambda row: not reported.get(row["seq"], {}).get("serious"))
 
 
-def _said(view: View, row: dict[str, Any]) -> str:
+def _reported(view: View, numbers: list[int]) -> dict[int, dict[str, Any]]:
+    """What was reported of adverse events, by the number of the event."""
+    query = select(tables.events.c.seq, tables.events.c.body).where(tables.events.c.seq.in_(numbers))
+    rows = queries.rows(view.service.database, query) if numbers else []
+    return {row["seq"]: events.decode(row["body"]).given for row in rows}
+
+
+def _said(view: View, row: dict[str, Any], reported: dict[str, Any] | None) -> str:
     """What has happened, in words."""
     _ = view.t.gettext
     if row["kind"] == ADVERSE:
-        return _("Adverse event")
+        return _("Adverse event") + (f" ({words.adverse(reported, view.t)})" if reported else "")
     if row["kind"] == WRONG_PERSON:
         return _("A call reached the wrong person: check the telephone number, and tell whoever is responsible.")
     value = words.value_label(view.running, row["variable"], msgspec.json.decode(row["value"]), view.t)

@@ -1,7 +1,7 @@
 """The study's words for what happens: variables, values, actions, outcomes, times that are left."""
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opportune.service.pages.texts import Texts
@@ -84,6 +84,25 @@ def cause(code: str, t: Texts) -> str:
         "overdue": _("did not arrive"),
         "default": _("the study's default, as none came"),
     }.get(code, "")
+
+
+def severity(code: str, t: Texts) -> str:
+    """How severe an adverse event is."""
+    _ = t.gettext
+    return {
+        "mild": _("mild"), "moderate": _("moderate"), "severe": _("severe"), "life-threatening": _("life-threatening"),
+        "fatal": _("fatal"),
+    }.get(code, code)  # fmt: skip
+
+
+def adverse(given: Mapping[str, Any], t: Texts) -> str:
+    """What was reported of an adverse event, beside what happened."""
+    _ = t.gettext
+    return "; ".join([
+        *([_("serious")] if given["serious"] else []), severity(given["severity"], t),
+        *([_("began: %(when)s", when=given["began"])] if given["began"] else []),
+        *([_("from the study: %(related)s", related=given["related"])] if given["related"] else []),
+    ])  # fmt: skip
 
 
 def left_words(expires: int, now: int, t: Texts) -> str:
