@@ -31,7 +31,8 @@ def why(running: StudyInForce, row: Mapping[str, Any], because: Because | None, 
         return _("The study's fallback has chosen this moment.")
     if because is None:
         return _("Why this moment was chosen is not on record.")
-    return f"{_occasion(running, because, days, t)} {_advice(running, because, t)}"
+    occasion = _no_special_reason(t) if because["chance"] else _occasion(running, because, days, t)
+    return f"{occasion} {_advice(running, because, t)}"
 
 
 def _occasion(running: StudyInForce, because: Because, days: int | None, t: Texts) -> str:
@@ -39,21 +40,26 @@ def _occasion(running: StudyInForce, because: Because, days: int | None, t: Text
     if because["overdue"]:
         return _("It is time to ask how things are: only the participant can tell what the study learns from.")
     if because["debt"]:
-        return _owed(days, because["instead"] != because["present"], t)
+        other = because["instead"] != because["present"] and because["better"] and because["sure"] >= HALF
+        return _speaks_for_other_advice(days, t) if other else _more_is_known(days, t)
     if because["variables"]:
-        return " ".join(f"{_named(running, one, t)}." for one in because["variables"])
+        named = [f"{_named(running, one, t)}." for one in because["variables"]]
+        return " ".join([*named, _("That makes a call matter more now.")])
     if because["together"]:
         return _("What the phone has sensed, taken together, speaks for a call.")
     if because["by_context"]:
-        return _("There is no special reason: the study also calls at ordinary moments, to learn what calls do.")
+        return _no_special_reason(t)
     return _("In this study calls come by a plan, whatever the phone has sensed.")
 
 
-def _owed(days: int | None, other: bool, t: Texts) -> str:
-    """That the app's advice is behind what is known by now, also where it happens to be the same (`other` is False)."""
+def _no_special_reason(t: Texts) -> str:
+    _ = t.gettext
+    return _("There is no special reason: the study also calls at ordinary moments, to learn what calls do.")
+
+
+def _speaks_for_other_advice(days: int | None, t: Texts) -> str:
+    """That results since the last contact show that other advice helps more."""
     _, ngettext = t.gettext, t.ngettext
-    if not other:
-        return _("More was learned since the last contact than the app's advice takes into account.")
     if days is None:
         return _("What was learned so far speaks for other advice.")
     if days == 0:
@@ -61,6 +67,19 @@ def _owed(days: int | None, other: bool, t: Texts) -> str:
     return ngettext(
         "What was learned since the last contact (%(num)s day ago) speaks for other advice.",
         "What was learned since the last contact (%(num)s days ago) speaks for other advice.", days,
+    )  # fmt: skip
+
+
+def _more_is_known(days: int | None, t: Texts) -> str:
+    """That the app's advice is behind what is known by now, whether or not that speaks for other advice."""
+    _, ngettext = t.gettext, t.ngettext
+    if days is None:
+        return _("By now more is known than the app's advice uses.")
+    if days == 0:
+        return _("Since the last contact (today) more has become known than the app's advice uses.")
+    return ngettext(
+        "Since the last contact (%(num)s day ago) more has become known than the app's advice uses.",
+        "Since the last contact (%(num)s days ago) more has become known than the app's advice uses.", days,
     )  # fmt: skip
 
 
@@ -88,37 +107,36 @@ def _named(running: StudyInForce, one: dict[str, Any], t: Texts) -> str:
 
 
 def _advice(running: StudyInForce, because: Because, t: Texts) -> str:
-    """What will probably be advised, beside what the app shows."""
-    _ = t.gettext
+    """What will probably be advised, and how sure that is."""
+    _, sure = t.gettext, because["sure"]
     instead, present = (words.action_label(running, because[name]) for name in ("instead", "present"))
-    if because["instead"] == because["present"]:
-        return _(
-            "“%(present)s”, which the app shows just now, is also the most likely advice; the answers may change it.",
-            present=present,
-        )
-    if because["sure"] < HALF:
-        return _("The advice may change, most likely from “%(present)s” to “%(instead)s”.", instead=instead,
-                 present=present)  # fmt: skip
+    n = max(1, round(10 * sure))
+    if sure < HALF:
+        return _("What will be advised depends on the answers; most often “%(instead)s” (in about %(n)s of 10 calls).",
+                 instead=instead, n=n)  # fmt: skip
+    if instead == present:
+        if sure >= ALMOST:
+            return _("The call will hardly change the advice “%(present)s”; it tells the study how things are.",
+                     present=present)  # fmt: skip
+        return _("In about %(n)s of 10 such calls the advice stays “%(present)s”; the answers decide.",
+                 present=present, n=n)  # fmt: skip
+    return _other_advice(instead, present, because, n, t)
+
+
+def _other_advice(instead: str, present: str, because: Because, n: int, t: Texts) -> str:
+    _, sure = t.gettext, because["sure"]
+    values = {"instead": instead, "present": present}
+    if because["better"] and sure >= ALMOST:
+        return _("“%(instead)s” will almost certainly be advised instead of “%(present)s”, "
+                 "and would probably help more.", **values)  # fmt: skip
     if because["better"]:
-        return _(
-            "“%(instead)s” would probably help more than “%(present)s”, which the app shows.", instead=instead,
-            present=present,
-        )  # fmt: skip
-    return _(
-        "“%(instead)s” will probably be advised instead of “%(present)s”, also to learn how well it works.",
-        instead=instead, present=present,
-    )  # fmt: skip
-
-
-def sure(because: Because | None, t: Texts) -> str:
-    """How sure that advice is."""
-    _ = t.gettext
-    if because is None:
-        return ""
-    if because["sure"] >= ALMOST:
-        return _("This advice is almost certain.")
-    tenths = max(1, round(10 * because["sure"]))
-    return _("This advice is likely in about %(n)s of 10 such calls; it depends on the answers.", n=tenths)
+        return _("In about %(n)s of 10 such calls “%(instead)s” is advised instead of “%(present)s”, and would "
+                 "probably help more; the answers decide.", n=n, **values)  # fmt: skip
+    if sure >= ALMOST:
+        return _("“%(instead)s” will almost certainly be advised instead of “%(present)s”, "
+                 "also to learn how well it works.", **values)  # fmt: skip
+    return _("In about %(n)s of 10 such calls “%(instead)s” is advised instead of “%(present)s”, also to learn how "
+             "well it works; the answers decide.", n=n, **values)  # fmt: skip
 
 
 def unless(running: StudyInForce, because: Because | None, t: Texts) -> str:
@@ -127,7 +145,7 @@ def unless(running: StudyInForce, because: Because | None, t: Texts) -> str:
     if because is None or because["chance"]:
         return ""
     found = []
-    if because["unless_usual"]:
+    if because["unless_usual"] and not because["debt"] and not because["overdue"]:  # else the reason names none
         name = because["variables"][0]["variable"]
         found.append(_("Had “%(variable)s” been as usual, we would have waited.",
                        variable=words.label_of(running, name)))  # fmt: skip

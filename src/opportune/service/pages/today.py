@@ -81,11 +81,11 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reason(view: View, row: Mapping[str, Any], because: reasons.Because | None) -> dict[str, str]:
-    """Why someone is to be called, how sure the advice is, what would have changed that; and the last contact."""
+    """Why someone is to be called, what would have changed that, and the last contact."""
     last, timezone = row["last_reveal"], row["timezone"]
     days = None if last is None else words.days_between(last, view.now, timezone)
     return {
-        "why_now": reasons.why(view.running, row, because, days, view.t), "sure": reasons.sure(because, view.t),
+        "why_now": reasons.why(view.running, row, because, days, view.t),
         "unless": reasons.unless(view.running, because, view.t),
         "contact": reasons.contact(last, view.now, timezone, view.t),
     }  # fmt: skip
