@@ -64,6 +64,7 @@ WORLDS: dict[str, Any] = {
     "own history": lambda: remembering_world(**HAPPENINGS),
     "own history, on time": lambda: remembering_world(response_rate=0.7),
     "step counts": lambda: op.StepCountWorld(uncertainty=1.0, **HAPPENINGS),
+    "brushing": lambda: op.brushing_world()[0],
 }
 RECORDED = (
     "context", "action", "revealed", "nudged", "opened", "available", "reward", "outcome", "value", "best",
@@ -90,7 +91,7 @@ def test_python_policies_meet_what_compiled_ones_meet(name: str) -> None:
         np.testing.assert_array_equal(
             data[recorded].sel(policy="python").values, data[recorded].sel(policy="compiled").values, err_msg=recorded
         )
-    for total in ("total_reward", "total_value", "spent", "nudges", "reveals", "opens"):
+    for total in ("total_reward", "total_value", "total_outcome", "total_best", "spent", "nudges", "reveals", "opens"):
         np.testing.assert_allclose(data[total].sel(policy="python"), data[total].sel(policy="compiled"), rtol=1e-12)
     if "context_count" in data:
         assert (data["context_count"].sum("contexts") == 60).all()
@@ -110,6 +111,18 @@ def test_regret_and_tables_take_both() -> None:
     op.plot_regret(data)
     with pytest.raises(op.InputError, match="compiled rules"):
         op.decomposition(data)
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_regret_without_a_known_best_is_refused_for_both(trace: bool) -> None:
+    """A world that does not know its best action has no realised regret, whoever decides."""
+    python = op.PythonPolicy(**by_rate(0.1), settle=lambda shown, memory: 0, budget=10)
+    for policy in (op.pd2_ucb(10), python):
+        data = op.simulate(
+            WORLDS["brushing"](), policy, horizon=10, replicates=1, seed=SEED, trace=trace, progress=False
+        )
+        with pytest.raises(op.InputError, match="best action"):
+            op.realised_regret(data)
 
 
 def test_the_recommender_sees_only_what_it_may() -> None:

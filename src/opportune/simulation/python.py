@@ -68,7 +68,7 @@ def run_once(
             "eligible": reason == ELIGIBLE,
         }
         for name, (_, of) in TOTALS.items():
-            if of and not math.isnan(record[of]):
+            if of and not (of == "reward" and math.isnan(record[of])):  # a reward that never arrives
                 totals[name] += record[of]
         if output.traced:
             output.numbers[(*place, slice(None), t)] = [record.get(name, 0.0) for name in NUMBERS]
