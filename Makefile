@@ -51,13 +51,15 @@ test-core: install
 	$(PYTEST) tests/engine tests/algorithm tests/revealers tests/recommenders tests/worlds tests/simulation tests/live \
 		tests/test_agreement.py tests/test_simulate.py tests/test_shared_budget.py tests/test_pace.py
 
-# The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations,
-# live agents, metrics and the command line; not Ctrl-C, whose tests go by how long writing takes with present versions.
+# The lowest versions that pyproject.toml allows, in an environment of their own: problems, studies, simulations, live
+# agents, metrics, the command line, Gymnasium, and the service by its demonstration; not the tests of Ctrl-C during a
+# simulation, which go by how long writing takes with present versions.
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) -p no:service_databases --ignore=tests/cli/test_interrupts.py \
-		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) --ignore=tests/cli/test_interrupts.py \
+		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py \
+		tests/test_gym.py tests/service/test_demo.py::test_the_command
 
-# The same with the newest of everything that pyproject.toml allows.
+# The newest of everything that pyproject.toml allows, without extras: what needs none must not import any.
 test-newest: $(NEWEST)/.installed
 	$(NEWEST)/bin/python -m pytest -n 2 --dist loadfile $(FAST) -p no:service_databases --ignore=tests/cli/test_interrupts.py \
 		tests/problems tests/study tests/analysis tests/live tests/cli tests/test_simulate.py tests/test_policy.py
@@ -104,7 +106,7 @@ $(ALL): pyproject.toml constraints.txt | $(BIN)/python
 $(LOWEST)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e .
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[gym,serve]'
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python -c constraints.txt pytest pytest-xdist hypothesis jsonschema
 	touch $@
 
