@@ -1,5 +1,7 @@
 """The Gymnasium environments keep Gymnasium's rules and meet what `simulate` meets."""
 
+import importlib
+import sys
 from typing import Any
 
 import gymnasium
@@ -64,6 +66,68 @@ def test_episodes_are_replicates_of_simulate() -> None:
         np.testing.assert_array_equal(reveals, data["revealed"].isel(replicate=r))
         np.testing.assert_array_equal(costs, data["nudged"].isel(replicate=r))
     assert play(env, {3}, 1, 11)[0] != rewards
+
+
+def test_without_a_seed_environments_differ() -> None:
+    """Two environments that nobody seeds meet different patients, whether single or many at once."""
+    assert play(og.RevealEnv(horizon=5), set(), 1, None)[0] != play(og.RevealEnv(horizon=5), set(), 1, None)[0]
+    first, second = (og.RevealVectorEnv(3, horizon=5) for _ in range(2))
+    contexts = []
+    for many in (first, second):
+        many.reset()
+        many.step(np.zeros(3, dtype=np.int64))
+        contexts.append(many.step(np.ones(3, dtype=np.int64))[1].tolist())
+    assert len({*contexts[0], *contexts[1]}) == 6
+
+
+def test_steps_outside_an_episode_are_refused() -> None:
+    """Before the first reset and after the end there is nothing to choose; another reset begins again."""
+    env = og.RevealEnv(horizon=2)
+    for call in (lambda: env.step(0), env.action_masks, lambda: og.RevealVectorEnv(1).step(np.zeros(1, dtype=int))):
+        with pytest.raises(op.StateError, match=r"call reset\(\)"):
+            call()
+    play(env, set(), 1, 3)
+    with pytest.raises(op.StateError, match=r"over; call reset\(\)"):
+        env.step(0)
+    play(env, set(), 1, 3)
+
+
+def test_the_age_is_that_of_compiled_rules() -> None:
+    """It counts steps since the last reveal, the present one included, and is 0 at a reveal itself."""
+    env = og.RevealEnv(horizon=6)
+    seen, _ = env.reset(seed=3)
+    ages = []
+    for step in range(1, 7):
+        ages.append(round(seen["age"][0] * 6))
+        seen, *_ = env.step(int(step == 3))
+        ages.append(round(seen["age"][0] * 6))
+        seen, *_ = env.step(0)
+    assert ages == [1, 1, 2, 2, 3, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_reward_that_never_arrives_is_said() -> None:
+    """It counts as 0, which `rewarded` tells from a reward that is 0."""
+    problem = make_world().problem
+    world = op.LinearWorld(problem, theta=[0.5] * problem.d, context_probs=[1 / 12] * 12, reward_rate=0.5)
+    env, many = og.RevealEnv(world, horizon=40), og.RevealVectorEnv(1, world, horizon=40)
+    env.reset(seed=3)
+    many.reset(seed=3)
+    arrived = 0
+    for _ in range(40):
+        assert not env.step(0)[-1]["rewarded"]
+        many.step(np.zeros(1, dtype=np.int64))
+        _, reward, _, _, info = env.step(1)
+        assert info["rewarded"] == (reward != 0.0) == bool(many.step(np.ones(1, dtype=np.int64))[-1]["rewarded"][0])
+        arrived += info["rewarded"]
+    assert 0 < arrived < 40
+
+
+def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import without the extra says what to install."""
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "opportune.gym")
+    with pytest.raises(ImportError, match=r"pip install 'opportune\[gym\]'"):
+        importlib.import_module("opportune.gym")
 
 
 def test_each_agent_sees_what_it_may() -> None:
@@ -151,3 +215,8 @@ def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     env.reset()
     with pytest.raises(op.InputError, match="action"):
         env.step(99)
+    many = og.RevealVectorEnv(2, horizon=3)
+    many.reset()
+    for actions in ([1.9, 0.0], [np.nan, 0.0], ["nudge", "none"], [99, 0], [0, 0, 0]):
+        with pytest.raises(op.InputError, match="2 whole numbers"):
+            many.step(np.array(actions))

@@ -2,29 +2,36 @@
 
 A decision takes two steps of the environment, as it takes two agents in a study. In phase 0 the revealer sees what is
 public and sensed, and chooses 0 (no nudge) or 1 (nudge). In phase 1 the recommender sees what is public or, on a
-reveal, everything, and chooses an action. The reward comes with phase 1; `info["cost"]` is 1 where a nudge was
-made. `info["action_mask"]` says which choices count in the present phase; `RevealEnv.action_masks` gives the same to
-learners that ask for it by this name, such as sb3-contrib's.
+reveal, everything, and chooses an action. The reward comes with phase 1; `info["cost"]` is 1 where a nudge was made.
+
+A reward that never arrives counts as 0, and `info["rewarded"]` is then False; a late one is given at once.
+
+`info["action_mask"]` says which choices count in the present phase; `RevealEnv.action_masks` gives the same to learners
+that ask for it by this name, such as sb3-contrib's.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from opportune import checks
 from opportune.engine.declared import PUBLIC_PART, WHOLE
 from opportune.engine.hooks import WORLDS
-from opportune.errors import InputError
+from opportune.errors import InputError, StateError
 from opportune.problems.finite import Problem
 from opportune.problems.variables import levels_of
 from opportune.simulation.seats import ANSWERS, AVAILABLE, CONTEXT, OPENED, REWARD, REWARDED, STRATUM, Seats
 from opportune.simulation.sizes import check_horizon
 from opportune.worlds import SimulatedWorld, synthetic_worlds
+
+try:
+    import gymnasium
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+except ImportError as error:
+    raise ImportError("opportune.gym needs gymnasium 1.1 or newer: pip install 'opportune[gym]'") from error
 
 Observations = dict[str, NDArray[Any]]
 Info = dict[str, Any]
@@ -52,6 +59,7 @@ class Reveals:
         self.horizon = check_horizon([world], horizon)
         self.budget = checks.whole("budget", budget, least=0)
         self.number = number
+        self.step = 0  # not begun yet
         self._seats = Seats([world] * number, horizon=self.horizon, seed=0, streams=range(number))
         self.names = tuple(self.problem.variables)
         sees = [self.problem.visibility[name] for name in self.names]
@@ -92,9 +100,10 @@ class Reveals:
         self._seats.begin(seed, streams)
         self.step, self.phase = 1, REVEALER
         self.left = np.full(self.number, self.budget)
-        self.age = np.zeros(self.number, dtype=np.int64)
+        self.age = np.ones(self.number, dtype=np.int64)
         self.nudged = np.zeros(self.number, dtype=np.bool_)
         self.revealed = np.zeros(self.number, dtype=np.bool_)
+        self.rewarded = np.zeros(self.number, dtype=np.bool_)
         self._arrive()
 
     def _arrive(self) -> None:
@@ -129,6 +138,8 @@ class Reveals:
 
     def masks(self) -> NDArray[np.int8]:
         """Which choices count in the present phase, for each participant."""
+        if self.step == 0:
+            raise StateError("there is no episode yet; call reset()")
         allowed = np.zeros((self.number, self._choices), dtype=np.int8)
         if self.phase == RECOMMENDER:
             allowed[:, : len(self.problem.action_names)] = ~self._forbidden()
@@ -153,23 +164,27 @@ class Reveals:
         A choice that does not count is taken for the first one that does.
         """
         masks = self.masks()
+        if self.step > self.horizon:
+            raise StateError("the episode is over; call reset()")
         counted = np.where(masks[np.arange(self.number), choices] > 0, choices, masks.argmax(axis=1))
         if self.phase == REVEALER:
             self.nudged = counted == 1
             self.left = self.left - self.nudged
             self.revealed = self.opened | (self.nudged & (self._seats.conditions[:, ANSWERS] > 0.0))
-            self.age = np.where(self.revealed, 0, self.age + 1)
+            self.age = np.where(self.revealed, 0, self.age)
+            self.rewarded = np.zeros(self.number, dtype=np.bool_)
             self.phase = RECOMMENDER
             return np.zeros(self.number), False
         self._seats.respond(counted.astype(np.int64), self.nudged)
         found = self._seats.results
-        there = (found[:, REWARDED] > 0.0) & (self._seats.conditions[:, AVAILABLE] > 0.0)
-        rewards = np.where(there, found[:, REWARD], 0.0)
+        self.rewarded = (found[:, REWARDED] > 0.0) & (self._seats.conditions[:, AVAILABLE] > 0.0)
+        rewards = np.where(self.rewarded, found[:, REWARD], 0.0)
         self.nudged = np.zeros(self.number, dtype=np.bool_)
         self.phase = REVEALER
         over = self.step == self.horizon
         self.step += 1
         if not over:
+            self.age += 1
             self._arrive()
         return rewards, over
 
@@ -193,7 +208,7 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         horizon: decisions in an episode, each of two steps.
 
     Episodes differ in their draws; `reset(seed=...)` makes them repeatable. Episode number r after a reset with a seed
-    meets what replicate r of `simulate` meets with this seed.
+    meets what replicate r of `simulate` meets with this seed. If the first reset has no seed, one is drawn.
 
     """
 
@@ -202,14 +217,15 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         self._all = Reveals(world, budget, horizon, 1)
         self.observation_space = self._all.observation_space
         self.action_space = self._all.action_space
-        self._seed, self._episode = 0, 0
+        self._seed: int | None = None
+        self._episode = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Info]:
         """Begin the next episode, or the first one of a seed."""
         super().reset(seed=seed)
         self._episode += 1
-        if seed is not None:
-            self._seed, self._episode = checks.seed("seed", seed), 0
+        if seed is not None or self._seed is None:
+            self._seed, self._episode = _chosen_seed(seed, self.np_random), 0
         self._all.begin(self._seed, [self._episode])
         return self._seen(), self._info()
 
@@ -218,8 +234,7 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         if not self.action_space.contains(action):
             raise InputError(f"action is {checks.brief(action)}; expected one of {self.action_space}")
         rewards, over = self._all.choose(np.array([int(action)]))
-        cost = float(self._all.nudged[0])
-        return self._seen(), float(rewards[0]), over, False, {**self._info(), "cost": cost}
+        return self._seen(), float(rewards[0]), over, False, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which choices count in the present phase."""
@@ -230,7 +245,12 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         return {name: found[name][0] for name in found}
 
     def _info(self) -> Info:
-        return {"cost": 0.0, "action_mask": self._all.masks()[0], "context": self._all.context_of(0)}
+        return {
+            "cost": float(self._all.nudged[0]),
+            "rewarded": bool(self._all.rewarded[0]),
+            "action_mask": self._all.masks()[0],
+            "context": self._all.context_of(0),
+        }
 
 
 class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
@@ -254,13 +274,14 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self.single_action_space = self._all.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._seed, self._episode, self._over = 0, 0, False
+        self._seed: int | None = None
+        self._episode, self._over = 0, False
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observations, Info]:
         """Begin the next episode of every participant, or the first one of a seed."""
         self._episode += 1
-        if seed is not None:
-            self._seed, self._episode = checks.seed("seed", seed), 0
+        if seed is not None or self._seed is None:
+            self._seed, self._episode = _chosen_seed(seed, self.np_random), 0
         first = self._episode * self.num_envs
         self._all.begin(self._seed, range(first, first + self.num_envs))
         self._over = False
@@ -275,14 +296,25 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
             observations, info = self.reset()
             return observations, np.zeros(self.num_envs), none, none.copy(), info
         choices = np.asarray(actions)
-        if choices.shape != (self.num_envs,) or not self.action_space.contains(choices.astype(np.int64)):
-            raise InputError(f"actions is {checks.brief(actions)}; expected {self.num_envs} whole numbers")
+        right = choices.shape == (self.num_envs,) and choices.dtype.kind in "iub"
+        if not right or not self.action_space.contains(choices.astype(np.int64)):
+            each = f"from 0 to {self.single_action_space.n - 1}"
+            raise InputError(f"actions is {checks.brief(actions)}; expected {self.num_envs} whole numbers {each}")
         rewards, self._over = self._all.choose(choices.astype(np.int64))
         info = self._info()
         return self._all.observe(), rewards, np.full(self.num_envs, self._over), none, info
 
     def _info(self) -> Info:
-        return {"cost": self._all.nudged.astype(np.float64), "action_mask": self._all.masks()}
+        return {
+            "cost": self._all.nudged.astype(np.float64),
+            "rewarded": self._all.rewarded,
+            "action_mask": self._all.masks(),
+        }
+
+
+def _chosen_seed(given: Any, generator: np.random.Generator) -> int:
+    """The seed of the next episodes: the given one, else one that is drawn, so that environments differ."""
+    return int(generator.integers(2**63)) if given is None else checks.seed("seed", given)
 
 
 gymnasium.register(
