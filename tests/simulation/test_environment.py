@@ -113,6 +113,29 @@ def test_regret_and_tables_take_both() -> None:
         op.decomposition(data)
 
 
+def test_nudging_at_an_age_is_the_periodic_rule() -> None:
+    """A nudge wherever the age has reached ten is a nudge at every tenth step, as the compiled rule has it."""
+    python = op.PythonPolicy(propose=lambda moment, memory: moment.age >= 10, settle=lambda shown, memory: 1)
+    compiled = op.Policy(recommender=op.FixedAction(action=1), revealer=op.Periodic(every=10))
+    data = op.simulate(WORLDS["synthetic"](), [python, compiled], horizon=45, replicates=1, seed=SEED, progress=False)
+    nudged = data["nudged"].transpose("policy", "step", ...).values.reshape(2, -1)
+    for row in nudged:
+        assert (np.flatnonzero(row) + 1).tolist() == [10, 20, 30, 40]
+
+
+def test_the_age_counts_from_the_last_reveal() -> None:
+    """As in compiled rules, it is `step` less the step of the last reveal, whoever made that."""
+    env = op.Environment(mixed_world(**HAPPENINGS), horizon=60, seed=SEED)
+    moment: Any = env.reset()
+    last, reveals = 0, 0
+    while moment is not None:
+        assert moment.age == moment.step - last
+        if env.nudge(moment.age >= 10).revealed:
+            last, reveals = moment.step, reveals + 1
+        moment = env.act(1).moment
+    assert reveals > 2
+
+
 @pytest.mark.parametrize("trace", [True, False])
 def test_regret_without_a_known_best_is_refused_for_both(trace: bool) -> None:
     """A world that does not know its best action has no realised regret, whoever decides."""
@@ -182,6 +205,7 @@ def test_calls_out_of_order_are_refused() -> None:
     env = op.Environment(op.synthetic_worlds(1, seed=2)[0], budget=op.Budget(1, hard=True), horizon=3, seed=SEED)
     with pytest.raises(op.StateError, match="reset"):
         env.nudge(True)
+    assert env.budget_left == 1.0
     env.reset()
     with pytest.raises(op.StateError, match="nudge"):
         env.act(0)

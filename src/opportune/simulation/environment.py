@@ -59,7 +59,7 @@ class Observation:
     """Whether the patient is available; if not, no nudge is possible and nothing is learned."""
     budget_left: float
     age: int
-    """Steps since the last reveal."""
+    """Steps since the last reveal or, before the first one, the number of this step."""
     coin: float
     """The step's uniform number, for rules that toss a coin."""
 
@@ -162,13 +162,14 @@ class Environment:
         self._reported = [name for name, seen in seen_by.items() if seen == "reported"]
         self._moment: Observation | None = None
         self._shown: Shown | None = None
+        self._spent, self._nudges, self._last_reveal, self._step = 0.0, 0, 0, 0
 
     def reset(self, *, seed: int | None = None, stream: int | None = None) -> Observation:
         """Begin again, with another seed or stream if given; returns the first decision point."""
         self.seed = self.seed if seed is None else checks.seed("seed", seed)
         self.stream = self.stream if stream is None else checks.seed("stream", stream)
         self._seats.begin(self.seed, [self.stream])
-        self._spent, self._nudges, self._age, self._step = 0.0, 0, 0, 0
+        self._spent, self._nudges, self._last_reveal, self._step = 0.0, 0, 0, 0
         self._waiting: list[_Waiting] = []
         self._news: list[Experience] = []
         return self._next()
@@ -195,14 +196,15 @@ class Environment:
         moment = self._present()
         if self._shown is not None:
             raise StateError(f"step {moment.step} has had its nudge() already; call act()")
-        wanted = checks.real("decision", float(decision), least=0.0, most=1.0)
+        number = float(decision) if isinstance(decision, bool | np.bool_) else decision
+        wanted = checks.real("decision", number, least=0.0, most=1.0)
         probability = min(wanted, max(self.budget_left, 0.0))
         if moment.opened or not moment.available or probability <= LEAST_LEFT:
             probability = 0.0
         self._spent += probability
         nudged = moment.coin < probability
         self._nudges += nudged
-        revealed = moment.opened or (nudged and self._seats.conditions[0, ANSWERS] > 0.0)
+        revealed = moment.opened or (nudged and bool(self._seats.conditions[0, ANSWERS] > 0.0))
         learned: tuple[Experience, ...] = ()
         news: tuple[Experience, ...] = ()
         if revealed:
@@ -210,7 +212,7 @@ class Environment:
                 step.seen = True
             learned = self._learn(moment.step - 1)
             news, self._news = tuple(self._news), []
-        self._age = 0 if revealed else self._age + 1
+            self._last_reveal = moment.step
         everything = self._values()
         context = everything if revealed else {name: everything[name] for name in self._public}
         forbidden = self.problem.forbids(self._place(), WHOLE if revealed else PUBLIC_PART)
@@ -264,7 +266,7 @@ class Environment:
             opened=bool(conditions[OPENED]),
             available=bool(conditions[AVAILABLE]),
             budget_left=self.budget_left,
-            age=self._age,
+            age=self._step - self._last_reveal,
             coin=float(conditions[COINS]),
         )
         return self._moment
