@@ -1,5 +1,7 @@
 """A world can be stepped through from Python, and policies in Python meet what compiled ones meet."""
 
+import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,29 @@ def test_regret_without_a_known_best_is_refused_for_both(trace: bool) -> None:
         )
         with pytest.raises(op.InputError, match="best action"):
             op.realised_regret(data)
+
+
+@pytest.mark.parametrize("given", [None, "yes", "0.5", [True], 1.5, float("nan")])
+def test_what_a_function_gives_by_mistake_is_said_with_its_step(given: Any) -> None:
+    """A `propose` without `return`, or an action that does not exist, names the policy, the function and the step."""
+    world, simulated = WORLDS["synthetic"](), {"horizon": 9, "replicates": 1, "seed": SEED, "progress": False}
+    late = op.PythonPolicy(
+        propose=lambda moment, memory: given if moment.step == 7 else False, settle=lambda shown, memory: 0, name="mine"
+    )
+    with pytest.raises(op.InputError, match=r"^propose of policy 'mine' at step 7: decision is .*; expected a finite"):
+        op.simulate(world, late, **simulated)
+    other = op.PythonPolicy(**by_rate(0.1), settle=lambda shown, memory: given, name="mine")
+    with pytest.raises(op.InputError, match=r"^settle of policy 'mine' at step 1: action is "):
+        op.simulate(world, other, **simulated)
+
+
+def test_what_is_shown_can_be_written_as_json() -> None:
+    """Yes and no are Python's own."""
+    env = op.Environment(mixed_world(), horizon=2, seed=SEED)
+    moment = env.reset()
+    shown = env.nudge(np.bool_(True))
+    assert shown.revealed is True
+    json.dumps([dataclasses.asdict(each) for each in (moment, shown, env.act(0))])
 
 
 def test_the_recommender_sees_only_what_it_may() -> None:

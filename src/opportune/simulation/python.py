@@ -1,13 +1,15 @@
 """Runs of policies in plain Python: they meet the patients, moments, noise and coins that compiled ones meet."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from opportune.algorithm.budget import LEAST_LEFT
 from opportune.algorithm.reasons import BUDGET, ELIGIBLE, OPENED, UNAVAILABLE
+from opportune.errors import InputError
 from opportune.simulation.environment import Environment, Experience, Observation
 from opportune.simulation.pack import Output
 from opportune.simulation.python_policy import PythonPolicy
@@ -43,9 +45,12 @@ def run_once(
         left = environment.budget_left
         wanted = policy.propose(moment, memory) if moment.available and not moment.opened else 0.0
         context = environment.context_number if output.counts.shape[-1] else 0
-        shown = environment.nudge(wanted)
+        with _naming(policy, "propose", t + 1):
+            shown = environment.nudge(wanted)
         _learn(policy, shown.learned, memory)
-        outcome = environment.act(policy.settle(shown, memory))
+        chosen = policy.settle(shown, memory)
+        with _naming(policy, "settle", t + 1):
+            outcome = environment.act(chosen)
         _learn(policy, outcome.learned, memory)
         reason = UNAVAILABLE if not moment.available else OPENED if moment.opened else ELIGIBLE
         if reason == ELIGIBLE and left <= LEAST_LEFT:
@@ -76,6 +81,15 @@ def run_once(
         moment = outcome.moment
     totals[list(TOTALS)[FINAL_PRICE]] = 0.0
     output.totals[place] = np.array(list(totals.values()))
+
+
+@contextmanager
+def _naming(policy: PythonPolicy, function: str, step: int) -> Iterator[None]:
+    """What is wrong with what a function of the policy gave is said with the policy, the function and the step."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{function} of policy {policy.name!r} at step {step}: {error}") from None
 
 
 def _learn(policy: PythonPolicy, learned: Sequence[Experience], memory: Any) -> None:
