@@ -46,7 +46,8 @@ class Budget:
     def __post_init__(self) -> None:
         if isinstance(self.amount, int | float) and self.amount == 0 and self.amount is not False:
             raise InputError(
-                "budget is 0; expected a finite number > 0; for no nudge at all take the revealer Never, kind 'never'"
+                "budget is 0; expected a finite number > 0; for no nudge at all take the revealer Never, kind 'never', "
+                "or, where Python decides, propose none"
             )
         amount = checks.real("budget", self.amount, above=0.0)
         if amount < LEAST_BUDGET:

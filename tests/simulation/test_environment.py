@@ -95,6 +95,9 @@ def test_python_policies_meet_what_compiled_ones_meet(name: str) -> None:
         )
     for total in ("total_reward", "total_value", "total_outcome", "total_best", "spent", "nudges", "reveals", "opens"):
         np.testing.assert_allclose(data[total].sel(policy="python"), data[total].sel(policy="compiled"), rtol=1e-12)
+    for only_compiled in ("gap", "price", "disagreement", "tolerance", "final_price"):
+        assert np.isnan(data[only_compiled].sel(policy="python")).all()
+    assert (data["stale_action"].sel(policy="python") == -1).all()
     if "context_count" in data:
         assert (data["context_count"].sum("contexts") == 60).all()
     assert float(data["nudged"].sum()) > 0
@@ -264,6 +267,8 @@ def test_bad_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
         op.Environment(op.synthetic_worlds(1, seed=2)[0], **wrong)
     with pytest.raises(op.InputError, match="world"):
         op.Environment("a world", horizon=3)  # type: ignore[arg-type]
+    with pytest.raises(op.InputError, match="PythonPolicy"):
+        op.simulate(op.synthetic_worlds(1, seed=2)[0], lambda: True, horizon=3, replicates=1, seed=1)  # type: ignore[arg-type]
     with pytest.raises(op.InputError, match="propose"):
         op.PythonPolicy(propose=1, settle=lambda shown, memory: 0)  # type: ignore[arg-type]
 

@@ -109,7 +109,8 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
         raise InputError("policies is empty; expected at least one policy")
     for policy in policies:
         if not isinstance(policy, Policy | PythonPolicy):
-            raise InputError(f"policies holds {checks.brief(policy)}; expected Policy, such as pd2_ucb(budget=10)")
+            expected = "Policy, such as pd2_ucb(budget=10), or PythonPolicy"
+            raise InputError(f"policies holds {checks.brief(policy)}; expected {expected}")
     for world in {type(w): w for w in worlds}.values():
         if not isinstance(world, SimulatedWorld) or isinstance(world, type):
             raise InputError(f"worlds holds {checks.brief(world)}; expected worlds such as LinearWorld")

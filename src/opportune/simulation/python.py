@@ -16,6 +16,8 @@ from opportune.simulation.python_policy import PythonPolicy
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS
 from opportune.worlds import SimulatedWorld
 
+NOT_SAID = -1  # an action that only a compiled rule has, such as the one it would take without a reveal
+
 
 def run_in_python(
     worlds: Sequence[SimulatedWorld], policies: Sequence[PythonPolicy], output: Output, *, seed: int, horizon: int,
@@ -63,8 +65,8 @@ def run_once(
             "best": outcome.best,
             "context": context,
             "action": outcome.action,
-            "fresh_action": outcome.action,
-            "stale_action": outcome.action,
+            "fresh_action": NOT_SAID,
+            "stale_action": NOT_SAID,
             "revealed": shown.revealed,
             "nudged": shown.nudged,
             "opened": moment.opened,
@@ -76,10 +78,10 @@ def run_once(
             if of and not (of == "reward" and math.isnan(record[of])):  # a reward that never arrives
                 totals[name] += record[of]
         if output.traced:
-            output.numbers[(*place, slice(None), t)] = [record.get(name, 0.0) for name in NUMBERS]
-            output.marks[(*place, slice(None), t)] = [int(record.get(name, 0)) for name in MARKS]
+            output.numbers[(*place, slice(None), t)] = [record.get(name, math.nan) for name in NUMBERS]
+            output.marks[(*place, slice(None), t)] = [int(record[name]) for name in MARKS]
         moment = outcome.moment
-    totals[list(TOTALS)[FINAL_PRICE]] = 0.0
+    totals[list(TOTALS)[FINAL_PRICE]] = math.nan
     output.totals[place] = np.array(list(totals.values()))
 
 

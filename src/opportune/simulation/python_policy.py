@@ -18,6 +18,9 @@ Memory = Any
 class PythonPolicy:
     """A policy in plain Python, which `simulate` takes beside compiled ones; about a hundred times slower.
 
+    Its results have NaN where only compiled rules have numbers: `gap`, `price`, `disagreement`, `tolerance` and
+    `final_price`; `fresh_action` and `stale_action` are -1.
+
     Args:
         propose: propose(moment, memory) says whether to nudge, or with which probability (`Observation`).
         settle: settle(shown, memory) gives the action, by name or number (`Shown`).

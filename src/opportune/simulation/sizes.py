@@ -27,7 +27,8 @@ def check_policies(given: Any) -> list[Any]:
     """One policy or several."""
     if isinstance(given, Policy | PythonPolicy):
         return [given]
-    return checks.listed("policies", given, "a Policy, such as pd2_ucb(budget=10), or a list", most=MOST_POLICIES)
+    expected = "a Policy, such as pd2_ucb(budget=10), a PythonPolicy, or a list"
+    return checks.listed("policies", given, expected, most=MOST_POLICIES)
 
 
 def check_horizon(worlds: Sequence[SimulatedWorld], horizon: Any) -> int:
