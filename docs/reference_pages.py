@@ -259,7 +259,9 @@ def keys(schema: dict[str, Any], place: dict[str, Any], title: str) -> list[str]
 
 
 def default_of(value: dict[str, Any]) -> str:
-    """The default of a key, as a study file would spell it."""
+    """The default of a key, as a study file would spell it, or in words where it depends on the file."""
+    if "$comment" in value:
+        return str(value["$comment"]).removeprefix("default ")
     default = value.get("default")
     return "" if default is None or default in ([], {}) or isinstance(default, dict) else f"`{json.dumps(default)}`"
 

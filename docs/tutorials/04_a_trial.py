@@ -1,9 +1,9 @@
 """Plan, rehearse and analyse a trial
 ===================================
 
-A trial is one study file. This page takes one that comes with the package, lets chance into it so that effects can be
-estimated, asks how many calls it needs, rehearses it on the real service with simulated participants, and analyses the
-rehearsal as the trial will be analysed. Everything happens on the command line; Python only runs the commands.
+A trial is one study file. This page takes one that comes with the package, asks how many calls it needs, rehearses it on
+the real service with simulated participants, and analyses the rehearsal as the trial will be analysed. Everything happens
+on the command line; Python only runs the commands.
 """
 
 # %%
@@ -36,12 +36,11 @@ def opportune(line):
 # for you. In this one an app recommends one of three messages twice a day, and staff can call.
 example = [sys.executable, "-m", "opportune", "example", "stress-messages"]
 text = subprocess.run(example, capture_output=True, text=True, check=True).stdout
+_ = (folder / "study.toml").write_text(text, encoding="utf-8")
 
 # %%
-# Effects can be estimated where chance decides. ``schema = 1`` makes it a file for a trial: every message keeps a least
-# probability, and at moments that call for a nudge, or nearly do, a coin has the last word.
-text = "schema = 1\n" + text
-(folder / "study.toml").write_text(text, encoding="utf-8")
+# Effects can be estimated only where decisions are randomised. With ``schema = 1``, the first line of the file, every
+# message keeps a minimum probability, and at moments that call for a nudge, or nearly do, a coin decides.
 
 # %%
 # ``opportune check`` names every mistake with its line and says what will happen.
@@ -77,12 +76,12 @@ opportune("rehearse study.toml --participants 16 --days 42 --export rehearsal")
 opportune("analyse rehearsal --out analysis")
 
 # %%
-# The page ``analysis/stress-messages-analysis.html`` has the flow of participants, effects, missing data and a check
-# that chance worked as recorded. Each table is a CSV file beside it:
+# The page ``analysis/stress-messages-analysis.html`` shows the flow of participants, effects, missing data and a check
+# that the coins came out as often as recorded. Each table is a CSV file beside it:
 with (folder / "analysis" / "stress-messages-analysis-effects.csv").open(encoding="utf-8") as file:
     for row in csv.DictReader(file):
         low, high = float(row["low"]), float(row["high"])
-        print(f"{row['coefficient']:<20} {float(row['estimate']):6.2f} ({low:.2f} to {high:.2f})")
+        print(f"{row['analysis']}, {row['coefficient']}: {float(row['estimate']):.2f} ({low:.2f} to {high:.2f})")
 
 # %%
 # Here the truth is known, because participants were simulated from ``[effects]``; in a trial the same page is all there

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 EXAMPLE = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
 EXAMPLE = re.sub(r"(?m)^pooled = .*\n", "", EXAMPLE)  # models of their own, unless a test says otherwise
+EXAMPLE = re.sub(r"(?m)^schema = .*\n", "", EXAMPLE)  # nothing randomised, unless a test says otherwise
 
 
 def study_text(

@@ -165,13 +165,18 @@ class ProbabilitiesTable(Table):
     """[probabilities]: the least probabilities of what is randomised, so that effects can be estimated afterwards."""
 
     actions: float | None = Field(
-        default=None, ge=0.0, le=0.5, description="a number from 0 (off) to 0.5, the least of every allowed action"
+        default=None,
+        ge=0.0,
+        le=0.5,
+        description="a number from 0 (off) to 0.5, the least of every allowed action",
+        json_schema_extra={"$comment": "default when served, with `schema = 1`: 4 / `horizon`, from 0.01 to 0.1"},
     )
     nudge: float | None = Field(
         default=None,
         ge=0.0,
         le=0.5,
         description="a number from 0 (off) to 0.5, the least of nudging and of not nudging at a candidate moment",
+        json_schema_extra={"$comment": "default when served, with `schema = 1`: `0.2`"},
     )
 
 
