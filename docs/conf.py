@@ -82,6 +82,24 @@ def lead_to_project_pages(_app: Any, _name: str, source: list[str]) -> None:
     source[0] = re.sub(rf"\]\(\.\./({names})\.md", r"](reference/\1.md", source[0])
 
 
+PROPERTIES: dict[str, list[str]] = {}
+"""Docstrings of properties, as they are before napoleon."""
+
+
+def keep_property(_app: Any, what: str, name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Keep a property's docstring from napoleon, which takes what stands before a colon for a type."""
+    if what in {"property", "attribute"}:
+        PROPERTIES[name] = list(lines)
+
+
+def restore_property(_app: Any, what: str, name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Put the docstring of a property back."""
+    if what in {"property", "attribute"}:
+        lines[:] = PROPERTIES.pop(name)
+
+
 def setup(app: Any) -> None:
     """What Sphinx calls."""
     app.connect("source-read", lead_to_project_pages)
+    app.connect("autodoc-process-docstring", keep_property, priority=400)
+    app.connect("autodoc-process-docstring", restore_property, priority=600)  # napoleon has 500
