@@ -2,6 +2,8 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +26,7 @@ from opportune.planning.power import (
     questions,
 )
 from opportune.planning.settings import Settings
+from opportune.planning.words import learned
 
 STRONG = ('"action=walk:stress" = { mean = 1.2, sd = 0.2 }', '"action=walk:stress" = { mean = 2.5, sd = 0.2 }')
 NOISY = ("noise_sd = 0.3", "noise_sd = 0.9")
@@ -52,6 +55,13 @@ def test_the_published_example() -> None:
     assert found[34] == pytest.approx(0.8085, abs=5e-5)
     assert participants_for(lambda n: power_of(n, 0.1, variance, df=n - 4)) == 34
     assert participants_for(lambda n: power_of(n, -0.1, variance, df=n - 4)) == 34
+
+
+def test_the_power_is_none_where_the_analysis_refuses() -> None:
+    """With k coefficients the analysis takes more than k + 5 participants: no effect makes fewer enough."""
+    assert power_of(9, 50.0, 1.0, df=5) == 0.0
+    assert (holm_power(9, np.array([50.0, 50.0]), np.eye(2), df=5) == 0.0).all()
+    assert participants_for(lambda n: power_of(n, 50.0, 1.0, df=n - 4)) == 10
 
 
 def test_large_studies_have_the_power_of_the_normal_distribution() -> None:
@@ -238,3 +248,30 @@ def test_arms_have_power(tmp_path: Path) -> None:
     assert "effect of the arms on the reward" in set(here["question"])
     nudge = here.set_index("question").loc["effect of a nudge on the reward"]
     assert nudge["df"] <= 12 * 2 / 3
+
+
+def said_of(settings: Settings, found: Power) -> str:
+    """What the plan says can be learned."""
+    plan: Any = SimpleNamespace(settings=settings, values=SimpleNamespace(main="PACE"), budget=8, power=found)
+    return learned(plan)
+
+
+def test_a_primary_analysis_with_moderators_is_planned(tmp_path: Path) -> None:
+    """Each coefficient has a row, and the words say what it is about; the coin is judged by the weakest of them."""
+    primary = '[analysis]\nprimary = { moderators = "stress" }\n\n[world]'
+    settings = small(STRONG, ("[world]", primary), budgets=[8])
+    found = find_power(settings, simulations(tmp_path), 8)
+    here = found.table[(found.table["question"] == found.primary) & (found.table["participants"] == 12)]
+    assert list(here.loc[here["design"] == MOST_OFTEN, "effect"]) == ["nudge", "nudge:stress"]
+    assert "with probability " in said_of(settings, found)
+
+
+def test_actions_are_compared_with_their_sign_and_reference(tmp_path: Path) -> None:
+    """An action that does harm is said to be worse than the reference, by how much; the better one, better."""
+    primary = '[analysis]\nprimary = { estimand = "actions" }\n\n[world]'
+    three = ('actions = ["rest", "walk"]', 'actions = ["rest", "walk", "run"]')
+    harm = ('"*" = 0.0', '"action=run" = { mean = -2.0, sd = 0.1 }\n"action=run:stress" = 0.0\n"*" = 0.0')
+    settings = floored(("[world]", primary), three, harm, ("mean = -1.0, sd = 0.2", "mean = 1.0, sd = 0.2"))
+    text = said_of(settings, find_power(settings, simulations(tmp_path), 8))
+    assert "that run is worse than rest (by 2" in text
+    assert "that walk is better than rest (by 1" in text

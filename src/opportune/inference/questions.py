@@ -106,6 +106,14 @@ class Question:
         of = {"arms": [ARM], "actions": ["action"]}.get(self.estimand, [ELIGIBLE, CHANCE])
         return [*of, self.outcome]
 
+    def reference_in(self, frame: pd.DataFrame) -> str:
+        """What actions or arms are compared with: the first in the record unless given; empty for a nudge."""
+        if self.reference is not None or self.estimand not in {"actions", "arms"}:
+            return self.reference or ""
+        if self.estimand == "arms":
+            return min(map(str, frame[ARM].dropna().unique()), default="") if ARM in frame else ""
+        return next((str(name).removeprefix(PREFIX) for name in frame if str(name).startswith(PREFIX)), "")
+
     def in_r(self, found: Estimates, frame: str = "rows") -> str:
         """The R code that gives these numbers from the rows of the analysis."""
         controls, moderators = self.controls.strip(), self.moderators.strip()

@@ -24,6 +24,7 @@ from scipy.special import nctdtr, ndtr, stdtrit
 from opportune.analysis.intervals import interval
 from opportune.errors import InputError
 from opportune.inference.questions import ARM, ELIGIBLE, Question, usable_controls
+from opportune.inference.record import SPARE_PARTICIPANTS
 from opportune.planning.pool import PEOPLE, Pool, in_arms, pools
 from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations
@@ -49,7 +50,7 @@ DRAWS = 20_000
 """Simulated estimates from which power is computed where several contrasts are adjusted by Holm."""
 COLUMNS = (
     "design", "effect", "question", "budget", "participants", "power", "participants_for_80", "estimate", "se", "df",
-    "eligible", "least_probability", "why",
+    "eligible", "least_probability", "why", "reference",
 )  # fmt: skip
 
 
@@ -179,7 +180,10 @@ def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Qu
 
 def _answer(question: Question, pool: Pool) -> dict[str, Any]:
     """One analysis of the whole pool, as plain values; or why there is none."""
-    asked: dict[str, Any] = {"question": question.name, "eligible": float(pool.frame[ELIGIBLE].mean())}
+    asked: dict[str, Any] = {
+        "question": question.name, "eligible": float(pool.frame[ELIGIBLE].mean()),
+        "reference": question.reference_in(pool.frame),
+    }  # fmt: skip
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # how many simulated outcomes are missing is in the file
@@ -205,7 +209,10 @@ def _rows(settings: Settings, design: str, amount: float, answer: dict[str, Any]
     n = settings.participants
     sizes = sorted({n, *np.unique(np.geomspace(max(8, n // 8), 4 * n, 24).round().astype(int)).tolist()})
     sizes = sizes if amount == budget else [n]
-    shared = {"design": design, "question": answer["question"], "budget": amount, "eligible": answer["eligible"]}
+    shared = {
+        "design": design, "question": answer["question"], "budget": amount, "eligible": answer["eligible"],
+        "reference": answer["reference"],
+    }  # fmt: skip
     if "why" in answer:
         nothing = {name: math.nan for name in COLUMNS if name not in {*shared, "effect", "why", "participants"}}
         return [{**shared, **nothing, "effect": answer["question"], "participants": n, "why": answer["why"]}]
@@ -251,8 +258,8 @@ def power_of(n: int, effect: float, variance: float, *, df: int) -> float:
         df: degrees of freedom, n less the number of coefficients.
 
     """
-    if df < 1:
-        return 0.0
+    if df <= SPARE_PARTICIPANTS:
+        return 0.0  # the analysis refuses so few participants
     shift, t = abs(effect) * math.sqrt(n / variance), float(stdtrit(df, 1.0 - LEVEL / 2))
     if df > NEARLY_NORMAL:
         return float(ndtr((shift - t * (1.0 - 1.0 / (4.0 * df))) / math.sqrt(1.0 + t * t / (2.0 * df))))
@@ -262,8 +269,8 @@ def power_of(n: int, effect: float, variance: float, *, df: int) -> float:
 def holm_power(n: int, effects: Floats, variance: Floats, *, df: int) -> Floats:
     """The power of each of several contrasts whose p-values are adjusted by Holm."""
     m = len(effects)
-    if df < 1:
-        return np.zeros(m)
+    if df <= SPARE_PARTICIPANTS:
+        return np.zeros(m)  # the analysis refuses so few participants
     rng = np.random.default_rng(m)
     sd = np.sqrt(np.diag(variance))
     values, vectors = np.linalg.eigh(variance / np.outer(sd, sd))

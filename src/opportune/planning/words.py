@@ -1,6 +1,7 @@
 """The plan in words: the sentence at the end, the recommendation, the assumptions, the methods."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
 from opportune.study.rates import rate_in_words
 
+LEVEL_OF = re.compile(r"(?:action|arm)\[([^\]]*)\]")
+"""What a contrast of actions or arms is called in the analysis."""
 FLAT = 0.02
 """Shares that differ by less are nearly the same."""
 
@@ -184,16 +187,15 @@ def learned(plan: Plan) -> str:
     able = own[own["power"] >= WANTED]
     weak = own[(own["power"] < WANTED) & (own["why"] == "")]
     none = own[own["why"] != ""]
+    unit = plan.settings.unit
     parts = []
     if len(able):
-        parts.append(
-            f"The study can show the {_listed(f'{_signed(r)} (power {r.power:.0%})' for r in able.itertuples())}"
-        )
+        parts.append(f"The study can show {_listed(f'{_shown(r, unit)} (power {r.power:.0%})' for r in able.itertuples())}")
     if len(weak):
-        short = (f"{_signed(r)} (power {r.power:.0%}, {_enough(r)})" for r in weak.itertuples())
-        parts.append(f"it is too small for the {_listed(short)}")
+        short = (f"{_shown(r, unit)} (power {r.power:.0%}, {_enough(r)})" for r in weak.itertuples())
+        parts.append(f"it is too small to show {_listed(short)}")
     if len(none):
-        parts.append(f"it cannot show the {_listed(none['effect'])}, since {_reasons(none['why'])}")
+        parts.append(f"it cannot show {_listed(_shown(r, unit) for r in none.itertuples())}, since {_reasons(none['why'])}")
     text = "; ".join(parts)
     text = text[:1].upper() + text[1:] + "."
     few = f" With fewer than {FEWEST} participants no interval is to be relied on." if n < FEWEST else ""
@@ -209,14 +211,24 @@ def _cost(plan: Plan) -> str:
     return f" What is left to chance costs {number(max(0.0, lost))} {plan.settings.unit} per day."
 
 
-def _signed(row: Any) -> str:
-    """An effect, with a word where it is for the worse."""
-    return f"{row.effect}, which lowers it," if row.estimate < 0.0 and row.effect == row.question else str(row.effect)
+def _shown(row: Any, unit: str) -> str:
+    """An effect as it may be shown: with its sign, and with what the action or arm is compared with."""
+    level = LEVEL_OF.fullmatch(str(row.effect))
+    clear = row.why == ""
+    if level is not None and clear:
+        than = "worse" if row.estimate < 0.0 else "better"
+        return f"that {level[1]} is {than} than {row.reference} (by {number(abs(row.estimate))} {unit})"
+    if level is not None:
+        return f"whether {level[1]} is better than {row.reference}"
+    if row.effect != row.question:
+        _, _, by = str(row.effect).partition(":")
+        return f"how the effect depends on {by}" if by else "the effect where every moderator is 0"
+    return f"the negative {row.effect}" if clear and row.estimate < 0.0 else f"the {row.effect}"
 
 
 def _listed(texts: Iterable[str]) -> str:
     *most, last = texts
-    return f"{', the '.join(most)} and the {last}" if most else last
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _reasons(why: pd.Series) -> str:
@@ -225,20 +237,26 @@ def _reasons(why: pd.Series) -> str:
 
 def _enough(row: Any) -> str:
     many = row.participants_for_80
-    return f"{many:,.0f} participants for 80%" if math.isfinite(many) else f"more than {MOST:,} participants for 80%"
+    if not math.isfinite(many):
+        return f"more than {MOST:,} participants for 80%"
+    return f"{many:,.0f} participants for 80%" + (", too few to rely on intervals" if many < FEWEST else "")
 
 
 def _coin(plan: Plan, here: pd.DataFrame) -> str:
-    """What the coin that does best would buy and cost, where the study as planned lacks power."""
-    primary = here[here["question"] == plan.power.primary].set_index("design")
+    """What the coin that does best would buy and cost, where the study as planned lacks power.
+
+    Of several contrasts the one that is hardest to show counts.
+    """
+    primary = here[here["question"] == plan.power.primary].sort_values("power", kind="stable")
+    primary = primary.drop_duplicates("design").set_index("design")
     now = float(primary["power"].get(plan.values.main, math.nan))
     coins = primary.drop(index=[plan.values.main, BARE], errors="ignore")
     if now >= WANTED or not coins["power"].notna().any():
         return ""
     best = coins["power"].idxmax()
-    lost = plan.power.coins.set_index("design").loc[best]
+    row, lost = coins.loc[best], plan.power.coins.set_index("design").loc[best]
     return (
-        f" “{best}” finds the {coins.loc[best, 'effect']} with probability {coins.loc[best, 'power']:.0%} and costs "
+        f" “{best}” shows {_shown(row, plan.settings.unit)} with probability {row['power']:.0%} and costs "
         f"{number(max(0.0, float(lost['lost'])))} {plan.settings.unit} per day."
     )
 

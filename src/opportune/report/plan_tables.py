@@ -6,7 +6,7 @@ import pandas as pd
 
 from opportune.experiments.record import Cell, Table
 from opportune.planning.phrases import article, best_end, most_of, number
-from opportune.planning.power import MOST
+from opportune.planning.power import FEWEST, MOST
 from opportune.planning.run import Plan
 from opportune.planning.uncertainty import DRAWS
 from opportune.planning.words import assumptions_table
@@ -203,7 +203,9 @@ def _power(plan: Plan, table: pd.DataFrame) -> Table:
 def _needed(participants: float) -> str:
     if math.isnan(participants):
         return "no effect to find"
-    return f"{participants:,.0f}" if math.isfinite(participants) else f"more than {MOST:,}"
+    if not math.isfinite(participants):
+        return f"more than {MOST:,}"
+    return f"{participants:,.0f}" + (f" (below {FEWEST}: too few)" if participants < FEWEST else "")
 
 
 def _power_by_budget(plan: Plan, table: pd.DataFrame) -> Table:
