@@ -82,7 +82,10 @@ def test_outcomes_that_are_missing_are_left_out() -> None:
     )
 
     def without(rows: pd.DataFrame, beta: Any) -> Any:
-        return np.where(rows["y"].isna().to_numpy()[:, None], 0.0, pooled_score(rows.fillna({"y": 0.0}), beta))
+        there = rows["y"].notna().to_numpy()
+        each = np.zeros((len(rows), 4))
+        each[there] = pooled_score(rows[there], beta)
+        return each
 
     found = analysed(holes, np.array(betas), controls="last", score=without)
     assert found.estimate == pytest.approx(wcls(holes, controls="last", q=0.5).estimate)
@@ -121,3 +124,12 @@ def test_another_rule_than_the_one_that_drew_is_refused() -> None:
         analysed(frame, betas[:-1])
     with pytest.raises(InputError, match=r"score gives shape \[3\]"):
         analysed(frame, betas, score=lambda rows, beta: np.zeros(3))
+
+
+def test_parameters_that_do_not_solve_the_score_are_refused() -> None:
+    """An update's score must sum to 0 at its parameters, or the derivative is that of other equations."""
+    frame, betas = pooled(2)
+    with pytest.raises(InputError, match="betas do not solve the equations of update 1: its score sums to"):
+        analysed(frame, betas, score=lambda rows, beta: pooled_score(rows, beta) + 0.1)
+    with pytest.raises(InputError, match="betas do not solve"):  # the penalty left out
+        analysed(frame, betas, score=lambda rows, beta: pooled_score(rows, beta) + beta / len(rows))

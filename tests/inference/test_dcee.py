@@ -54,3 +54,9 @@ def test_an_outcome_that_changes_within_a_participant_is_refused() -> None:
     with pytest.raises(InputError, match="column y changes within a participant"):
         dcee(record(1), available="eligible")
     assert np.isfinite(dcee(distal(1), available="eligible").se).all()
+
+
+def test_a_record_with_one_treatment_is_refused() -> None:
+    """Where nobody was treated nothing says what treatment does, however improbable it was."""
+    with pytest.raises(InputError, match="a is 0 in every eligible row; expected both treatments"):
+        dcee(distal(1).assign(a=0, p=0.02), available="eligible")

@@ -141,6 +141,12 @@ WRONG: list[tuple[dict[str, Any], Callable[[pd.DataFrame], Any], str]] = [
     ({"controls": "exec('1')"}, lambda f: f, "calls something other than log"),
     ({"moderators": "y | t"}, lambda f: f, "cannot be used"),
     ({"controls": "t"}, lambda f: f.assign(t=f["t"].where(f.index > 40)), "t has no value in"),
+    ({"time": "t"}, lambda f: pd.concat([f, f[5:6]]), "participant P00 has decision point 6 twice"),
+    ({}, lambda f: f.assign(y=0.1), r"y is 0\.1 in every eligible row; expected an outcome that varies"),
+    ({}, lambda f: pd.concat([f, f["y"]], axis=1), "several columns called y"),
+    ({}, lambda f: f.assign(y=pd.Timestamp("2027-01-01")), "column y holds dates"),
+    ({"lag": 2, "time": "t"}, lambda f: f.assign(t=pd.Timestamp("2027-01-01")), "column t holds dates"),
+    ({"moderators": "0"}, lambda f: f, "moderators '0' has no column"),
     ({"controls": "stress + I(2*stress)"}, lambda f: f, "cannot tell all coefficients apart"),
 ]
 
@@ -150,6 +156,19 @@ def test_wrong_arguments_are_refused(changes: dict[str, Any], change: Callable[.
     """What was given and what was expected is said; the same frame without the mistake is analysed."""
     with pytest.raises(InputError, match=message):
         analysed(change(record(1)), **changes)
+
+
+@pytest.mark.parametrize("kind", [str, bool, int])
+@pytest.mark.parametrize("formula", ["mood", "C(mood)", "stress + stress:mood", "`mood`"])
+def test_levels_that_are_missing_are_refused(kind: type, formula: str) -> None:
+    """An empty cell is no level of its own, nor the first one; where none is empty the formula is used."""
+    frame = record(1)
+    mood = (frame["t"] % 2).astype(kind)
+    assert analysed(frame.assign(mood=mood), controls=formula).rows > 0
+    holes = frame.assign(mood=mood.astype(object).where(frame["t"] % 7 > 0, None))
+    for where in ("controls", "moderators"):
+        with pytest.raises(InputError, match=f"^{where} .*: mood has no value in .* eligible rows; expected one in"):
+            analysed(holes, **{where: formula})
 
 
 def test_probabilities_that_do_not_sum_to_1_are_refused() -> None:
@@ -163,6 +182,15 @@ def test_probabilities_that_do_not_sum_to_1_are_refused() -> None:
         actions(frame, probabilities="prob_")
     with pytest.raises(InputError, match="did you mean 'walk'"):
         actions(frame, reference="wakl")
+
+
+def test_columns_are_found_whatever_their_scale_or_type() -> None:
+    """A control of tiny numbers is a control, and a column named by a number is found by its text."""
+    frame, plain = record(1), analysed(record(1))
+    assert analysed(frame.assign(stress=1e-9 * frame["stress"])).estimate[-1] == pytest.approx(plain.estimate[-1])
+    assert (analysed(frame.rename(columns={"y": 0}), outcome="0").estimate == plain.estimate).all()
+    with pytest.raises(InputError, match="weights are all 0"):
+        plain.combination([0.0])
 
 
 def test_relative_risks_have_the_same_refusals() -> None:

@@ -31,6 +31,8 @@ FEWEST_PARTICIPANTS = 100
 """With fewer the stack has too many equations for its participants, and intervals are too short."""
 STEP = 1e-5
 """Of central differences: their error is about its square."""
+MOST_LEFT = 1e-4
+"""How far the sum of an update's score may be from 0, in units of the root of the sum of its squares."""
 TOLERANCE = 1e-4
 """By how much recorded probabilities may differ from those of the rule."""
 
@@ -182,6 +184,12 @@ def _stack(
         here = slice(edges[u], edges[u + 1])
         size = len(block.value)
         each = _values("score", block.score(block.rows, block.value), (len(block.rows), size))
+        left = np.abs(each.sum(axis=0)) > MOST_LEFT * np.sqrt((each**2).sum(axis=0))
+        if u < len(blocks) - 1 and left.any():
+            raise InputError(
+                f"betas do not solve the equations of update {u + 1}: its score sums to {each.sum(axis=0)[left][0]:.3g}; "
+                "expected 0, with the score that gave these parameters"
+            )
         total = by_participant(each, block.who, n)
         scores[:, here] = total
         slopes[here, here] -= _difference(block.total, block.value)

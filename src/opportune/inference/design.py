@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from formulaic import model_matrix
+from formulaic import Formula, model_matrix
 from formulaic.parser.algos.tokenize import tokenize
 from formulaic.parser.types import Token
 
@@ -40,19 +40,35 @@ def design(name: str, formula: str, frame: pd.DataFrame) -> tuple[Floats, list[s
     try:
         for token in tokenize(text):
             _check(token)
+        _refuse_missing(name, text, frame)
         found = model_matrix(f"~ {text}", frame, context=dict(FUNCTIONS), na_action="ignore")
         values = np.asarray(found, dtype=np.float64)
         names = [str(column) for column in found.columns]
+    except InputError:
+        raise
     except (*LIBRARY_ERRORS, AttributeError) as error:
         known = ", ".join(map(str, frame.columns[:20])) + (", ..." if len(frame.columns) > 20 else "")
         raise InputError(f"{name} {text.strip()!r} cannot be used: {plain(error)}; the columns are {known}") from None
     for column, missing in zip(names, (~np.isfinite(values)).sum(axis=0), strict=True):
         if missing:
-            raise InputError(
-                f"{name} {text.strip()!r}: {column} has no value in {missing} of {len(values)} eligible rows; "
-                "expected one in each: fill them in with what was known before the decision, or use another variable"
-            )
+            raise _missing(name, text, column, missing, len(values))
+    if name == "moderators" and not names:
+        raise InputError(f"moderators {text.strip()!r} has no column; expected '1' for the effect on average")
     return values, names
+
+
+def _refuse_missing(name: str, text: str, frame: pd.DataFrame) -> None:
+    """Refuse a column with empty cells: of levels they would silently count as the first."""
+    for column in sorted(map(str, Formula(f"~ {text}").required_variables)):
+        if column in frame.columns and (missing := int(frame[column].isna().sum())):
+            raise _missing(name, text, column, missing, len(frame))
+
+
+def _missing(name: str, text: str, column: str, missing: int, rows: int) -> InputError:
+    return InputError(
+        f"{name} {text.strip()!r}: {column} has no value in {missing} of {rows} eligible rows; expected one in each: "
+        "fill them in with what was known before the decision, or use another variable"
+    )
 
 
 def _check(token: Token) -> None:

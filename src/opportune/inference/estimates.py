@@ -152,6 +152,8 @@ class Estimates:
 
         """
         c = self._weights([weights])[0]
+        if not c.any():
+            raise InputError("weights are all 0; expected at least one other number")
         value, se = float(c @ self.estimate), float(np.sqrt(c @ self.covariance @ c))
         half = se * float(stdtrit(self.df, 0.5 + LEVEL / 2))
         return Combination(value, se, (value - half, value + half), float(2.0 * stdtr(self.df, -abs(value) / se)))

@@ -71,23 +71,30 @@ def read(
     """
     if not isinstance(frame, pd.DataFrame):
         raise InputError(f"frame is {checks.brief(frame)}; expected a pandas DataFrame, one row per decision point")
+    twice = frame.columns[frame.columns.astype(str).duplicated()]
+    if len(twice):
+        raise InputError(f"frame has several columns called {twice[0]}; expected each name once")
     frame = frame.reset_index(drop=True)
     y = numbers(frame, outcome, missing=True)
     notes: list[str] = []
     if column(frame, participant).isna().any():
         raise InputError(f"{participant} is empty in some rows; expected the participant of each row")
+    lag = checks.whole("lag", lag, least=1, most=checks.MOST_STEPS)
+    steps = None if time is None else _steps(frame, participant, time, whole=lag > 1)
     if imputed is not None:
         filled = zeros_and_ones(frame, imputed) == 1.0
         if filled.any():
             _tell(notes, f"{int(filled.sum()):,} imputed outcomes are left out")
         y = np.where(filled, np.nan, y)
     inside = np.ones(len(frame), dtype=np.bool_)
-    if checks.whole("lag", lag, least=1, most=checks.MOST_STEPS) > 1:
-        y, inside = _windows(frame, y, participant, lag, time)
+    if lag > 1:
+        y, inside = _windows(frame, y, participant, lag, steps)
     eligible = np.ones(len(frame), dtype=np.bool_) if available is None else zeros_and_ones(frame, available) == 1.0
     asked, known = eligible & inside, np.isfinite(y)
     if not (asked & known).any():
         raise InputError("no eligible row has an outcome; expected some")
+    if np.ptp(y[asked & known]) == 0.0:
+        raise InputError(f"{outcome} is {y[asked & known][0]:g} in every eligible row; expected an outcome that varies")
     lost = int((asked & ~known).sum())
     if lost:
         what = "outcomes" if lag == 1 else f"windows of {lag} decision points"
@@ -102,23 +109,30 @@ def read(
     return Record(rows, y[used], np.asarray(who, dtype=np.int64), tuple(people), tuple(notes))
 
 
+def _steps(frame: pd.DataFrame, participant: str, time: str, *, whole: bool) -> Floats:
+    """The number of each decision point; refused where a participant has one twice, as it would count twice."""
+    steps = numbers(frame, time)
+    if whole and (steps != np.floor(steps)).any():
+        raise InputError(f"{time} has numbers that are not whole; expected the number of each decision point")
+    twice = pd.DataFrame({"who": frame[participant], "step": steps}).duplicated()
+    if twice.any():
+        first = int(np.argmax(twice))
+        raise InputError(
+            f"participant {frame[participant].iloc[first]} has decision point {steps[first]:g} twice; "
+            "expected each once"
+        )
+    return steps
+
+
 def _windows(
-    frame: pd.DataFrame, y: Floats, participant: str, lag: int, time: str | None
+    frame: pd.DataFrame, y: Floats, participant: str, lag: int, steps: Floats | None
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Means over t, ..., t + lag - 1, NaN where one is missing; and whether the study was still on at the last one."""
-    if time is None:
+    if steps is None:
         raise InputError(f"lag = {lag} needs time=..., the column that numbers each participant's decision points")
-    steps = numbers(frame, time)
-    if (steps != np.floor(steps)).any():
-        raise InputError(f"{time} has numbers that are not whole; expected the number of each decision point")
-    who, people = pd.factorize(frame[participant])
+    who, _ = pd.factorize(frame[participant])
     span = int(steps.max() - steps.min()) + lag + 1  # so that no window reaches the next participant
     place = pd.Index(who * span + (steps - steps.min()).astype(np.int64))
-    if place.has_duplicates:
-        first = int(np.argmax(place.duplicated()))
-        raise InputError(
-            f"participant {people[who[first]]} has decision point {int(steps[first])} twice; expected each once"
-        )
     last = pd.Series(steps).groupby(who).transform("max").to_numpy()
     window = np.zeros(len(frame))
     for ahead in range(lag):
@@ -129,12 +143,15 @@ def _windows(
 
 def column(frame: pd.DataFrame, name: Any) -> pd.Series:
     """A column of the frame; a near miss is named."""
-    return frame[checks.choice("column", name, map(str, frame.columns))]
+    wanted = checks.choice("column", name, map(str, frame.columns))
+    return frame.iloc[:, [str(one) for one in frame.columns].index(wanted)]
 
 
 def numbers(frame: pd.DataFrame, name: str, *, missing: bool = False) -> Floats:
     """A column of numbers; with `missing` some of them may be."""
     values = column(frame, name)
+    if values.dtype.kind in "mM":
+        raise InputError(f"column {name} holds dates or durations; expected numbers only")
     try:
         found: Floats = values.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):

@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 MOST_LEVERAGE = 1.0 - 1e-6
 """Beyond it a coefficient rests on one participant alone, and nothing can be said about its error."""
 WORST_CONDITION = 1e10
+NOTHING = 1e-20
+"""A column whose squares sum to less is 0 but for rounding."""
 
 
 class Sandwich(NamedTuple):
@@ -71,7 +73,7 @@ def sandwich(scores: Floats, slopes: Floats, own: Floats | None = None, people: 
 def inverse(slopes: Floats) -> Floats:
     """The inverse of D; refused where the rows cannot tell the coefficients apart."""
     scale = np.sqrt(np.clip(np.abs(np.diag(slopes)), 1e-300, None))
-    if np.abs(np.diag(slopes)).min() <= 1e-12 or not np.linalg.cond(slopes / np.outer(scale, scale)) < WORST_CONDITION:
+    if np.abs(np.diag(slopes)).min() <= NOTHING or not np.linalg.cond(slopes / np.outer(scale, scale)) < WORST_CONDITION:
         raise InputError(
             "the rows cannot tell all coefficients apart; expected controls and moderators that differ between rows "
             "and from each other, and both treatments among the rows"
