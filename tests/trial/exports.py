@@ -47,13 +47,27 @@ lag = 4
 """
 
 
+ARMS = STUDY.replace("dropout = 0.2", "dropout = 0.2\nbaseline = { age = [30, 36] }") + """
+[arms]
+"with calls" = { share = 1 }
+without = { share = 1, policy = "never" }
+block = 4
+
+[[policies]]
+kind = "PACE"
+"""
+"""The study with two arms, in one of which there are no nudges, and a baseline."""
+
+
 def frame(text: str = STUDY, people: int = 40) -> pd.DataFrame:
     """The decisions of simulated participants."""
     settings = settings_of(parse_study(text), replicates=2)
     return pools(settings, [designs(settings, 12)["PACE, candidates 0.2"][12.0]], people=people)[0].frame
 
 
-def write(folder: Path, decisions: pd.DataFrame, text: str | None = STUDY, *, arms: bool = False) -> Path:
+def write(
+    folder: Path, decisions: pd.DataFrame, text: str | None = STUDY, *, arms: bool = False, control: str = "usual care"
+) -> Path:
     """The folder of an export; with `arms` every other participant is in an arm without nudges."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"P{number:03}" for number in decisions["participant"]]
@@ -61,8 +75,8 @@ def write(folder: Path, decisions: pd.DataFrame, text: str | None = STUDY, *, ar
     people = pd.DataFrame({"participant": sorted(set(names)), "status": "completed"})
     people["age"] = np.arange(len(people)) % 7 + 30
     if arms:
-        people["arm"] = np.where(np.arange(len(people)) % 2 == 0, "with calls", "usual care")
-        control = decisions["participant"].isin(people.loc[people["arm"] == "usual care", "participant"])
+        people["arm"] = np.where(np.arange(len(people)) % 2 == 0, "with calls", control)
+        control = decisions["participant"].isin(people.loc[people["arm"] == control, "participant"])
         decisions = decisions.assign(
             nudge=decisions["nudge"].mask(control, 0),
             nudge_probability=decisions["nudge_probability"].mask(control, 0.0),

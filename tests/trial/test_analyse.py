@@ -2,12 +2,13 @@
 
 import csv
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from exports import STUDY, frame, write
+from exports import ARMS, STUDY, frame, write
 
 from browser import open_browser
 from opportune.cli.main import run
@@ -127,6 +128,50 @@ def test_arms_are_compared(tmp_path: Path, decisions: pd.DataFrame) -> None:
     assert made.primary.estimates.participants == 20
 
 
+def test_arms_are_compared_with_the_one_without_nudges(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """The comparison is adjusted for the baseline, also as the primary analysis, and R has the same reference."""
+    text = ARMS.replace('estimand = "nudge", controls = "stress"', 'estimand = "arms"')
+    made = analyse(read_export(write(tmp_path / "arms", decisions, text, arms=True, control="without")), policies=False)
+    assert made.primary.why == ""
+    assert made.primary.estimates is not None
+    assert made.primary.estimates.names == ("Intercept", "age", "arm[with calls]")
+    assert "relevel(factor(d$arm), ref = 'without')" in made.script
+    assert "lm(reward ~ age + arm" in made.script
+
+
+def test_several_primary_contrasts_are_adjusted(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Holm's p stands in the table and in the first sentences, apart from that of the secondary analyses."""
+    text = STUDY.replace('controls = "stress"', 'controls = "stress", moderators = "stress"')
+    made = analyse(read_export(write(tmp_path / "two", decisions, text)), policies=False)
+    assert made.primary.estimates is not None
+    table = made.tables["effects"]
+    first = table[table["kind"] == "primary"]
+    assert first["holm p"].tolist() == pytest.approx(list(made.primary.estimates.holm_p[-2:]))
+    assert len(first) == 2
+    assert "adjusted by Holm" in sentences(made)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: pd.concat([d, d[3:4]]), "decision point 4 of participant P000 twice"),
+        (lambda d: d.assign(participant=d["participant"].where(d.index > 0, 999)), "who is not in participants.csv"),
+    ],
+)
+def test_rows_that_are_nobodys_or_there_twice_are_refused(
+    tmp_path: Path, decisions: pd.DataFrame, change: Callable[[pd.DataFrame], pd.DataFrame], message: str
+) -> None:
+    """They would count where they must not; the same export without them is read."""
+    folder = write(tmp_path / "bad", decisions)
+    assert len(read_export(folder).decisions) == len(decisions)
+    rows = change(decisions)
+    rows.assign(participant=[f"P{number:03}" for number in rows["participant"]]).to_csv(
+        folder / "decisions.csv", index=False
+    )
+    with pytest.raises(DataError, match=message):
+        read_export(folder)
+
+
 def test_a_blinded_report_does_not_name_arms(tmp_path: Path, decisions: pd.DataFrame) -> None:
     """No file of it has an arm's name, or what would give it away; the control: the open one has both."""
     source = write(tmp_path / "arms", decisions, arms=True)
@@ -141,6 +186,24 @@ def test_a_blinded_report_does_not_name_arms(tmp_path: Path, decisions: pd.DataF
         assert (tmp_path / name / "walks-analysis-rows.csv").exists() == (name == "open")
     blind = analyse(hide_arms(read_export(source)), blinded=True, policies=False).tables["flow"].set_index("stage")
     assert blind.loc["nudged", ["arm A", "arm B"]].isna().all()
+
+
+def test_a_blinded_report_does_not_tell_arms_apart(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Nudges by arm, and how many may have any, are left out; arms are compared with A, whichever that is."""
+    text = ARMS.replace('estimand = "nudge", controls = "stress"', 'estimand = "arms", reference = "without"')
+    source = read_export(write(tmp_path / "arms", decisions, text, arms=True, control="without"))
+    blind = analyse(source, blinded=True, policies=False)
+    assert blind.primary.estimates is not None
+    assert blind.primary.estimates.names[-1] == "arm[arm B]"
+    assert "nudges" not in blind.tables["course"]
+    assert "nudges per participant, mean" not in set(blind.tables["budget"]["measure"])
+    assert "arm A" in set(blind.tables["missing"]["decision points"])
+    open_ = analyse(source, policies=False)
+    assert open_.tables["course"].groupby("arm")["nudges"].sum()["without"] == 0
+    spent = open_.tables["budget"].set_index("measure")["number"]
+    assert spent["nudges per participant, mean"] == spent["nudges in all"] / 20
+    seen = {hide_arms(source).decisions["arm"].iloc[0] for _ in range(40)}
+    assert seen == {"arm A", "arm B"}  # nobody can work out the letters
 
 
 def test_the_plan_stands_beside_what_came_out(folder: Path, tmp_path: Path) -> None:

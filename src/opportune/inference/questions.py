@@ -84,7 +84,8 @@ class Question:
         if not (frame[ELIGIBLE] == 1).any():
             raise InputError(
                 "a nudge was never left to chance: its probability was 0 or 1, or nearly so, at every decision point, "
-                "and there is nothing to compare with (randomise in [[policies]] mixes a coin in)"
+                "and there is nothing to compare with (schema = 1 in the study file, or [probabilities] nudge, leaves "
+                "nudges to chance)"
             )
         treated: dict[str, Any] = {"treatment": NUDGE, "probability": CHANCE, "available": ELIGIBLE}
         if self.estimand == "risk":
@@ -116,18 +117,19 @@ class Question:
 
     def in_r(self, found: Estimates, frame: str = "rows") -> str:
         """The R code that gives these numbers from the rows of the analysis."""
-        controls, moderators = self.controls.strip(), self.moderators.strip()
+        controls, moderators = _r_formula(self.controls), _r_formula(self.moderators)
         outcome = self.outcome if self.lag == 1 else lagged(self.outcome, self.lag)
         if self.estimand == "arms":
+            first = "" if self.reference is None else f"d${ARM} <- relevel(factor(d${ARM}), ref = {_r(self.reference)})\n"
             return (
-                f"d <- aggregate({outcome} ~ {' + '.join([PARTICIPANT, ARM, *_words(controls)])}, {frame}, mean)\n"
-                f"fit <- lm({outcome} ~ {controls} + {ARM}, data = d)\n"
+                f"d <- aggregate({outcome} ~ {' + '.join([PARTICIPANT, ARM, *_words(self.controls)])}, {frame}, mean)\n"
+                f"{first}fit <- lm({outcome} ~ {controls} + {ARM}, data = d)\n"
                 "lmtest::coeftest(fit, vcov = sandwich::vcovHC(fit, type = 'HC3'), df = fit$df.residual)"
             )
         if self.estimand == "actions":
-            every = 1 + found.effects // max(1, 1 + len(_words(moderators)))
-            named = [name[len("action[") : name.index("]")] for name in found.names[-found.effects :]]
-            shown = " + ".join(f"I((action == '{name}') - 1/{every})" for name in dict.fromkeys(named))
+            named = dict.fromkeys(name[len("action[") : name.index("]")] for name in found.names[-found.effects :])
+            every = 1 + len(named)
+            shown = " + ".join(f"I((action == {_r(name)}) - 1/{every})" for name in named)
             by = "" if moderators == "1" else f" * ({moderators})"
             return (
                 f"d <- subset({frame}, {DRAWN} == 1 & !is.na({outcome}))\n"
@@ -141,6 +143,17 @@ class Question:
             f"  rand_prob = '{CHANCE}', moderator_formula = ~{moderators}, control_formula = ~{controls},\n"
             f"  availability = '{ELIGIBLE}', numerator_prob = mean(d${CHANCE}))"
         )
+
+
+def _r(text: str) -> str:
+    """A text in R."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _r_formula(formula: str) -> str:
+    """A formula as R reads it, where C() does not make levels of numbers."""
+    return re.sub(r"\bC\(", "factor(", formula.strip())
 
 
 def lagged(outcome: str, lag: int) -> str:

@@ -30,6 +30,7 @@ from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations
 from opportune.policy import Policy
 from opportune.revealers import Pace, pace
+from opportune.study.arms import control_arm
 
 Floats = NDArray[np.float64]
 LEAST = (0.1, 0.2)
@@ -168,9 +169,11 @@ def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Qu
     controls = usable_controls(frame, names, participants=settings.participants)
     table = settings.study.settings.analysis
     lag = min(table.lag or max(2, round(settings.horizon / max(budget, 1.0))), max(2, settings.horizon // 2))
-    first = table.question(controls)
+    first = table.question(controls, control=control_arm(settings.study.settings))
+    if first.estimand == "arms":
+        first = replace(first, controls="1")  # nothing of a baseline is simulated: with it there is more power
     every = [first, Question(controls=controls), Question(controls=controls, lag=lag), Question(estimand="actions")]
-    every += [Question(estimand="arms")] if ARM in frame else []
+    every += [Question(estimand="arms", reference=control_arm(settings.study.settings))] if ARM in frame else []
     found: list[Question] = []
     for question in every:
         if all(question.name != other.name for other in found):

@@ -34,10 +34,19 @@ class AnalysisTable(Table):
         default=None, ge=2, le=10_000, description="a whole number >= 2, the decision points of the lasting effect"
     )
 
-    def question(self, controls: str) -> "Question":
-        """The primary analysis; `controls` stands in where the file names none."""
+    def question(self, controls: str, arms: str = "1", control: str | None = None) -> "Question":
+        """The primary analysis, with what stands in where the file says nothing.
+
+        Args:
+            controls: a formula of what is known before a decision.
+            arms: a formula of what was known at enrolment, for a comparison of arms.
+            control: the arm that others are compared with.
+
+        """
         from opportune.inference.questions import Question  # noqa: PLC0415  (checking a file does without it)
 
         given = self.primary or PrimaryTable()
         values = given.model_dump()
+        if given.estimand == "arms":
+            return Question(**{**values, "controls": given.controls or arms, "reference": given.reference or control})
         return Question(**{**values, "controls": given.controls or controls})

@@ -67,6 +67,12 @@ def share_nudged(settings: StudyFile) -> float:
     return nudged / sum(arm.share for arm in arms.named.values())
 
 
+def control_arm(settings: StudyFile) -> str | None:
+    """The first arm without nudges, with which others are compared; None where there is none."""
+    entries = {} if settings.arms is None else arm_entries(settings).policies
+    return next((name for name, entry in entries.items() if not entry.rule.spends), None)
+
+
 def _entry(settings: StudyFile, arm: ArmTable) -> PolicyTable | None:
     """The policy that an arm names, or the one that is served where it names none."""
     wanted = arm.policy if arm.policy is not None else settings.serve.policy

@@ -20,6 +20,7 @@ from opportune.inference.questions import (
 )
 from opportune.inference.record import SPARE_PARTICIPANTS
 from opportune.study.analysis import AnalysisTable
+from opportune.study.arms import control_arm
 from opportune.trial.export import Export
 from opportune.trial.fidelity import planned_budget
 
@@ -75,8 +76,11 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
     table = AnalysisTable() if export.study is None else export.study.settings.analysis
     people = frame[PARTICIPANT].nunique()
     controls = usable_controls(frame, export.variables, participants=people)
-    plain = Question(controls=controls)
-    every = {"primary": table.question(controls), "nudge": plain, "lasting": replace(plain, lag=_lag(export, table))}
+    plain, arms = Question(controls=controls), arms_question(export, frame)
+    primary = table.question(controls, arms.controls, arms.reference)
+    if export.blinded and primary.estimand == "arms":
+        primary = replace(primary, reference=None)  # to name the control would tell it
+    every = {"primary": primary, "nudge": plain, "lasting": replace(plain, lag=_lag(export, table))}
     if set(frame["reward"].dropna().unique()) <= {0.0, 1.0}:
         every["risk"] = replace(plain, estimand="risk")
     every |= {
@@ -88,12 +92,30 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
         every["by-period"] = replace(plain, moderators=f"0 + C({PERIOD})", controls=_with(controls, f"C({PERIOD})"))
     every["actions"] = Question(estimand="actions")
     if export.arms:
-        every["arms"] = Question(estimand="arms")
+        every["arms"] = arms
     found: dict[str, Question] = {}
     for key, question in every.items():
         if all(question.name != other.name for other in found.values()):  # the same with other controls is no other
             found[key] = question
     return found
+
+
+def arms_question(export: Export, frame: pd.DataFrame) -> Question:
+    """The comparison of arms, against the one without nudges, adjusted for strata and complete baseline columns."""
+    if export.study is None or not export.arms:
+        return Question(estimand="arms")
+    settings = export.study.settings
+    strata = () if settings.arms is None else settings.arms.strata
+    names = [next((name for name in (known, f"variable_{known}") if name in frame), "")
+             for known in dict.fromkeys([*strata, *settings.participants.baseline])]  # fmt: skip
+    people = frame[[PARTICIPANT, *filter(None, names)]].drop_duplicates()
+    controls = "1"
+    if people[PARTICIPANT].is_unique:
+        controls = usable_controls(people, names, participants=len(people))
+    control = None if export.blinded else control_arm(settings)
+    return Question(
+        estimand="arms", controls=controls, reference=control if control in export.arms else export.arms[0]
+    )
 
 
 def _named(column: str) -> str:
@@ -126,23 +148,26 @@ def with_periods(export: Export) -> pd.DataFrame:
     return rows.assign(**{PERIOD: np.minimum((rows["step"] - 1) * parts // length + 1, parts).astype(int)})
 
 
-def effects_table(findings: Sequence[Finding], *, blinded: bool = False) -> pd.DataFrame:
-    """A row for each coefficient of an effect; Holm's p over all secondary ones."""
+def effects_table(findings: Sequence[Finding]) -> pd.DataFrame:
+    """A row for each coefficient of an effect; Holm's p over all secondary ones, and over several primary ones."""
     rows = []
     for finding in findings:
         found = finding.estimates
         if found is None:
             continue
         last = slice(-found.effects, None)
-        for name, estimate, se, (low, high), p in zip(
-            found.names[last], found.estimate[last], found.se[last], found.interval[last], found.p[last], strict=True
-        ):
+        several = finding.kind == PRIMARY and found.effects > 1
+        for name, estimate, se, (low, high), p, adjusted in zip(
+            found.names[last], found.estimate[last], found.se[last], found.interval[last], found.p[last],
+            found.holm_p[last], strict=True,
+        ):  # fmt: skip
             if finding.key.startswith("by-") and name == NUDGE:
                 continue  # the effect where the moderator is 0, which nobody asked for
             rows.append(
                 {
                     "analysis": finding.title, "kind": finding.kind, "coefficient": name, "estimate": float(estimate),
-                    "se": float(se), "low": float(low), "high": float(high), "p": float(p), "holm p": np.nan,
+                    "se": float(se), "low": float(low), "high": float(high), "p": float(p),
+                    "holm p": float(adjusted) if several else np.nan,
                     "df": found.df, "participants": found.participants, "rows": found.rows,
                     "least probability": found.least_probability, "estimand": found.estimand,
                 }

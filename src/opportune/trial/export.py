@@ -51,6 +51,8 @@ class Export:
     """Since when the primary analysis is as it is, in words."""
     beside: dict[str, pd.DataFrame] = field(default_factory=dict)
     """calls, escalations and alerts, those that the export has."""
+    blinded: bool = False
+    """Whether letters stand for the arms' names."""
 
     @property
     def name(self) -> str:
@@ -84,6 +86,7 @@ def read_export(folder: Path) -> Export:
         raise DataError(f"{folder / 'decisions.csv'} has no column {lacking[0]}; expected what opportune export writes")
     if decisions.empty:
         raise DataError(f"{folder / 'decisions.csv'} has no rows; expected at least one decision point")
+    _check_rows(folder / "decisions.csv", decisions, participants)
     notes: list[str] = []
     study = _study(folder / "study.toml", notes)
     events = _read(folder / "events.csv") if (folder / "events.csv").is_file() else pd.DataFrame({"kind": []})
@@ -98,6 +101,21 @@ def read_export(folder: Path) -> Export:
         registered=registered(study, events),
         beside={name: _read(folder / f"{name}.csv") for name in BESIDE if (folder / f"{name}.csv").is_file()},
     )
+
+
+def _check_rows(file: Path, decisions: pd.DataFrame, participants: pd.DataFrame) -> None:
+    """Refuse rows that would count twice, or that are nobody's."""
+    if participants[PARTICIPANT].duplicated().any():
+        again = participants.loc[participants[PARTICIPANT].duplicated(), PARTICIPANT].iloc[0]
+        raise DataError(f"{file.with_name('participants.csv')} has participant {again} twice; expected each once")
+    twice = decisions.duplicated([PARTICIPANT, TIME])
+    if twice.any():
+        who, step = decisions.loc[twice, [PARTICIPANT, TIME]].iloc[0]
+        raise DataError(f"{file} has decision point {step} of participant {who} twice; expected each once")
+    unknown = ~decisions[PARTICIPANT].isin(participants[PARTICIPANT])
+    if unknown.any():
+        who = decisions.loc[unknown, PARTICIPANT].iloc[0]
+        raise DataError(f"{file} has participant {who}, who is not in participants.csv; expected everyone there")
 
 
 def _read(file: Path) -> pd.DataFrame:

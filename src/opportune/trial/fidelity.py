@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from opportune.inference.questions import CHANCE, ELIGIBLE, NUDGE, PARTICIPANT
+from opportune.inference.questions import ARM, CHANCE, ELIGIBLE, NUDGE, PARTICIPANT
 from opportune.trial.export import Export
 
 CLASSES = 10
@@ -98,19 +98,34 @@ def count_overrides(export: Export, found: list[dict[str, object]]) -> None:
 
 
 def budget(export: Export) -> pd.DataFrame:
-    """Nudges of the participants against the budget of the study file."""
-    each = export.decisions.groupby(PARTICIPANT)[NUDGE].sum()
+    """Nudges of the participants whose arm has nudges against the budget of the study file.
+
+    What tells how many these participants are, and so which arm is theirs, is left out of a blinded record.
+    """
+    each = nudged_rows(export).groupby(PARTICIPANT)[NUDGE].sum()
     planned = planned_budget(export)
     done = export.participants.set_index(PARTICIPANT).get("status", pd.Series(dtype=object))
     finished = each[each.index.isin(done[done == "completed"].index)]
-    found = [("nudges in all", float(each.sum())), ("nudges per participant, mean", float(each.mean()))]
-    if len(finished):
-        found.append(("nudges per participant who completed, mean", float(finished.mean())))
-    found += [("fewest", float(each.min())), ("most", float(each.max()))]
+    found = [("nudges in all", float(each.sum()))]
+    if not export.blinded or not export.arms:
+        found.append(("nudges per participant, mean", float(each.mean())))
+        if len(finished):
+            found.append(("nudges per participant who completed, mean", float(finished.mean())))
+        found.append(("fewest", float(each.min())))
+    found.append(("most", float(each.max())))
     if planned is not None:
         found.append(("budget per participant in the study file", planned))
         found.append(("participants beyond the budget", float((each > planned + 1e-9).sum())))
     return pd.DataFrame(found, columns=["measure", "number"])
+
+
+def nudged_rows(export: Export) -> pd.DataFrame:
+    """The decisions of participants whose arm has nudges: in the others a budget is not spent."""
+    rows = export.decisions
+    if not export.arms:
+        return rows
+    able = rows.loc[(rows[NUDGE] == 1) | (rows[CHANCE] > 0.0), ARM].unique()
+    return rows[rows[ARM].isin(able)] if len(able) else rows
 
 
 def planned_budget(export: Export) -> float | None:
@@ -139,4 +154,5 @@ def course(export: Export) -> pd.DataFrame:
                 "se": float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else math.nan,
             }
         )  # fmt: skip
-    return pd.DataFrame(found)
+    table = pd.DataFrame(found)
+    return table.drop(columns="nudges") if export.blinded else table  # they tell which arm has them

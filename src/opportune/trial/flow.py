@@ -70,7 +70,7 @@ def missing(export: Export, *, blinded: bool = False) -> pd.DataFrame:
     groups = {"all decision points": rows, "eligible": rows[rows[ELIGIBLE] == 1]}
     groups |= {f"eligible, {said}": groups["eligible"].loc[groups["eligible"][NUDGE] == value]
                for value, said in ((1, "nudged"), (0, "not nudged")) if not blinded}  # fmt: skip
-    groups |= {f"arm {arm}": rows[rows[ARM] == arm] for arm in export.arms}
+    groups |= {arm if export.blinded else f"arm {arm}": rows[rows[ARM] == arm] for arm in export.arms}
     found = []
     for name, group in groups.items():
         imputed = int((group["reward_imputed"] == 1).sum()) if "reward_imputed" in group else 0

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from opportune.inference.questions import PARTICIPANT
+from opportune.study.arms import share_nudged
 from opportune.trial import fidelity, flow
 from opportune.trial.effects import Finding, effects_table
 from opportune.trial.export import Export
@@ -23,7 +24,7 @@ class Monitored:
     """One report.
 
     Args:
-        export: the record; with hide_arms arms unless it is unblinded.
+        export: the record; with letters for the arms unless it is unblinded.
         date: when it was made.
         tables: every table by its name.
         findings: effects, none unless it is unblinded.
@@ -102,12 +103,12 @@ def withdrawals(export: Export) -> pd.DataFrame:
 
 
 def pacing(export: Export) -> pd.DataFrame:
-    """Nudges by quarter of the study so far, against an even course: early spending is seen here."""
+    """Nudges by quarter of the study so far, against an even course of the arms with nudges: early spending is seen here."""
     planned = fidelity.planned_budget(export)
-    horizon = None if export.study is None else export.study.settings.study.horizon
-    if planned is None or horizon is None:
+    if planned is None or export.study is None:
         return pd.DataFrame(columns=["decision points", "nudges", "even course"])
-    rows = export.decisions
+    horizon = export.study.settings.study.horizon
+    rows, share = export.decisions, share_nudged(export.study.settings)
     part = np.minimum((rows["step"] - 1) * 4 // horizon, 3)
     found = []
     for quarter, group in rows.groupby(part):
@@ -115,7 +116,7 @@ def pacing(export: Export) -> pd.DataFrame:
             {
                 "decision points": f"{int(quarter) * horizon // 4 + 1} to {(int(quarter) + 1) * horizon // 4}",
                 "participants": int(group[PARTICIPANT].nunique()), "nudges": int(group["nudge"].sum()),
-                "even course": round(len(group) * planned / horizon, 1),
+                "even course": round(len(group) * share * planned / horizon, 1),
             }
         )  # fmt: skip
     return pd.DataFrame(found)

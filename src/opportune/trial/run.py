@@ -1,6 +1,6 @@
 """The whole analysis of a trial: from an export to tables, findings and the sentences that open the report."""
 
-import hashlib
+import secrets
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ class Analysis:
     """Everything that the report shows.
 
     Args:
-        export: the record; with hide_arms arms if it is blinded.
+        export: the record; with letters for the arms if it is blinded.
         tables: every table by its name.
         findings: the estimates, the primary one first.
         policies: what other policies would have brought, None where that cannot be said.
@@ -32,7 +32,7 @@ class Analysis:
         notes: warnings that a reader must know.
         rows: what the R script reads.
         script: the R script.
-        blinded: whether arms are hide_arms.
+        blinded: whether letters stand for the arms.
 
     """
 
@@ -57,7 +57,7 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
 
     Args:
         export: the record.
-        blinded: leave arms hide_arms, and leave out what would tell them apart.
+        blinded: leave arms unnamed, and leave out what would tell them apart.
         plan: a table that `opportune plan` wrote, NAME-plan-power.csv, to compare with what came out.
         policies: simulate what other policies and budgets would have brought.
 
@@ -77,7 +77,7 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
         "calibration": fidelity.calibration(export),
         "budget": fidelity.budget(export),
         "missing": flow.missing(export, blinded=blinded),
-        "effects": effects_table(findings, blinded=blinded),
+        "effects": effects_table(findings),
         "course": fidelity.course(export),
         "consort-ai": consort_ai(export),
     }
@@ -92,15 +92,13 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
 
 
 def hide_arms(export: Export) -> Export:
-    """The record with arms called A, B and so on, in an order that does not follow from their names."""
-
-    def key(arm: str) -> str:
-        return hashlib.sha256(f"{export.name}/{arm}/{len(export.decisions)}".encode()).hexdigest()
-
-    letters = {arm: f"arm {chr(65 + i)}" for i, arm in enumerate(sorted(export.arms, key=key))}
+    """The record with arms called A, B and so on, in an order that nobody can work out from their names."""
+    order = list(export.arms)
+    secrets.SystemRandom().shuffle(order)
+    letters = {arm: f"arm {chr(65 + i)}" for i, arm in enumerate(order)}
     frames = [frame.assign(**{ARM: frame[ARM].map(letters)}) if ARM in frame else frame
               for frame in (export.decisions, export.participants)]  # fmt: skip
-    return replace(export, decisions=frames[0], participants=frames[1])
+    return replace(export, decisions=frames[0], participants=frames[1], blinded=True)
 
 
 def open_effects(export: Export) -> list[Finding]:
@@ -186,7 +184,7 @@ def sentences(found: Analysis) -> list[str]:
     )
     rest = [finding for finding in found.findings[1:] if finding.kind != PRIMARY]
     clear = found.tables["effects"]
-    clear = clear[clear["holm p"] < 0.05] if len(clear) else clear
+    clear = clear[(clear["kind"] != PRIMARY) & (clear["holm p"] < 0.05)] if len(clear) else clear
     lines.append(
         f"{len(rest)} secondary analyses were looked at later; after adjusting for their number "
         + (
@@ -209,11 +207,13 @@ def _in_words(finding: Finding, j: int, unit: str) -> str:
     at = len(found.names) - found.effects + j
     low, high = found.interval[at]
     value = found.estimate[at]
-    surely = "More than chance would explain." if found.p[at] < 0.05 else "Chance alone could explain this."
-    which = f", {found.names[at]}" if found.effects > 1 else ""
+    several = found.effects > 1
+    p = found.holm_p[at] if several else found.p[at]
+    surely = "More than chance would explain." if p < 0.05 else "Chance alone could explain this."
+    which = f", {found.names[at]}" if several else ""
     return (
         f"{finding.title}{which}: {_short(value)} {unit} (95% interval {_short(low)} to {_short(high)}; "
-        f"p {_p(found.p[at])}). {surely}"
+        f"p {_p(p)}{', adjusted by Holm' if several else ''}). {surely}"
     )
 
 
@@ -222,7 +222,7 @@ def _short(value: float) -> str:
 
 
 def _p(p: float) -> str:
-    return "< 0.0001" if p < 1e-4 else f"= {p:.3f}"
+    return "< 0.001" if p < 1e-3 else f"= {p:.3f}"
 
 
 def failures(findings: Sequence[Finding]) -> list[tuple[str, str]]:

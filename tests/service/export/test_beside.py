@@ -61,6 +61,16 @@ def test_the_budget_adds_up(played: Database) -> None:
     assert days["planned_so_far"].is_monotonic_increasing
 
 
+def test_the_budget_of_arms_without_nudges_is_not_planned(sqlite: Database) -> None:
+    """Where half of the participants are never nudged, half as much is planned as where all may be."""
+    writer = Writer(sqlite)
+    launch(writer, study_text() + "\n[arms]\ncalls = { share = 1 }\nusual = { share = 1, policy = 'never' }\nblock = 2\n")
+    run_course(writer.write, people=4, steps=15)
+    days, decisions = table(sqlite, "budget"), table(sqlite, "decisions")
+    assert decisions["arm"].value_counts().to_dict() == {"calls": 30, "usual": 30}
+    assert days["planned_so_far"].iloc[-1] == pytest.approx(30 * 20 / 200)  # a budget of 20 over 200 decisions
+
+
 def test_scripts_name_every_column(played: Database) -> None:
     """The scripts for R and Stata read every file and label every column; the study file goes along."""
     made = beside(played)

@@ -52,8 +52,8 @@ BUDGET = (
     Column(
         "planned_so_far",
         "number",
-        "What would have been spent by then with every participant's budget spread evenly over all decision points; "
-        "empty without a budget.",
+        "What would have been spent by then with every participant's budget spread evenly over all decision points, "
+        "in arms with a budget; empty without one.",
         plain("planned"),
     ),
 )
@@ -118,30 +118,38 @@ def _outcome(status: str, outcome: str | None) -> str:
 
 def budget_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
     """A row for each day on which there were decisions."""
-    table = tables.decisions.c
-    query = select(table.happened, table.nudge, table.outcome, table.status).order_by(table.happened)
-    days: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    table, person = tables.decisions.c, tables.participants.c
+    query = (
+        select(table.happened, table.nudge, table.outcome, person.arm)
+        .join(tables.participants, person.name == table.participant)
+        .order_by(table.happened)
+    )
+    each = _each(running)
+    days: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0.0])
     with database.reading.connect() as connection:
-        for happened, nudge, outcome, _ in connection.execute(query):
+        for happened, nudge, outcome, arm in connection.execute(query):
             day = days[clock.local(happened, running.timezone).strftime("%Y-%m-%d")]
             day[0] += 1
             day[1] += bool(nudge)
             day[2] += bool(nudge) and outcome == "answered"
-    each = _each(running)
-    made = points = 0
-    for date, (decisions, nudges, answered) in sorted(days.items()):
-        made, points = made + nudges, points + decisions
+            day[3] += each.get(arm, 0.0)
+    made: float = 0
+    planned = 0.0
+    for date, (decisions, nudges, answered, more) in sorted(days.items()):
+        made, planned = made + nudges, planned + more
         yield {
             "date": date, "decisions": decisions, "nudges": nudges, "answered": answered, "so_far": made,
-            "planned": None if each is None else round(each * points, 4),
+            "planned": round(planned, 4) if each else None,
         }  # fmt: skip
 
 
-def _each(running: StudyInForce) -> float | None:
-    """What a decision point may spend if the budget is spread evenly."""
-    policy = running.policy
-    if policy.budget is None:
-        return None
-    amount = float(policy.budget.amount)
-    people = running.study.settings.participants.planned or 1
-    return amount / running.horizon / (people if policy.shared else 1)
+def _each(running: StudyInForce) -> dict[str, float]:
+    """What a decision point of each arm may spend if the budget is spread evenly; arms without a budget are left out.
+
+    Without arms there is one, called "".
+    """
+    return {
+        arm: float(policy.budget.amount) / running.horizon / (running.sizes[arm] if policy.shared else 1)
+        for arm, policy in running.policies.items()
+        if policy.budget is not None
+    }
