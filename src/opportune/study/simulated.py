@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from opportune.algorithm.rng import PARAMETER, draw
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.finite import Problem
-from opportune.problems.variables import WEEKDAYS, Number, Weekday, Weekend
+from opportune.problems.variables import WEEKDAYS, Weekday, Weekend
 from opportune.study.arrivals import baseline_of, distributions_of
 from opportune.study.people import is_range
 from opportune.study.rates import by_stratum
 from opportune.study.timetable import begin_dates
 from opportune.worlds import ContinuousWorld, LinearWorld
 from opportune.worlds.common import BEYOND
-from opportune.worlds.distributions import Choice, Uniform
+from opportune.worlds.distributions import Choice
 
 if TYPE_CHECKING:
     from opportune.study.build import Study
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 BASELINE = 2**30 + 2
 """The purpose of draws of baseline values, and on, apart from those of `algorithm.rng`."""
-WIDTH = 1e-9
-"""Of a baseline number's range: a participant's own hardly varies."""
 
 
 def worlds_of(study: "Study") -> list[LinearWorld | ContinuousWorld]:
@@ -87,13 +85,7 @@ def _continuous_world(
     study: "Study", problem: Any, theta: Floats, name: str, baseline: dict[str, Any]
 ) -> ContinuousWorld:
     distributions = distributions_of(study.settings)
-    for variable, given in baseline_of(study.settings).items():
-        value = baseline[variable]
-        if isinstance(given, Number):
-            half = WIDTH * (given.high - given.low)
-            distributions[variable] = Uniform(max(given.low, value - half), min(given.high, value + half))
-        else:
-            distributions[variable] = Choice({level: float(level == value) for level in given})
+    distributions |= {variable: Choice({baseline[variable]: 1.0}) for variable in baseline_of(study.settings)}
     return ContinuousWorld(
         problem, theta=theta, distributions=distributions, table=study.table, name=name,
         **happenings_of(study, problem),
