@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from opportune.algorithm.protocol import Draws
 from opportune.algorithm.random_effects import add_mean, add_spread, begin_update, end_mean, end_spread, take_prior
+from opportune.algorithm.snapshot import take_over
 from opportune.engine.compiled import compiled, inner_function
 from opportune.engine.layout import Layout
 from opportune.engine.pointers import aligned, flat
@@ -100,6 +101,8 @@ def run_together(batch, at, task, streams, first, last, room, results, stop):  #
         for slot in range(-1, task.slots):
             if stop[0] != 0:
                 return
+            if task.pooled and slot > 0:
+                greet(batch, at, room, task, task.policies[q], streams.shape[1], slot)
             for w in range(streams.shape[1]):
                 model, budget, staff = 0 if task.pooled else w, 0 if task.shared else w, 0 if task.capped else w
                 p = seat(batch, at, room, task.policies[q], w, model, w, budget, staff)
@@ -118,6 +121,15 @@ def run_together(batch, at, task, streams, first, last, room, results, stop):  #
                 results.totals[r, row, w, FINAL_PRICE] = p.budget.price[0]
             if p.sizes.random > 0 and slot >= 0 and (slot + 1) % int(p.rule.prior_every[0]) == 0:
                 move_prior(batch, at, room, task, task.policies[q], streams.shape[1], slot)
+
+
+@inner_function
+def greet(batch, at, room, task, policy, participants, slot):  # type: ignore[no-untyped-def]
+    """Participants whose first decision point is in this slot begin with what the pooled model has learned so far."""
+    for w in range(participants):
+        p = seat(batch, at, room, policy, w, 0, w, 0 if task.shared else w, 0 if task.capped else w)
+        if int(p.calendar.start[0]) == slot:
+            take_over(p)
 
 
 @inner_function
