@@ -76,3 +76,43 @@ def test_the_whole_study_is_rehearsed(tmp_path: Path, case: dict[str, bool]) -> 
         assert {row["arm"] for row in people} == {"nudges", "control"}
         control = {row["participant"] for row in people if row["arm"] == "control"}
         assert not control & set(by_person)
+
+
+def staggered(**sharing: bool) -> str:
+    """Six people who begin over ten days, each with an age and a time of life that the formula uses."""
+    text = study_text(times=True, planned=6, horizon=60, **sharing)
+    begin = "first_day = 2026-12-17\nenrolment_days = 10\nbaseline = { age = [18, 90] }\n"
+    text = re.sub(r"(?m)^(enrolment_days|first) = .*\n", "", text).replace(
+        "[participants]\n", "[participants]\n" + begin
+    )
+    return text.replace("[nudge]\n", '[nudge]\nplural = "calls to people"\n')
+
+
+def test_a_baseline_range_is_what_was_said_at_enrolment(tmp_path: Path) -> None:
+    """A number that is known from enrolment on, and used in the formula, is the same number at every decision."""
+    text = (
+        staggered().replace('formula = "', 'formula = "age + ').replace("\n[effects]\n", '\n[effects]\n"age" = 0.01\n')
+    )
+    assert text.count("age") > 3
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(app, ["rehearse", str(tmp_path / "study.toml"), "--participants", "2"])
+    assert result.exit_code == 0, result.output
+    assert "All 120 decisions are those of simulate" in result.output
+
+
+def test_days_before_all_have_begun(tmp_path: Path) -> None:
+    """Whoever begins on a later day is planned for: those who have begun make simulate's decisions nevertheless."""
+    (tmp_path / "study.toml").write_text(staggered(), encoding="utf-8")
+    result = CliRunner().invoke(app, ["rehearse", str(tmp_path / "study.toml"), "--days", "6"])
+    assert result.exit_code == 0, result.output
+    assert "participants 4 of 6; the others begin later" in " ".join(result.output.split())
+    assert "calls to people" in result.output, "the study's own word"
+    assert "decisions are those of simulate" in result.output
+
+
+def test_a_pooled_model_with_people_who_begin_later(tmp_path: Path) -> None:
+    """Whoever begins later begins with what was learned from the others, live and in simulate."""
+    (tmp_path / "study.toml").write_text(staggered(pooled=True), encoding="utf-8")
+    result = CliRunner().invoke(app, ["rehearse", str(tmp_path / "study.toml")])
+    assert result.exit_code == 0, result.output
+    assert "All 360 decisions are those of simulate" in result.output

@@ -192,17 +192,20 @@ def _sum_up(rehearsal: "Rehearsal", access: "Access", seconds: Sequence[float], 
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
     drawn.add_column()
     drawn.add_column(justify="right")
-    rows = {"participants": len(made), **count(decision for each in made.values() for decision in each)}
-    for name, value in rows.items():
+    planned = rehearsal.count
+    later = f" of {planned:,}; the others begin later" if len(made) < planned else ""
+    drawn.add_row("participants", f"{len(made):,}{later}")
+    several = rehearsal.running.study.settings.nudge.several
+    for name, value in count((decision for each in made.values() for decision in each), several).items():
         drawn.add_row(name, f"{value:,}")
     for name, text in speed(rehearsal.made, took, seconds).items():
         drawn.add_row(name, text)
     Console().print(drawn)
-    reason = why_not(rehearsal.people, staff=rehearsal.staff, fast=fast, count=len(made))
+    reason = why_not(rehearsal.people, staff=rehearsal.staff, fast=fast, count=planned)
     if reason is not None:
         typer.echo(f"Not compared with simulate: {reason}.")
         return
-    compared = compare(rehearsal.people, made, {member.number: member.arm for member in members})
+    compared = compare(rehearsal.people, made, {member.number: member.arm for member in members}, count=planned)
     if compared.differing:
         for line in compared.differing[:5]:
             say(f"opportune: {line}", DONE)

@@ -44,12 +44,17 @@ def _not_alike(running: StudyInForce, count: int) -> str | None:
     return None
 
 
-def compare(people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]], arms: Mapping[int, str]) -> Compared:
-    """Compare decisions, {participant's number: its decisions as the API shows them}, with what `simulate` decides."""
+def compare(
+    people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]], arms: Mapping[int, str], *, count: int = 0
+) -> Compared:
+    """Compare decisions, {participant's number: its decisions as the API shows them}, with what `simulate` decides.
+
+    `count` is how many are rehearsed, with those who have not begun yet: the days on which people begin depend on it.
+    """
     names = people.conditions(0).worlds[0].problem.action_names
     traces = {
         arm: {name: trace[name].values for name in ("nudged", "revealed", "available", "action", "probability")}
-        for arm, trace in people.simulated(max(decisions) + 1).items()
+        for arm, trace in people.simulated(max(count, *(number + 1 for number in decisions))).items()
     }
     compared, differing = 0, []
     for number, made in decisions.items():

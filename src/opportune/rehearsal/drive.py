@@ -134,9 +134,14 @@ class Rehearsal:
                     member.waiting.pop(made["step"], None)
             self.members[place] = member
 
+    @property
+    def count(self) -> int:
+        """How many take part, with those who begin later."""
+        return len(self.calendar.begins)
+
     def _progress(self) -> tuple[int, int]:
         """How many decisions were made before, and how many there will be in all."""
-        last = [self.calendar.last_step(place, self.days) for place in range(len(self.calendar.begins))]
+        last = [self.calendar.last_step(place, self.days) for place in range(self.count)]
         return sum(min(member.step, last[place]) for place, member in self.members.items()), sum(last)
 
     def run(self) -> None:

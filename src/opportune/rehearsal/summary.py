@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 
-def count(decisions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """What became of decisions, as the API shows them."""
+def count(decisions: Iterable[Mapping[str, Any]], nudges: str) -> dict[str, int]:
+    """What became of decisions, as the API shows them; `nudges` is the study's word for them."""
     made = list(decisions)
     outcomes = [decision["outcome"] for decision in made]
     return {
         "decisions": len(made),
-        "nudges": sum(decision["nudge"] for decision in made),
+        nudges: sum(decision["nudge"] for decision in made),
         "answered": outcomes.count("answered"),
         "unanswered": outcomes.count("unanswered"),
         "waiting for an answer": sum(decision["status"] == "nudge" for decision in made),
