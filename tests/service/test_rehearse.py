@@ -99,7 +99,7 @@ def test_it_makes_the_decisions_of_simulate(
     made = int(re.findall(r"decisions +(\d+)", out)[0])
     assert f"All {made} decisions are those of simulate" in out
     assert made == (3 * 16 if sharing else 16 + 14 + 12), "those who share nothing begin one after the other"
-    for row in ("nudges", "answered", "rewards", "away"):
+    for row in ("calls", "answered", "rewards", "away"):
         assert int(re.findall(rf" {row} +(\d+)", out)[0]) > 0, row
     assert "p50" in out
     assert "p99" in out
@@ -132,7 +132,7 @@ def test_people_who_remember_and_wear_out_are_rehearsed(
     assert code == 0, err
     made = int(re.findall(r"decisions +(\d+)", out)[0])
     assert f"All {made} decisions are those of simulate" in out
-    assert int(re.findall(r" nudges +(\d+)", out)[0]) > 2
+    assert int(re.findall(r" calls +(\d+)", out)[0]) > 2
     with place.client() as client, HttpAccess(client, in_order=False) as access:
         shown = [decision for name in ("P001", "P002", "P003") for decision in access.decisions(name)]
     assert len({decision["sensed"]["recent"] for decision in shown}) > 5

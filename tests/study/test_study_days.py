@@ -9,7 +9,7 @@ from study_files import BASE, edit
 
 from opportune.algorithm import reasons
 from opportune.limits import Limits
-from opportune.study import Study, parse_study
+from opportune.study import Study, live, parse_study
 from opportune.study.timetable import begin_dates, decision_minutes
 
 POLICIES = '[[policies]]\nkind = "naive"\n\n[[policies]]\nkind = "PD2"\nscale = "adaptive"\n'
@@ -105,6 +105,19 @@ def test_no_timetable_where_nothing_depends_on_one() -> None:
     assert study.limits is None
     assert study.policies()[0].limits is None
     assert trial().limits == Limits(run_in=4, per_week=3, least_hours_between=30.0, per_day=3)
+
+
+def test_staff_have_as_much_time_for_each_who_is_simulated() -> None:
+    """A cap for 24 of 36 planned participants is a third as large for 8 who are simulated; live it is the file's."""
+    arms = '[arms]\ncalls = { share = 2 }\ncontrol = { share = 1, policy = "never" }\n'
+    more = TRIAL.replace("[participants]", "[participants]\nplanned = 36").replace("per_day = 3", "per_day = 12")
+    study = trial(("instances = 6", "instances = 8"), more=more + arms)
+    calls = next(policy for policy in study.policies() if policy.revealer.spends)
+    assert calls.limits is not None
+    assert calls.limits.per_day == 4
+    served = live(study).policy.limits
+    assert served is not None
+    assert served.per_day == 12
 
 
 def test_times_are_spread_where_there_are_none() -> None:

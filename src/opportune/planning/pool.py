@@ -72,12 +72,7 @@ def in_arms(settings: Settings, budget: float, people: int = PEOPLE, cohorts: in
     arms = settings.study.settings.arms
     assert arms is not None
     entries = arm_entries(settings.study.settings).policies
-    policies = [
-        settings.study.policy_of(
-            entry, budget if entry.needs_budget else None, participants=settings.participants, served=True
-        )
-        for entry in entries.values()
-    ]
+    policies = [settings.policy_of(entry, budget) for entry in entries.values()]
     block = np.repeat(np.arange(len(entries)), [arms.named[name].share for name in entries])
     made, frames = pools(settings, policies, people, cohorts), []
     outcome = np.empty_like(made[0].outcome)

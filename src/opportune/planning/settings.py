@@ -173,22 +173,16 @@ class Settings:
         return self.policy_of(self.study.settings.policies[entry], budget)
 
     def policy_of(self, entry: PolicyTable, budget: float) -> Policy:
-        """A policy as it runs live, with a budget for each participant where it needs one.
-
-        Staff who can make so many nudges in a day make them for the arms with nudges alone. All participants are
-        simulated in these arms, so that the cap is raised in proportion.
-        """
+        """A policy as it runs live, with a budget for each participant where it needs one."""
         amount = budget if entry.needs_budget else None
-        policy = self.study.policy_of(entry, amount, participants=self.participants, served=True)
-        limits = policy.limits
-        if limits is None or limits.per_day is None or self.nudged_share == 1.0:
-            return policy
-        return replace(policy, limits=replace(limits, per_day=max(1, round(limits.per_day / self.nudged_share))))
+        n = self.participants
+        return self.study.policy_of(entry, amount, participants=n, planned=n, served=True)
 
     def served(self, entry: int, budget: float) -> Policy:
         """A policy of the file as it runs live: actions keep a least probability unless the file says otherwise."""
         chosen = self.study.settings.policies[entry]
-        return self.study.policy_of(chosen, budget, participants=self.participants, served=True)
+        n = self.participants
+        return self.study.policy_of(chosen, budget, participants=n, planned=n, served=True)
 
     def never(self, entry: int) -> Policy:
         """No nudges at all, with a policy's own recommender."""
@@ -215,7 +209,7 @@ class Settings:
             budget=Budget(amount, hard=general.budget_kind == "hard", shared=self.shared),
             pooled=entry.pooled,
             partial_every=self.study.partial_every,
-            limits=self.study.limits,
+            limits=self.study.limits_among(self.participants, planned=self.participants),
             name=f"PACE, candidates {least:g}",
         )
 

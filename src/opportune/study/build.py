@@ -20,7 +20,7 @@ from opportune.problems.finite import Problem
 from opportune.problems.history import History
 from opportune.problems.terms import normal_term, term_names
 from opportune.problems.variables import DayOfStudy, Number
-from opportune.study.arms import arm_at, arm_entries, stratum_of
+from opportune.study.arms import arm_at, arm_entries, share_nudged, stratum_of
 from opportune.study.arrivals import (
     decisions_per_day,
     distributions_of,
@@ -125,6 +125,18 @@ class Study:
         )
         return None if limits == Limits() else limits
 
+    def limits_among(self, simulated: int, *, planned: int) -> Limits | None:
+        """The limits where so many are simulated in an arm with nudges, of so many planned in all arms.
+
+        Staff who can make so many nudges in a day make them for those who are planned in arms with nudges: the cap is
+        raised or lowered in proportion.
+        """
+        limits = self.limits
+        if limits is None or limits.per_day is None:
+            return limits
+        nudged = planned * share_nudged(self.settings) or simulated
+        return replace(limits, per_day=max(1, round(limits.per_day * simulated / nudged)))
+
     @property
     def fallback(self) -> str:
         """The action that is recommended when all else fails."""
@@ -169,7 +181,7 @@ class Study:
         """Policy i of the file at each of its budgets."""
         entry, study = self.settings.policies[i], self.settings.study
         general = study.budgets if entry.needs_budget else [None]
-        return [self.policy(i, amount, participants=study.instances) for amount in entry.budgets or general]
+        return [self._simulated(entry, amount) for amount in entry.budgets or general]
 
     def _of_arm(self, entry: PolicyTable) -> list[Policy]:
         """An arm's policy with the budget of [serve], or with each of the file's where it has none."""
@@ -177,14 +189,26 @@ class Study:
         budgets: list[Any] = [None]
         if entry.needs_budget:
             budgets = [serve.budget] if serve.budget is not None else [*(entry.budgets or study.budgets)]
-        return [self.policy_of(entry, amount, participants=study.instances) for amount in budgets]
+        return [self._simulated(entry, amount) for amount in budgets]
+
+    def _simulated(self, entry: PolicyTable, budget: float | None) -> Policy:
+        """The policy that an entry describes, for the file's instances, who stand for the planned participants."""
+        n = self.settings.study.instances
+        planned = self.settings.participants.planned or n
+        return self.policy_of(entry, budget, participants=n, planned=planned)
 
     def policy(self, i: int, budget: float | None, *, participants: int) -> Policy:
         """Policy i of the file with a budget per participant; participants who share one have the sum of theirs."""
         return self.policy_of(self.settings.policies[i], budget, participants=participants)
 
-    def policy_of(self, entry: PolicyTable, budget: float | None, *, participants: int, served: bool = False) -> Policy:
-        """The policy that an entry describes, with a budget per participant; `served`, as it runs live."""
+    def policy_of(
+        self, entry: PolicyTable, budget: float | None, *, participants: int, served: bool = False,
+        planned: int | None = None,
+    ) -> Policy:  # fmt: skip
+        """The policy that an entry describes, with a budget per participant; `served`, as it runs live.
+
+        With `planned` its participants are simulated, and stand for so many in all arms: see `limits_among`.
+        """
         settings, study = self.settings, self.settings.study
         shared = study.budget_shared
         amount = None if budget is None else budget * participants if shared else budget
@@ -196,7 +220,7 @@ class Study:
             pooled=entry.pooled,
             partial_every=self.partial_every,
             update=self.update,
-            limits=self.limits,
+            limits=self.limits if planned is None else self.limits_among(participants, planned=planned),
             name=entry.name or "",
         )
 
