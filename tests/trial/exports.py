@@ -47,7 +47,9 @@ lag = 4
 """
 
 
-ARMS = STUDY.replace("dropout = 0.2", "dropout = 0.2\nbaseline = { age = [30, 36] }") + """
+ARMS = (
+    STUDY.replace("dropout = 0.2", "dropout = 0.2\nbaseline = { age = [30, 36] }")
+    + """
 [arms]
 "with calls" = { share = 1 }
 without = { share = 1, policy = "never" }
@@ -56,6 +58,7 @@ block = 4
 [[policies]]
 kind = "PACE"
 """
+)
 """The study with two arms, in one of which there are no nudges, and a baseline."""
 
 

@@ -187,8 +187,8 @@ def _stack(
         left = np.abs(each.sum(axis=0)) > MOST_LEFT * np.sqrt((each**2).sum(axis=0))
         if u < len(blocks) - 1 and left.any():
             raise InputError(
-                f"betas do not solve the equations of update {u + 1}: its score sums to {each.sum(axis=0)[left][0]:.3g}; "
-                "expected 0, with the score that gave these parameters"
+                f"betas do not solve the equations of update {u + 1}: its score sums to "
+                f"{each.sum(axis=0)[left][0]:.3g}; expected 0, with the score that gave these parameters"
             )
         total = by_participant(each, block.who, n)
         scores[:, here] = total

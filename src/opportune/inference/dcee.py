@@ -62,9 +62,7 @@ def dcee(
     f, f_names = design("moderators", moderators, rows)
     check_participants(record.n, f.shape[1])
     if not {0.0, 1.0} <= set(a_there):
-        raise InputError(
-            f"{treatment} is {a_there[0]:g} in every eligible row; expected both treatments among them"
-        )
+        raise InputError(f"{treatment} is {a_there[0]:g} in every eligible row; expected both treatments among them")
     mu = [h @ np.linalg.lstsq(h[a == arm], y[a == arm], rcond=None)[0] for arm in (0.0, 1.0)]
     signal = eligible * np.where(a == 1.0, 1.0 / p, -1.0 / (1.0 - p)) * (y - (1.0 - p) * mu[1] - p * mu[0])
     own = by_participant(w[:, None, None] * f[:, :, None] * f[:, None, :], record.who, record.n)

@@ -38,8 +38,6 @@ def design(name: str, formula: str, frame: pd.DataFrame) -> tuple[Floats, list[s
     """
     text = checks.text(name, formula).strip().removeprefix("~")
     try:
-        for token in tokenize(text):
-            _check(token)
         _refuse_missing(name, text, frame)
         found = model_matrix(f"~ {text}", frame, context=dict(FUNCTIONS), na_action="ignore")
         values = np.asarray(found, dtype=np.float64)
@@ -57,9 +55,24 @@ def design(name: str, formula: str, frame: pd.DataFrame) -> tuple[Floats, list[s
     return values, names
 
 
+def columns_of(formula: str) -> list[str]:
+    """The columns that a formula names; an error of the library's, or a ValueError, says what is wrong with it."""
+    text, found = formula.strip().removeprefix("~"), []
+    for token in tokenize(text):
+        _check(token)
+        if token.kind is Token.Kind.NAME:
+            found.append(token.token.strip("`"))
+        elif token.kind is Token.Kind.PYTHON:
+            found += re.findall(r"`([^`]*)`", token.token)
+            tree = ast.parse(re.sub(r"`[^`]*`", "0", token.token), mode="eval")
+            found += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    Formula(f"~ {text}")
+    return [name for name in dict.fromkeys(found) if name not in {*FUNCTIONS, *TRANSFORMS}]
+
+
 def _refuse_missing(name: str, text: str, frame: pd.DataFrame) -> None:
     """Refuse a column with empty cells: of levels they would silently count as the first."""
-    for column in sorted(map(str, Formula(f"~ {text}").required_variables)):
+    for column in columns_of(text):
         if column in frame.columns and (missing := int(frame[column].isna().sum())):
             raise _missing(name, text, column, missing, len(frame))
 

@@ -120,10 +120,10 @@ class Question:
         controls, moderators = _r_formula(self.controls), _r_formula(self.moderators)
         outcome = self.outcome if self.lag == 1 else lagged(self.outcome, self.lag)
         if self.estimand == "arms":
-            first = "" if self.reference is None else f"d${ARM} <- relevel(factor(d${ARM}), ref = {_r(self.reference)})\n"
+            first = f"d${ARM} <- relevel(factor(d${ARM}), ref = {_r(self.reference or '')})\n"
             return (
                 f"d <- aggregate({outcome} ~ {' + '.join([PARTICIPANT, ARM, *_words(self.controls)])}, {frame}, mean)\n"
-                f"{first}fit <- lm({outcome} ~ {controls} + {ARM}, data = d)\n"
+                f"{first if self.reference else ''}fit <- lm({outcome} ~ {controls} + {ARM}, data = d)\n"
                 "lmtest::coeftest(fit, vcov = sandwich::vcovHC(fit, type = 'HC3'), df = fit$df.residual)"
             )
         if self.estimand == "actions":

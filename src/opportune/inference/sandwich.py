@@ -73,7 +73,8 @@ def sandwich(scores: Floats, slopes: Floats, own: Floats | None = None, people: 
 def inverse(slopes: Floats) -> Floats:
     """The inverse of D; refused where the rows cannot tell the coefficients apart."""
     scale = np.sqrt(np.clip(np.abs(np.diag(slopes)), 1e-300, None))
-    if np.abs(np.diag(slopes)).min() <= NOTHING or not np.linalg.cond(slopes / np.outer(scale, scale)) < WORST_CONDITION:
+    flat = np.abs(np.diag(slopes)).min() <= NOTHING
+    if flat or not np.linalg.cond(slopes / np.outer(scale, scale)) < WORST_CONDITION:
         raise InputError(
             "the rows cannot tell all coefficients apart; expected controls and moderators that differ between rows "
             "and from each other, and both treatments among the rows"

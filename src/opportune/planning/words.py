@@ -190,12 +190,14 @@ def learned(plan: Plan) -> str:
     unit = plan.settings.unit
     parts = []
     if len(able):
-        parts.append(f"The study can show {_listed(f'{_shown(r, unit)} (power {r.power:.0%})' for r in able.itertuples())}")
+        sure = (f"{_shown(r, unit)} (power {r.power:.0%})" for r in able.itertuples())
+        parts.append(f"The study can show {_listed(sure)}")
     if len(weak):
         short = (f"{_shown(r, unit)} (power {r.power:.0%}, {_enough(r)})" for r in weak.itertuples())
         parts.append(f"it is too small to show {_listed(short)}")
     if len(none):
-        parts.append(f"it cannot show {_listed(_shown(r, unit) for r in none.itertuples())}, since {_reasons(none['why'])}")
+        never = (_shown(r, unit) for r in none.itertuples())
+        parts.append(f"it cannot show {_listed(never)}, since {_reasons(none['why'])}")
     text = "; ".join(parts)
     text = text[:1].upper() + text[1:] + "."
     few = f" With fewer than {FEWEST} participants no interval is to be relied on." if n < FEWEST else ""

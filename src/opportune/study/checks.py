@@ -21,6 +21,7 @@ from opportune.study.places import section_of
 from opportune.study.schema import BUDGETS, REST, RewardTable, one_of
 from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term
 from opportune.study.trial_checks import (
+    check_analysis,
     check_arms,
     check_baseline,
     check_kept,
@@ -345,6 +346,7 @@ STAGES: tuple[tuple[_Check, ...], ...] = (
     (
         (check_rates, (*_ARRIVALS, ("world", "open_rate"), ("world", "response_rate"))),
         (check_kept, _ARRIVALS),
+        (check_analysis, (*_ARRIVALS, ("analysis",), ("arms",), ("participants", "baseline"), _ACTIONS)),
         (_check_policies, (("policies",), ("variables",), ("contexts", "known"), _ACTIONS, *_DAYS)),
         (_check_formula, _TERMS),
         (check_safety, (*_ARRIVALS, ("actions",), ("serve", "fallback"), _ACTIONS)),

@@ -138,6 +138,80 @@ def check_kept(study: "Study") -> Iterator[Error]:
             yield ("variables", name, "persistence"), f"{text}; expected one of them"
 
 
+def check_analysis(study: "Study") -> Iterator[Error]:
+    """The primary analysis is one that can be made: of columns that there are, and known before the coin."""
+    settings, table = study.settings, study.settings.analysis
+    horizon = settings.study.horizon
+    if table.lag is not None and table.lag > horizon:
+        text = f"lag in [analysis] is {table.lag}"
+        yield ("analysis", "lag"), f"{text}; expected at most the horizon, {horizon} decision points"
+    given = table.primary
+    if given is None:
+        return
+
+    def wrong(key: str, expected: str) -> Error:
+        value = show(getattr(given, key))
+        return ("analysis", "primary", key), f"{key} in primary of [analysis] is {value}; expected {expected}"
+
+    arms = given.estimand == "arms"
+    if arms and settings.arms is None:
+        yield wrong("estimand", "'nudge' or 'actions', as the file has no [arms]")
+        return
+    if given.lag > (1 if arms else horizon):
+        yield wrong("lag", "1 for arms" if arms else f"at most the horizon, {horizon} decision points")
+    if arms and given.moderators.strip() != "1":
+        yield wrong("moderators", "none for arms")
+    outcomes = [*OUTCOMES, *(name for name, variable in study.variables.items() if _is_number(name, variable))]
+    if given.outcome not in outcomes:
+        yield wrong("outcome", f"{one_of(outcomes)}{did_you_mean(given.outcome, outcomes)}")
+    references = {"actions": settings.study.actions, "arms": list({} if settings.arms is None else settings.arms.named)}
+    among = references.get(given.estimand, [])
+    if given.reference is not None and given.reference not in among:
+        none = "none, as a nudge is compared with no nudge"
+        yield wrong("reference", f"{one_of(among)}{did_you_mean(given.reference, among)}" if among else none)
+    yield from _formulas(
+        study, {"controls": given.controls or "1", **({} if arms else {"moderators": given.moderators})}
+    )
+
+
+OUTCOMES = ("reward", "reward_first", "opened", "answered", "revealed")
+BEFORE = ("step", "day", "opened_before", "budget_before", "gap", "price")
+"""Columns of decisions.csv that are known before the coin, beside variables."""
+
+
+def _is_number(name: str, variable: object) -> bool:
+    levels = levels_of(check_variable(name, variable))
+    return levels is None or all(isinstance(level, int | float) for level in levels)
+
+
+def _formulas(study: "Study", given: dict[str, str]) -> Iterator[Error]:
+    """Formulas of the analysis, which may name what is known before the coin; for arms, before randomisation."""
+    from opportune.inference.design import columns_of  # noqa: PLC0415  (most files have no [analysis])
+    from opportune.problems.grammar import LIBRARY_ERRORS, plain  # noqa: PLC0415
+
+    settings, primary = study.settings, study.settings.analysis.primary
+    baseline = list(settings.participants.baseline)
+    visibility = visibility_of(settings)
+    known, when = baseline, "before randomisation"
+    if primary is not None and primary.estimand != "arms":
+        seen = [name for name in study.variables if visibility.get(name, "public") != "reported"]
+        known, when = list(dict.fromkeys([*seen, *baseline, *BEFORE])), "before the coin"
+    for key, formula in given.items():
+        place = ("analysis", "primary", key)
+        text = f"{key} in primary of [analysis] is {show(formula)}"
+        try:
+            names = columns_of(formula)
+        except (*LIBRARY_ERRORS, AttributeError) as error:
+            yield place, f"{text}, which cannot be used: {plain(error)}"
+            continue
+        for name in names:
+            if name not in {*known, *(f"variable_{one}" for one in known)}:
+                why = f"{name!r} is reported, and so known only after it" if visibility.get(name) == "reported" else (
+                    f"{name!r} is not among them")  # fmt: skip
+                expected = one_of(known) if known else "'1'"
+                yield place, f"{text}; expected what is known {when}, {expected}: {why}{did_you_mean(name, known)}"
+
+
 def check_safety(study: "Study") -> Iterator[Error]:
     """Conditions under which actions are forbidden, and that the fallback never is."""
     settings, actions = study.settings, study.settings.study.actions

@@ -113,9 +113,7 @@ def arms_question(export: Export, frame: pd.DataFrame) -> Question:
     if people[PARTICIPANT].is_unique:
         controls = usable_controls(people, names, participants=len(people))
     control = None if export.blinded else control_arm(settings)
-    return Question(
-        estimand="arms", controls=controls, reference=control if control in export.arms else export.arms[0]
-    )
+    return Question(estimand="arms", controls=controls, reference=control if control in export.arms else export.arms[0])
 
 
 def _named(column: str) -> str:

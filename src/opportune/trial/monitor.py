@@ -103,7 +103,7 @@ def withdrawals(export: Export) -> pd.DataFrame:
 
 
 def pacing(export: Export) -> pd.DataFrame:
-    """Nudges by quarter of the study so far, against an even course of the arms with nudges: early spending is seen here."""
+    """Nudges by quarter of the study so far, against an even course in the arms with nudges: early spending shows."""
     planned = fidelity.planned_budget(export)
     if planned is None or export.study is None:
         return pd.DataFrame(columns=["decision points", "nudges", "even course"])

@@ -64,7 +64,8 @@ def test_the_budget_adds_up(played: Database) -> None:
 def test_the_budget_of_arms_without_nudges_is_not_planned(sqlite: Database) -> None:
     """Where half of the participants are never nudged, half as much is planned as where all may be."""
     writer = Writer(sqlite)
-    launch(writer, study_text() + "\n[arms]\ncalls = { share = 1 }\nusual = { share = 1, policy = 'never' }\nblock = 2\n")
+    arms = "\n[arms]\ncalls = { share = 1 }\nusual = { share = 1, policy = 'never' }\nblock = 2\n"
+    launch(writer, study_text() + arms)
     run_course(writer.write, people=4, steps=15)
     days, decisions = table(sqlite, "budget"), table(sqlite, "decisions")
     assert decisions["arm"].value_counts().to_dict() == {"calls": 30, "usual": 30}
