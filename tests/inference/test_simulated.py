@@ -57,6 +57,19 @@ def test_values_and_differences(truth: np.ndarray[Any, np.dtype[np.float64]]) ->
     assert (valued(study(1), seed=3).estimate != found.estimate).all()
 
 
+def test_intervals_are_as_wide_as_the_spread_of_the_draws_says() -> None:
+    """With 40 draws too: their 2.5% and 97.5% quantiles would hold nine draws in ten, and p be 0.05 at least."""
+    found = valued(study(1))
+    assert found.draws is not None
+    assert found.draws.shape == (40, 3)
+    spread = found.draws.std(axis=0, ddof=1) * np.sqrt(27 / 29)
+    assert found.se == pytest.approx(spread)
+    assert found.interval[:, 1] - found.estimate == pytest.approx(2.0452 * spread, rel=1e-4)
+    one = found.combination([0.0, 0.0, 1.0])
+    assert one.interval == pytest.approx(tuple(found.interval[2]))
+    assert one.p == pytest.approx(found.p[2])
+
+
 def test_more_participants_say_more() -> None:
     """With four times as many participants the interval is about half as wide."""
     widths = [np.diff(valued(study(2, people=people), cohort=30).interval[0])[0] for people in (20, 80)]

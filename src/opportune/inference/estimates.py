@@ -57,7 +57,7 @@ class Estimates:
         holm: whether the table shows p-values that are adjusted for several comparisons.
         notes: what was left out, and why.
         details: further numbers by name, such as an effective sample size.
-        draws: simulated values, [draws, k], from which intervals and p-values come instead of Student's t.
+        draws: simulated values, [draws, k], whose spread the standard errors are; None where nothing is simulated.
 
     """
 
@@ -90,17 +90,12 @@ class Estimates:
     @property
     def interval(self) -> Floats:
         """The lower and upper ends of the 95% intervals: [k, 2]."""
-        if self.draws is not None:
-            return np.quantile(self.draws, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2], axis=0).T
         half = self.se * float(stdtrit(self.df, 0.5 + LEVEL / 2))
         return np.column_stack([self.estimate - half, self.estimate + half])
 
     @property
     def p(self) -> Floats:
         """Two-sided p-values."""
-        if self.draws is not None:
-            beyond = np.minimum((self.draws <= 0.0).sum(axis=0), (self.draws >= 0.0).sum(axis=0))
-            return np.asarray(np.minimum(1.0, 2.0 * (beyond + 1.0) / (len(self.draws) + 1.0)))
         return np.asarray(2.0 * stdtr(self.df, -np.abs(self.estimate / self.se)))
 
     @property
@@ -222,7 +217,8 @@ def _lines(of: Estimates) -> list[str]:
 
 def _source(of: Estimates) -> str:
     """What intervals come from."""
-    return f"t with {of.df} degrees of freedom" if of.draws is None else f"{len(of.draws):,} simulated draws"
+    t = f"t with {of.df} degrees of freedom"
+    return t if of.draws is None else f"{len(of.draws):,} simulated draws, {t}"
 
 
 def _digits(se: float) -> int:

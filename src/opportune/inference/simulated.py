@@ -6,7 +6,8 @@ and simulated. Each of many draws takes, with z normal and chi2 of n - 1 degrees
 
     theta* = theta_hat + se z sqrt((n - 1) / chi2),     tau* = tau_hat sqrt(chi2 / (n - 1)),
 
-then participants from N(theta*, T*), and runs every policy on them. It rests on the formula, so a formula that does not
+then participants from N(theta*, T*), and runs every policy on them. Intervals are the draws' mean and spread with
+Student's t: the ends of few draws would lie too near to each other. It rests on the formula, so a formula that does not
 fit the record is refused: within participants, means by context and action must not differ from it (F test, 1%).
 """
 
@@ -70,7 +71,7 @@ def simulated_value(
         time: the column that numbers decision points, from 1, where the problem has variables that follow a schedule.
         imputed: the column that is 1 where the outcome was filled in; such rows are left out.
         cohort: how many participants are simulated in each draw; as many as in the record unless given.
-        draws: how many draws; the interval's ends are quantiles of their values.
+        draws: how many draws; standard errors are the spread of their values.
         seed: of every draw.
         happenings: what the world does: `response_rate`, `open_rate` and the like, as `LinearWorld` takes them.
 
@@ -179,14 +180,17 @@ def _people(fitted: Fitted, size: int, rng: np.random.Generator) -> Floats:
 
 
 def _summary(record: Record, values: Floats, names: list[str], outcome: str, horizon: int, tested: Fit) -> Estimates:
-    """Values of the policies and differences from the first, with their draws."""
+    """Values of the policies and differences from the first, with their draws.
+
+    Draws have the spread of Student's t, (n - 1) / (n - 3) in variance, which the interval's t brings in itself.
+    """
     whole = np.column_stack([values, values[:, 1:] - values[:, :1]])
-    spread = (whole - whole.mean(axis=0)) / np.sqrt(len(whole) - 1)
+    spread = (whole - whole.mean(axis=0)) * np.sqrt((record.n - 3) / (record.n - 1) / (len(whole) - 1))
     return estimates(
         record,
         whole.mean(axis=0),
         Sandwich(spread, spread),
-        freedom=record.n - 1,
+        freedom=min(record.n, len(whole)) - 1,
         method=f"Simulated value of policies for {outcome}",
         estimand=(
             f"mean {outcome} per decision if participants like these had been in the study for {horizon} decisions "
