@@ -73,6 +73,42 @@ def test_a_log_may_have_levels_and_gaps() -> None:
     assert feedback["position"] is None
 
 
+def test_rewards_that_are_filled_in_are_not_observed() -> None:
+    """Of a trial's export, rewards by default and absences are left out, as every analysis leaves them out."""
+    log = pd.DataFrame(
+        {"x": range(5), "action": ["a", "b", "a", "b", "a"], "reward": [1.0, 2.0, 3.0, 4.0, 5.0],
+         "action_probability": [0.5] * 5, "reward_imputed": [0, 1, 0, 0, np.nan], "available": [1, 1, 0, 1, 1]}
+    )  # fmt: skip
+    feedback = op.to_bandit_feedback(log, variables=["x"])
+    assert feedback["reward"].tolist() == [1.0, 4.0, 5.0]
+    as_text = op.to_bandit_feedback(log.astype({"reward_imputed": str, "available": str}), variables=["x"])
+    assert as_text["reward"].tolist() == [1.0, 4.0, 5.0]
+    with pytest.raises(op.InputError, match="no decision with a reward"):
+        op.to_bandit_feedback(log.assign(reward_imputed=1), variables=["x"])
+
+
+LOG = {"x": [1.0], "action": ["a"], "reward": [1.0], "action_probability": [0.5]}
+
+
+@pytest.mark.parametrize(
+    ("change", "variables", "said"),
+    [
+        ({}, [], "variables is empty"),
+        ({"reward": ["much"]}, ["x"], "column 'reward' of data has something that is no number"),
+        ({"action_probability": ["half"]}, ["x"], "column 'action_probability' of data has something that is no"),
+        ({"reward": [np.inf]}, ["x"], "reward has inf"),
+        ({"x": [-np.inf]}, ["x"], "column 'x' of data has -inf"),
+        ({"action_probability_a": [0.5]}, ["x"], "sum to 1"),
+        ({"action_probability_a": [1.0]}, ["x"], "action_probability differs"),
+    ],
+)
+def test_a_log_that_cannot_be_weighted_is_refused(change: dict[str, Any], variables: list[str], said: str) -> None:
+    """Numbers are finite numbers, and the probabilities of all actions fit that of the one taken."""
+    op.to_bandit_feedback(pd.DataFrame(LOG), variables=["x"])
+    with pytest.raises(op.InputError, match=said):
+        op.to_bandit_feedback(pd.DataFrame({**LOG, **change}), variables=variables)
+
+
 def continuous() -> xr.Dataset:
     problem = op.Problem.from_formula("action * x", {"x": op.Number(0, 1)}, 2)
     assert isinstance(problem, op.ContinuousProblem)
@@ -113,6 +149,9 @@ def test_what_is_not_known_is_refused(make: Any, given: dict[str, Any], said: st
         ({"position": np.array([0, 1])}, "several positions"),
         ({"pscore": np.array([0.5, 1.5])}, "probability of an action that was taken is 1.5"),
         ({"reward": np.ones(3)}, "reward has 3 entries"),
+        ({"n_rounds": 3}, "n_rounds is 3; expected 2, as many"),
+        ({"pi_b": np.full((2, 2, 1), 0.9)}, "sum to 1"),
+        ({"pi_b": np.tile([[0.4], [0.6]], (2, 1, 1))}, "pscore differs from pi_b"),
     ],
 )
 def test_a_broken_dictionary_is_refused(change: dict[str, Any], said: str) -> None:

@@ -32,7 +32,9 @@ def to_bandit_feedback(
 ) -> dict[str, Any]:
     """Logged decisions in Open Bandit Pipeline's format: context, action, reward, pscore and the rest.
 
-    Decisions without a reward, or at which the participant was unavailable, are left out.
+    Decisions without a reward, or at which the participant was unavailable, are left out; a log may say the latter in a
+    column `available`. Where it has a column `reward_imputed`, rewards that a study's default stands for are left out
+    too.
 
     Args:
         data: results of `simulate` with a trace, contexts a finite set; or a log, one row per decision, with the
@@ -82,13 +84,18 @@ def from_bandit_feedback(feedback: Mapping[str, Any], *, actions: Sequence[str] 
         raise InputError(f"action is {checks.brief(action)}; expected a whole number for each round")
     if action.min() < 0 or action.max() >= count:
         raise InputError(f"action is from {action.min()} to {action.max()}; expected 0 to {count - 1}")
+    rounds = action.size if given.get("n_rounds") is None else checks.whole("n_rounds", given["n_rounds"], least=1)
+    if rounds != action.size:
+        raise InputError(f"n_rounds is {rounds}; expected {action.size}, as many as there are actions")
     context = checks.array("context", given["context"], (action.size, "columns"))
     frame = pd.DataFrame({f"x{i}": context[:, i] for i in range(context.shape[1])})
     frame["action"] = [names[a] for a in action]
     frame["reward"] = checks.array("reward", given["reward"], (action.size,))
-    frame[PROBABILITY] = _probabilities(checks.array("pscore", given["pscore"], (action.size,)))
+    taken = _probabilities(checks.array("pscore", given["pscore"], (action.size,)))
+    frame[PROBABILITY] = taken
     if given.get("pi_b") is not None:
         chances = checks.array("pi_b", given["pi_b"], (action.size, count, 1))[:, :, 0]
+        _check_chances(chances, action, taken, "pi_b", "pscore")
         for a, name in enumerate(names):
             frame[f"{PROBABILITY}_{name}"] = chances[:, a]
     return frame
@@ -128,9 +135,16 @@ def _of_log(frame: pd.DataFrame, variables: Sequence[str] | None, actions: Seque
     if variables is None:
         raise InputError("variables is None; expected the columns of data that make up the context")
     wanted = checks.listed("variables", variables, "a list of columns", most=MOST_COLUMNS)
+    if not wanted:
+        raise InputError("variables is empty; expected at least one column of data")
     for name in wanted:
         checks.choice("column of data", name, [str(each) for each in frame.columns])
-    kept = frame[frame["reward"].notna()]
+    observed = ~np.isnan(_numbers(frame, "reward"))
+    if "reward_imputed" in frame:
+        observed &= _numbers(frame, "reward_imputed") != 1.0
+    if "available" in frame:
+        observed &= _numbers(frame, "available") != 0.0
+    kept = frame[observed]
     if kept.empty:
         raise InputError("data has no decision with a reward; expected some")
     missing = [name for name in ("action", PROBABILITY, *wanted) if kept[name].isna().any()]
@@ -142,20 +156,39 @@ def _of_log(frame: pd.DataFrame, variables: Sequence[str] | None, actions: Seque
         checks.choice("action in data", name, names)
     action = np.array([names.index(name) for name in found])
     columns = [f"{PROBABILITY}_{name}" for name in names]
-    taken = _probabilities(kept[PROBABILITY].to_numpy(dtype=np.float64))
+    taken = _probabilities(_numbers(kept, PROBABILITY))
     chances = None
     if set(columns) <= set(frame.columns):
-        chances = kept[columns].to_numpy(dtype=np.float64)
-        if not np.allclose(chances[np.arange(action.size), action], taken, atol=1e-9):
-            raise InputError(f"{PROBABILITY} differs from that of the action's own column; expected the same")
+        chances = np.stack([_numbers(kept, name) for name in columns], axis=1)
+        _check_chances(chances, action, taken, f"the columns {PROBABILITY}_NAME", PROBABILITY)
     context = np.concatenate([_coded(kept[name]) for name in wanted], axis=1)
-    return _feedback(context, action, kept["reward"].to_numpy(dtype=np.float64), chances, "data", taken, len(names))
+    reward = checks.array("reward", _numbers(kept, "reward"), ("decisions",))
+    return _feedback(context, action, reward, chances, "data", taken, len(names))
+
+
+def _numbers(frame: pd.DataFrame, name: str) -> Floats:
+    """A column's numbers, NaN where there are none."""
+    try:
+        return np.asarray(pd.to_numeric(frame[name]).to_numpy(dtype=np.float64, na_value=np.nan))
+    except (TypeError, ValueError):
+        raise InputError(f"column {name!r} of data has something that is no number; expected numbers") from None
+
+
+def _check_chances(chances: Floats, action: NDArray[np.int64], taken: Floats, name: str, of_taken: str) -> None:
+    """Refuse probabilities of all actions that are none, or not those of the actions that were taken."""
+    if not ((chances >= 0.0).all() and np.allclose(chances.sum(axis=1), 1.0, rtol=0.0, atol=1e-6)):
+        raise InputError(
+            f"the probabilities in {name} of some decision do not sum to 1; expected numbers from 0 to 1 that do"
+        )
+    if not np.allclose(chances[np.arange(action.size), action], taken, atol=1e-9):
+        raise InputError(f"{of_taken} differs from {name} at the action that was taken; expected the same")
 
 
 def _coded(column: "pd.Series[Any]") -> Floats:
     """A variable in numbers: as it is, or a column of 0 and 1 for each level."""
     if pd.api.types.is_numeric_dtype(column):
-        return np.asarray(column.to_numpy(dtype=np.float64))[:, None]
+        values = column.to_numpy(dtype=np.float64)
+        return checks.array(f"column {str(column.name)!r} of data", values, ("decisions",))[:, None]
     levels = sorted(set(column.astype(str)))
     return np.array([[float(value == level) for level in levels] for value in column.astype(str)])
 
