@@ -58,6 +58,10 @@ def test_interval_needs_something_to_average() -> None:
     """Averaging over axes that are not there, or over nothing, is refused."""
     with pytest.raises(InputError, match=r"^nothing to average over: "):
         mean_interval(xr.DataArray([1.0], dims=("policy",)))
+    values = xr.DataArray([[1.0, 2.0]], dims=("world", "replicate"))
+    with pytest.raises(InputError, match=r"^an entry of over is 'replicat'; expected .* did you mean 'replicate'"):
+        mean_interval(values, ["world", "replicat"])
+    assert mean_interval(values.isel(world=0), ["world", "replicate"])["mean"] == 1.5
     with pytest.raises(InputError, match=r"^observations are empty"):
         interval([])
 

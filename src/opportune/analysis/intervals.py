@@ -21,6 +21,8 @@ from opportune.errors import InputError
 
 RUNS = ("world", "replicate")
 """The axes of runs, the one that counts as observations first."""
+AXES = ("policy", *RUNS, "step")
+"""The axes of results, some of which may have been averaged or selected already."""
 
 
 class Interval(NamedTuple):
@@ -77,6 +79,8 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
     """
     over = [checks.text("an entry of over", axis) for axis in checks.listed("over", over, "names of axes", most=100)]
     outer = _outer(values, over)
+    for axis in over:
+        checks.choice("an entry of over", axis, list(dict.fromkeys([*map(str, values.dims), *AXES])))
     means = values.mean([d for d in over if d in values.dims and d != outer])
     mean, size = means.mean(outer), means.sizes[outer]
     sd = means.std(outer, ddof=1) if size > 1 else xr.full_like(mean, np.nan)
