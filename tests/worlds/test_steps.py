@@ -78,6 +78,8 @@ def test_a_call_is_worth_more_where_the_sensor_is_worse() -> None:
         ({"uncertainty": 0.0}, "uncertainty"),
         ({"noise_sd": -1.0}, "noise_sd"),
         ({"constants": {"rho": 3.0}}, "constant is 'rho'"),
+        ({"constants": {"": 1.0}}, "constant is ''"),
+        ({"constants": {5: 1.0}}, "constant is 5"),
         ({"constants": {"delta_h": 2.0}}, "delta_h"),
         ({"rate": 0.5}, "world's setting"),
     ],

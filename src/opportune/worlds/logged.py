@@ -219,12 +219,14 @@ def _contexts(problem: Problem, columns: Mapping[str, Sequence[Any]]) -> Ints:
     number = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
     for name, levels in problem.variables.items():
         known: dict[Any, int] = {}
-        for i, value in enumerate(columns[name]):
-            if value not in known:
-                try:
+        for i, value in enumerate(columns[name], 1):
+            try:
+                if value not in known:
                     known[value] = level_number(name, value, levels)
-                except InputError as error:
-                    raise InputError(f"row {i + 1}: {error}") from None
+            except InputError as error:
+                raise InputError(f"row {i}: {error}") from None
+            except TypeError:  # a list or the like, which cannot be looked up
+                raise InputError(f"row {i}: {name} is {checks.brief(value)}; expected one of {list(levels)}") from None
         number = number * len(levels) + np.array([known[value] for value in columns[name]])
     return number
 

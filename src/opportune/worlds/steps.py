@@ -144,8 +144,9 @@ class StepCountWorld:
         self.noise_sd = checks.real("noise_sd", noise_sd, least=0.0)
         self.constants = dict(CONSTANTS)
         for key, value in checks.mapping("constants", constants or {}, "{name: value}").items():
-            most = 1.0 if key[0] in "de" else 1e6
-            self.constants[checks.choice("constant", key, CONSTANTS)] = checks.real(key, value, least=0.0, most=most)
+            name_of = checks.choice("constant", key, CONSTANTS)
+            most = 1.0 if name_of[0] in "de" else 1e6
+            self.constants[name_of] = checks.real(name_of, value, least=0.0, most=most)
         self.happenings = Happenings.checked(happenings, strata=1)
         self.name = checks.text("name of the world", name, empty=True)
 
