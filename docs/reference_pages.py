@@ -30,6 +30,20 @@ KINDS = {
     "Policies": ("Policy", "Budget", "Limits", "pace_ucb", "pd2_ucb", "pd1_ucb", "naive_ucb"),
 }
 """Names that stand together at the head of the page; the others follow by what they are."""
+HOOKS = (
+    "act_blind", "act_informed", "after_blind", "arrive", "auxiliary", "before_coin", "blind_value", "bring_together",
+    "conclude", "constants", "consult", "extents", "freeze", "informed_problem", "known_step", "layout", "needs_sharing",
+    "numbers", "propose_at", "refuse_more", "respond", "seat", "seated", "slots", "tables", "truth_table", "words",
+)  # fmt: skip
+"""Members that the package itself calls; docs/extending.md explains those that an author of a rule or world writes."""
+
+
+PLACES = {
+    "participant": "the participant's name, such as `P001`",
+    "decision": "the id of a decision, such as `d123`",
+    "name": "the file's name, such as `decisions.csv`",
+}
+"""What stands in a path."""
 
 
 def write(folder: Path) -> None:
@@ -98,7 +112,7 @@ def section(title: str, names: list[str]) -> list[str]:
         directive = "autofunction" if inspect.isfunction(thing) else "autoclass"
         lines += ["```{eval-rst}", f".. {directive}:: {name}"]
         if directive == "autoclass" and not is_kind(thing, Exception) and not issubclass(thing, tuple):
-            lines += ["   :members:"]
+            lines += ["   :members:", f"   :exclude-members: {', '.join(HOOKS)}"]
         lines += ["```", ""]
     return lines
 
@@ -142,7 +156,10 @@ def http_page() -> str:
     """Every operation of the service's API: what it takes and gives, field by field."""
     from opportune.service.api.app import create_app  # noqa: PLC0415  (needs the extra `serve`)
 
-    schema: dict[str, Any] = create_app(SimpleNamespace()).openapi_schema.to_schema()  # type: ignore[arg-type]
+    app = create_app(SimpleNamespace())  # type: ignore[arg-type]
+    schema: dict[str, Any] = app.openapi_schema.to_schema()
+    allowed = {handler.operation_id: handler.opt.get("roles") for route in app.routes
+               for handler in getattr(route, "route_handlers", ())}  # fmt: skip
     models, operations = schema["components"]["schemas"], [
         (f"{method.upper()} {path}", operation)
         for path, methods in sorted(schema["paths"].items())
@@ -159,8 +176,10 @@ def http_page() -> str:
         *section_of_refusals(refusals),
     ]
     for title, operation in operations:
-        lines += [f"## {title}", "", text_of(operation.get("description") or operation["summary"]), ""]
-        given = [(f"`{each['name']}`", each["in"], said(each)) for each in
+        roles = allowed[operation["operationId"]]
+        who = f"For the roles {', '.join(roles)}." if roles else "Needs no key."
+        lines += [f"## {title}", "", f"**{operation['summary']}.** {text_of(operation.get('description'))} {who}", ""]
+        given = [(f"`{each['name']}`", each["in"], said(each) or PLACES.get(each["name"], "")) for each in
                  operation.get("parameters", [])]  # fmt: skip
         lines += table(("parameter", "in", "meaning"), given)
         body = operation.get("requestBody", {}).get("content", {}).get("application/json")

@@ -262,6 +262,18 @@ def test_the_readme_can_be_followed(tmp_path: Path) -> None:
     assert list((tmp_path / "out" / "analysis").glob("*-analysis.html"))
 
 
+@pytest.mark.slow
+def test_the_plan_shown_is_what_comes_out(tmp_path: Path) -> None:
+    """The page on planning shows what its commands print for the file that `opportune new` proposes."""
+    page = DOCS / "planning.md"
+    for command in [line for line in commands(page) if "my.toml" in line][:3]:
+        words = [*command[1:], "--yes"] if command[1] == "new" else command[1:]
+        run = subprocess.run([sys.executable, "-m", "opportune", *words], cwd=tmp_path, capture_output=True, text=True,
+                             timeout=1200, check=True)  # fmt: skip
+    shown = next(block.text for block in blocks(page) if block.info == "text")
+    assert shown.split() == run.stdout.split()
+
+
 @named(PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link and image leads to a file, and to a heading in it where it names one."""

@@ -13,9 +13,9 @@ MOST_HOURS = 24.0 * 366.0
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Where a nudge is allowed, besides what a calendar says: where it is not, the rule is not asked.
+    """Limits on nudges, in addition to a calendar; where no nudge is allowed, the rule is not asked.
 
-    Nudges count when they are made, whether they are answered or not.
+    Every nudge that is made counts, answered or not.
 
     Args:
         run_in: decision points without nudges at a participant's beginning.
@@ -23,7 +23,7 @@ class Limits:
         run_in_action: the number of that action; it must be allowed in every moment.
         per_week: the most nudges for one participant in any seven days (168 hours).
         least_hours_between: hours between two nudges for one participant, at least.
-        per_day: the most nudges that staff can make in a day of theirs, for all participants together.
+        per_day: the most nudges that staff can make in one of their days, for all participants together.
 
     """
 
@@ -56,12 +56,12 @@ class Limits:
 
     @property
     def by_the_clock(self) -> bool:
-        """Whether they go by the hours of decision points."""
+        """Whether they depend on the hours of decision points."""
         return self.per_week is not None or self.least_hours_between is not None
 
     @property
     def remembered(self) -> int:
-        """Of how many nudges the times must be known."""
+        """The number of past nudges whose times must be known."""
         return self.per_week or int(self.by_the_clock)
 
     def numbers(self) -> dict[str, float]:

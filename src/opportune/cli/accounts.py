@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from opportune.service.accounts.changes import Actor
     from opportune.service.record.database import Database
 
-keys = typer.Typer(help="Keys for programs: add, list, revoke, resume.", no_args_is_help=True, rich_markup_mode=None)
+keys = typer.Typer(help="Manage keys for programs: add, list, revoke, resume.", no_args_is_help=True, rich_markup_mode=None)
 people = typer.Typer(
-    help="People who sign in: add, list, revoke, password, unlock, resume.", no_args_is_help=True, rich_markup_mode=None
+    help="Manage people who sign in: add, list, revoke, password, unlock, resume.", no_args_is_help=True, rich_markup_mode=None
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The record shows it for what is done.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name shown in the record for every action.")]
 
 
 @keys.command("add")
 def add_key(
     name: Name, role: Annotated[str, typer.Option(help="app, staff, analyst or admin.")], db: Db = None
 ) -> None:
-    """A new key: printed alone on standard output, once."""
+    """Add a key and print it on standard output, alone and only this once."""
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
@@ -34,7 +34,7 @@ def add_key(
 
 @keys.command("list")
 def list_keys(db: Db = None) -> None:
-    """All keys, without what could be used."""
+    """List all keys by name, role and last use; the keys themselves are not stored."""
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ def list_keys(db: Db = None) -> None:
 
 @keys.command("revoke")
 def revoke_key(name: Name, db: Db = None) -> None:
-    """A key is of no use from now on."""
+    """Revoke a key; requests with it are rejected from now on."""
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
@@ -54,17 +54,17 @@ def revoke_key(name: Name, db: Db = None) -> None:
 
 @keys.command("resume")
 def resume_key(name: Name, db: Db = None) -> None:
-    """A key that `opportune restore` has suspended is good again."""
+    """Make a key that `opportune restore` suspended valid again."""
     with opened(db) as database:
         from opportune.service.accounts import keys  # noqa: PLC0415
 
         keys.resume_key(database, name, signed_in(database))
-        say(f"{name} is good again", DONE)
+        say(f"{name} is valid again", DONE)
 
 
 @people.command("add")
 def add_person(name: Name, role: Annotated[str, typer.Option(help="staff, analyst or admin.")], db: Db = None) -> None:
-    """Someone who signs in: prints what they open, once, to choose a password. The first admin needs no sign-in."""
+    """Add a person and print the link with which they choose a password, once. The first admin needs no sign-in."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def add_person(name: Name, role: Annotated[str, typer.Option(help="staff, analys
 
 @people.command("list")
 def list_people(db: Db = None) -> None:
-    """All who sign in, or could."""
+    """List everyone who has an account."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def list_people(db: Db = None) -> None:
 
 @people.command("revoke")
 def revoke_person(name: Name, db: Db = None) -> None:
-    """Someone can no longer sign in."""
+    """Revoke a person's account; they can no longer sign in."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
@@ -95,14 +95,14 @@ def revoke_person(name: Name, db: Db = None) -> None:
 
 @people.command("password")
 def reset_password(name: Name, db: Db = None) -> None:
-    """Prints what someone opens, once, to choose another password; the present one is void at once."""
+    """Invalidate a person's password and print the link with which they choose a new one, once."""
     with opened(db) as database:
         _invite(database, name, signed_in(database))
 
 
 @people.command("unlock")
 def unlock_person(name: Name, db: Db = None) -> None:
-    """Take back the locks that failed attempts to sign in have led to."""
+    """Unlock a person who was locked out after failed attempts to sign in."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 
@@ -112,7 +112,7 @@ def unlock_person(name: Name, db: Db = None) -> None:
 
 @people.command("resume")
 def resume_person(name: Name, db: Db = None) -> None:
-    """Someone whom `opportune restore` has suspended can sign in again."""
+    """Let a person whom `opportune restore` suspended sign in again."""
     with opened(db) as database:
         from opportune.service.accounts import people as accounts  # noqa: PLC0415
 

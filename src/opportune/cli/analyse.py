@@ -12,11 +12,11 @@ from opportune.cli.interrupts import kept
 from opportune.cli.shared import DONE, Out, say
 from opportune.errors import InputError
 
-HELP = """Say what a study found, from its export or its database.
+HELP = """Analyse a study from its export or its database.
 
-Writes a report that can be printed, a CSV file of every table, the figures, and an R script that repeats the numbers.
-The primary analysis is the one that [analysis] in the study file names. The last lines are the report's path and what
-was found. A database takes an account of role analyst or admin, and it goes on record that it was read.
+Writes a report to print, a CSV file of every table, the figures, and an R script that reproduces the numbers. The
+primary analysis is the one stated in [analysis] of the study file. The last lines are the report's path and what
+was found. Reading a database requires an account with the role analyst or admin, and is recorded.
 
 \b
 Examples:
@@ -28,10 +28,10 @@ Examples:
 
 def analyse(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="What opportune export wrote.", show_default=False)
+        Path | None, typer.Argument(metavar="DIR", help="A folder written by opportune export.", show_default=False)
     ] = None,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="The study's database, instead.", show_default=False)
+        str | None, typer.Option("--db", metavar="URL", help="Read the study's database instead of an export.", show_default=False)
     ] = None,
     out: Out = Path("out"),
     blinded: Annotated[bool, typer.Option("--blinded", help="Leave arms unnamed, for a monitoring board.")] = False,

@@ -12,7 +12,7 @@ from opportune.files import write_whole
 HELP = """Estimate noise, contexts and effects from pilot data.
 
 PILOT.csv has a row for each decision point: participant, step, action, reward, and a column for each variable.
-Writes a study file with comments that say where each number came from. Bad rows are named with their line.
+Writes a study file with comments that say where each number came from. Bad rows are reported with their line.
 
 \b
 Example:
@@ -28,10 +28,10 @@ def calibrate(
                                   show_default=False)
     ] = None,
     prior: Annotated[
-        bool, typer.Option("--prior", help="Write [prior] too, from which agents start; one that is there always is.")
+        bool, typer.Option("--prior", help="Also write [prior], from which agents start; an existing [prior] is always updated.")
     ] = False,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:  # fmt: skip
     """Estimate a study's truth from pilot data."""
     from opportune.planning.calibration import calibrate as fit  # noqa: PLC0415

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-HELP = """Check a study file, say what will happen, and what each command still needs of it.
+HELP = """Check a study file, say what will happen, and list what each command still needs.
 
-Mistakes are named with their lines, all at once. What will happen is said in words: when nudges are allowed, for how
-many people staff suffice, which actions are forbidden when, what can be estimated afterwards. Commands that have all
-they need are named ready; beside that stands what they would take for granted because the file does not say it.
+All mistakes are listed at once, with their lines. For a valid file the command describes what will happen: when nudges
+are allowed, how many people staff can handle, which actions are forbidden when, and what can be estimated afterwards. A
+command that has all it needs is shown as ready, with the defaults it assumes where the file says nothing.
 
 \b
 Example:
@@ -34,6 +34,6 @@ def check(study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=Tru
         for text in found.lacks:
             typer.echo(f"  - {text}")
         if found.assumes:
-            typer.echo("  takes for granted:" if not found.lacks else "  and takes for granted:")
+            typer.echo("  assumes:" if not found.lacks else "  and assumes:")
             for text in found.assumes:
                 typer.echo(f"    {text}")

@@ -25,10 +25,10 @@ from opportune.errors import InputError
 if TYPE_CHECKING:
     from opportune.service.record.database import Database
 
-HELP = """Look at a study: a nurse's page with calls that wait to be made, and a participant's phone beside it.
+HELP = """Show a study in mid-course: a nurse's page with calls to make, and a participant's phone beside it.
 
-An example study is played up to now in a folder that is removed afterwards, and both pages are opened in the browser:
-answer the participant's call, and see the advice change on the phone. Nothing in it is real. Ctrl-C ends it.
+An example study is simulated up to now, in a folder that is removed afterwards, and both pages open in the browser.
+Answer the participant's call, and see the advice change on the phone. Nothing in it is real. Ctrl-C ends it.
 
 \b
 Examples:

@@ -16,8 +16,8 @@ from opportune.cli.signing import signed_in
 
 HELP = """Write the report for a data monitoring board: flow, safety, fidelity, pacing, missing data.
 
-Arms are unnamed and effects are not shown, unless --unblinded asks for them: that takes an account of role admin, and
-goes on record.
+Arms are unnamed and effects are not shown unless --unblinded asks for them, which requires an admin account and is
+recorded.
 
 \b
 Examples:
@@ -30,7 +30,7 @@ def monitor(
     db: Db = None,
     out: Out = Path("out"),
     unblinded: Annotated[
-        bool, typer.Option("--unblinded", help="Name arms and show effects; needs an admin, and goes on record.")
+        bool, typer.Option("--unblinded", help="Name arms and show effects; requires an admin account, and is recorded.")
     ] = False,
 ) -> None:
     """Make the report."""

@@ -12,8 +12,8 @@ from opportune.files import write_whole
 
 HELP = """Ask questions, one after the other, and write a commented study file.
 
-An answer that is wrong is asked for again; the others are kept. Every question is an option as well; with --yes what
-was not given is taken as proposed, and nothing is asked. Options of variables may be repeated.
+After an invalid answer the question is asked again; the other answers are kept. Every question is also an option. With
+--yes nothing is asked, and the proposed answer is used for every option not given. Options of variables may be repeated.
 
 \b
 Examples:
@@ -29,8 +29,8 @@ def _option(help_: str, metavar: str = "TEXT") -> Any:
 
 def new(
     file: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take what is proposed.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; use the proposed answers.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     name: Annotated[str | None, _option("The study's name.")] = None,
     actions: Annotated[str | None, _option("Actions, separated by commas.", "LIST")] = None,
     per_day: Annotated[str | None, _option("Decisions per day.", "N")] = None,

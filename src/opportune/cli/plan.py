@@ -14,7 +14,7 @@ from opportune.errors import InputError
 HELP = """Say how many nudges a study needs, before it starts.
 
 Simulates the study's participants over a grid of budgets. Writes a report, its figures, and a CSV file of every
-table. Finished parts are kept: the same command goes on where it stopped. The last lines are the report's path and
+table. Finished parts are kept: the same command resumes where it stopped. The last lines are the report's path and
 the answer.
 
 \b
@@ -30,16 +30,16 @@ def plan(
     budgets: Annotated[
         str | None,
         typer.Option(
-            help="Nudges per participant to try; the file's unless given.", metavar="LIST", show_default=False
+            help="Budgets to try, in nudges per participant; the file's unless given.", metavar="LIST", show_default=False
         ),
     ] = None,
     target: Annotated[
-        float, typer.Option(help="The share to be reached of the most that nudges bring.", metavar="X")
+        float, typer.Option(help="Share of the most that nudges can bring that the budget should reach.", metavar="X")
     ] = 0.9,
     participants: Annotated[
-        int | None, typer.Option(help="Participants; the file's, or 100.", metavar="N", show_default=False)
+        int | None, typer.Option(help="Number of participants; by default the file's, or 100.", metavar="N", show_default=False)
     ] = None,
-    replicates: Annotated[int, typer.Option(help="Replications of each participant.", metavar="N")] = 200,
+    replicates: Annotated[int, typer.Option(help="Number of simulations of each participant.", metavar="N")] = 200,
     jobs: Jobs = None,
     device: Device = "cpu",
     cluster: Cluster = None,

@@ -7,10 +7,10 @@ import typer
 
 from opportune.cli.shared import DONE, say
 
-HELP = """Write down what a study file says, for ethics boards and monitors: the items of SPIRIT-AI.
+HELP = """Write a document for ethics boards and monitors from a study file, by the items of SPIRIT-AI.
 
-Version, inputs, missing data, fallback, safety, randomisation, who sees what, data and their protection. What the
-file does not say is marked as a gap. Markdown, on standard output unless --out names a file.
+It covers version, inputs, missing data, fallback, safety, randomisation, who sees what, and data protection. What the
+file does not say is marked as a gap. The document is Markdown, on standard output unless --out names a file.
 
 \b
 Example:

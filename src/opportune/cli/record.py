@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opportune.service.commands.base import Command
     from opportune.service.record.database import Database
 
-Reason = Annotated[str, typer.Option(help="Why; it goes on record.")]
+Reason = Annotated[str, typer.Option(help="Why; the reason is recorded.")]
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def verify(db: Db = None) -> None:
-    """Fold the record again, and compare every decision, budget and row; exit code 1 if anything differs."""
+    """Replay the record and compare every decision, budget and row; exit code 1 if anything differs."""
     with opened(db) as database:
         _verify(database, _reader(database, "analyst", "admin"))
 
@@ -94,10 +94,10 @@ def _verify(database: "Database", actor: "Actor | None") -> None:
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where files go.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to.")],
     db: Db = None,
     redcap: Annotated[
-        bool, typer.Option("--redcap", help="Also a data dictionary and import files for REDCap, in DIR/redcap.")
+        bool, typer.Option("--redcap", help="Also write a data dictionary and import files for REDCap, in DIR/redcap.")
     ] = False,
 ) -> None:
     """Write the record as CSV files, a dictionary of their columns, the study file, and scripts for R and Stata."""
@@ -145,11 +145,11 @@ def _write_parts(file: Path, texts: Iterable[str]) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     for_auditor: Annotated[
-        bool, typer.Option("--for-auditor", help="Only the record and what follows from it: no secret seed, no keys.")
+        bool, typer.Option("--for-auditor", help="Copy only the record and what follows from it: no secret seed, no keys.")
     ] = False,
     db: Db = None,
 ) -> None:
-    """Copy everything into one file, while the service goes on."""
+    """Copy the whole database into one file while the service keeps running."""
     with opened(db) as database:
         from opportune.service.accounts.changes import note_access  # noqa: PLC0415
         from opportune.service.record.backup import backup as copy  # noqa: PLC0415
@@ -162,14 +162,14 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What opportune backup wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file written by opportune backup.")],
     db: Annotated[str, typer.Option("--db", metavar="URL", help="An empty database.")],
     moved_from: Annotated[
-        str | None, typer.Option(help="The database that the study leaves for good: nothing more is done there.",
+        str | None, typer.Option(help="The database that the study leaves for good; it accepts nothing more.",
                                  metavar="URL", show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
-    """Copy a backup into an empty database, of either kind, and verify it."""
+    """Copy a backup into an empty database, SQLite or PostgreSQL, and verify it."""
     require_extra()
     from opportune.service.record.moving import leaving  # noqa: PLC0415
 
@@ -192,7 +192,7 @@ def restore(
 def upgrade(
     backup_to: Annotated[
         Path | None,
-        typer.Option("--backup", help="Where the backup goes; beside here by its date unless given.", metavar="FILE"),
+        typer.Option("--backup", help="Where the backup goes; a dated file in this folder unless given.", metavar="FILE"),
     ] = None,
     db: Db = None,
 ) -> None:
@@ -228,7 +228,7 @@ def upgrade(
 
 
 def status(db: Db = None) -> None:
-    """How the study stands: participants, decisions, nudges, alerts; exit code 1 with a red alert."""
+    """Show the state of a study: participants, decisions, nudges, alerts; exit code 1 if there is a red alert."""
     with opened(db) as database:
         from opportune.service.record import queries, tables  # noqa: PLC0415
 
@@ -251,7 +251,7 @@ def status(db: Db = None) -> None:
 
 
 def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: Reason, db: Db = None) -> None:
-    """Put a changed study file in force: shows what changes, refuses what cannot change under way."""
+    """Put a changed study file in force; show what changes, and refuse what cannot change during the study."""
     with opened(db) as database:
         from opportune.service.commands.administration import Amend, difference  # noqa: PLC0415
         from opportune.service.record.queries import study_row  # noqa: PLC0415
@@ -270,7 +270,7 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
 
 
 def close(reason: Reason, db: Db = None) -> None:
-    """End the study: no one is enrolled and no decisions are made any more."""
+    """End the study: no more participants are enrolled and no more decisions are made."""
     with opened(db) as database:
         from opportune.service.commands.administration import Close  # noqa: PLC0415
         from opportune.service.state import clock  # noqa: PLC0415
@@ -281,7 +281,7 @@ def close(reason: Reason, db: Db = None) -> None:
 
 
 def confirm_clock(reason: Reason, db: Db = None) -> None:
-    """Confirm that the clock is right, after a service has stopped recording as it was in doubt."""
+    """Confirm that the clock is right after the service stopped recording because it doubted the clock."""
     with opened(db) as database:
         from opportune.service.commands.administration import ConfirmClock  # noqa: PLC0415
         from opportune.service.state import clock  # noqa: PLC0415

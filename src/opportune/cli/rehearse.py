@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from opportune.rehearsal.drive import Rehearsal
     from opportune.service.state.study import StudyInForce
 
-HELP = """Rehearse a study: simulated participants from the study file's world go through it, from launch to export.
+HELP = """Rehearse a study with simulated participants, from launch to export.
 
-Without --url the whole study runs here, on a database of its own, with simulated staff, as fast as can be; --keep
-keeps the database, --export writes what analysts would get. With --url the participants drive a running service over
-HTTP, one that was started with --rehearsal, so that staff can practise and load can be tried: nudges are left for
-people to settle; with --staff they are answered too. The same command again goes on where the last one stopped.
+Participants are drawn from the world in the study file. Without --url the whole study runs here at full speed, on a
+separate database and with simulated staff; --keep keeps the database, and --export writes what analysts would get. With
+--url the participants drive a running service over HTTP, so that staff can practise and load can be tested. That service
+must have been started with --rehearsal. Nudges then wait for people unless --staff answers them. The same command resumes
+where the last one stopped.
 
 \b
 Examples:
@@ -43,31 +44,31 @@ def rehearse(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
     url: Annotated[
         str | None,
-        typer.Option(help="Where a service is; without it all runs here.", metavar="URL", show_default=False),
+        typer.Option(help="Address of a running service; without it everything runs here.", metavar="URL", show_default=False),
     ] = None,
     participants: Annotated[
         int | None,
-        typer.Option(help="How many take part; those planned, with --url at most 50.", metavar="N", show_default=False),
+        typer.Option(help="Number of participants; by default all planned, with --url at most 50.", metavar="N", show_default=False),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(help="Days of the study; all, with --url 30.", metavar="N", show_default=False)
+        int | None, typer.Option(help="Number of days; by default all, with --url 30.", metavar="N", show_default=False)
     ] = None,
     speed: Annotated[
-        str, typer.Option(help="As fast as can be, or so fast: at 60x a minute takes a second.", metavar="max|60x")
+        str, typer.Option(help="max: at full speed; 60x: a minute takes a second.", metavar="max|60x")
     ] = "max",
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Of what participants meet; the study's unless given.", metavar="N", show_default=False, min=0,
+            help="Seed of everything that participants meet; the study's unless given.", metavar="N", show_default=False, min=0,
             max=2**64 - 1,
         ),
     ] = None,
-    staff: Annotated[bool, typer.Option("--staff", help="Answer calls too; always without --url.")] = False,
+    staff: Annotated[bool, typer.Option("--staff", help="Answer calls, too; always on without --url.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Where to keep the database; without --url.", metavar="DIR", show_default=False)
+        Path | None, typer.Option(help="Folder in which to keep the database; not with --url.", metavar="DIR", show_default=False)
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Where to write exports; without --url.", metavar="DIR", show_default=False)
+        Path | None, typer.Option(help="Folder to write exports to; not with --url.", metavar="DIR", show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
     """Drive a service, then say how it went."""

@@ -13,7 +13,7 @@ from opportune.experiments import NAMES
 
 HELP = f"""Reproduce the paper's experiments and write a report.
 
-NAME is an experiment, several of them, or all. Finished parts are kept: the same command goes on where it
+NAME is an experiment, several of them, or all. Finished parts are kept: the same command resumes where it
 stopped. The last line of output is the report's path.
 
 \b
@@ -33,10 +33,10 @@ def reproduce(
         typer.Argument(metavar="NAME|all", hidden=True),
     ] = None,
     out: Out = Path("out"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer instances and runs: a first impression.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer instances and runs, for a first impression.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of every random draw.", metavar="N")] = 1,
     jobs: Jobs = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run finished experiments again.")] = False,
     device: Device = "cpu",
     cluster: Cluster = None,
 ) -> None:

@@ -18,7 +18,7 @@ from opportune.errors import InputError
 if TYPE_CHECKING:
     from opportune.service.record.database import Database
 
-HELP = """Run a study live: apps ask for decisions over HTTP, and everything is on record.
+HELP = """Run a study live: apps ask for decisions over HTTP, and everything is recorded.
 
 The first start launches the study: its file is frozen from then on (see opportune amend). The database is a
 SQLite file beside the study file, unless --db names another.
@@ -102,9 +102,9 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(help="Processes, with PostgreSQL.", min=1, max=64)] = 1,
+    workers: Annotated[int, typer.Option(help="Number of processes; more than one needs PostgreSQL.", min=1, max=64)] = 1,
     rehearsal: Annotated[
-        bool, typer.Option("--rehearsal", help="A rehearsal: requests say what time it is. Never with patients.")
+        bool, typer.Option("--rehearsal", help="Rehearse: requests state the time. Never use it with patients.")
     ] = False,
 ) -> None:  # fmt: skip
     """Launch the study if it is new, and answer until stopped."""

@@ -11,7 +11,7 @@ import typer
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
-Out = Annotated[Path, typer.Option(help="Folder for results; made if need be.", metavar="DIR")]
+Out = Annotated[Path, typer.Option(help="Folder for results; created if missing.", metavar="DIR")]
 Jobs = Annotated[
     int | None,
     typer.Option(help="Cores to use on this machine; all of them unless given.", metavar="N", show_default=False),
@@ -25,7 +25,7 @@ Cluster = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        help="Where simulations run: cpu, cuda, or auto, which takes an NVIDIA GPU where there is one. Optimistic "
+        help="Where simulations run: cpu, cuda, or auto, which uses an NVIDIA GPU if there is one. Optimistic "
         "policies run on the CPU only.",
         metavar="cpu|cuda|auto",
     ),

@@ -38,7 +38,7 @@ Examples:
 
 def simulate(
     study: Annotated[Path | None, typer.Argument(metavar="STUDY.toml", hidden=True)] = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a study file that runs as it is.")] = False,
+    example: Annotated[bool, typer.Option("--example", help="Print an example study file.")] = False,
     policies: Annotated[
         bool, typer.Option("--policies", help="List the kinds of policy and the recommenders a study file may name.")
     ] = False,
@@ -46,7 +46,7 @@ def simulate(
     reference: Annotated[
         str | None,
         typer.Option(
-            help="The policy that others are compared with: the first that never nudges, or the first, unless given.",
+            help="Policy to compare the others with; by default the first that never nudges, else the first.",
             metavar="POLICY",
             show_default=False,
         ),

@@ -75,14 +75,14 @@ class Agent:
 
     @classmethod
     def seated(cls, problem: Any, policy: Policy, **settings: Any) -> "Agent":
-        """An agent that shares something with others: for cohorts."""
+        """Build an agent that shares a budget, a model or staff with others; `Cohort` calls this."""
         agent = cls.__new__(cls)
         agent._build(problem, policy, **settings)
         return agent
 
     @property
     def budget_left(self) -> float:
-        """What is left of the budget: expected, and with a hard one also counted."""
+        """The budget left: in expectation, and for a hard budget also in nudges made."""
         return self.numbers.budget_left
 
     @property
@@ -105,7 +105,7 @@ class Agent:
         day: int | None = None,
         open_left: int | None = None,
     ) -> Proposal:
-        """Weigh the moment and toss the coin: nudge now?
+        """Decide whether to nudge now.
 
         A step that is still open is settled first: its nudge counts as unanswered.
 
@@ -138,7 +138,7 @@ class Agent:
         return self.propose_at(step, opened=opened, available=available, reason=reason, coin=tossed, slot=slot)
 
     def refuse_more(self) -> None:
-        """No decision follows where the participant has left, or all are made."""
+        """Raise `StateError` if the participant has withdrawn or all decisions are made."""
         if self.withdrawn:
             raise StateError("the participant has withdrawn; no more decisions are made")
         if self.step >= self.horizon:
@@ -265,12 +265,15 @@ class Agent:
 
     @uninterrupted
     def answer_late(self, step: int, reported: Mapping[str, Any] | None = None) -> None:
-        """A nudge settled as unanswered is answered: it counts as `open_between`, what is told as that step's."""
+        """Record a late answer to a nudge that was settled as unanswered; it counts as `open_between`.
+
+        Reported values belong to the step of the nudge.
+        """
         corrections.answer_late(self, self.known_step(step), reported)
 
     @uninterrupted
     def open_between(self, reported: Mapping[str, Any] | None = None) -> None:
-        """The patient opened the app unasked: it counts as opened at the next step at which the patient can be."""
+        """Record that the patient opened the app unasked; it counts at the next step at which they are available."""
         corrections.open_between(self, reported)
 
     @uninterrupted
@@ -306,12 +309,12 @@ class Agent:
 
     @uninterrupted
     def skip(self, step: int | None = None) -> None:
-        """The reward of a settled step will never come: go on without it."""
+        """Give up the reward of a settled step that will never arrive; nothing is learned from it."""
         learning.waiting_for_reward(self, step, "skip").status = SKIPPED
 
     @uninterrupted
     def correct(self, reward: float, step: int) -> None:
-        """The reward of a step was not what it was said to be: the new one supersedes it."""
+        """Correct the reward of a step that was reported wrongly; the new value supersedes the old one."""
         value = checks.real("reward", reward)
         entry = self.known_step(step)
         if entry.status != LEARNED:
@@ -320,7 +323,7 @@ class Agent:
 
     @uninterrupted
     def withdraw(self) -> None:
-        """The participant leaves the study: no more decisions are made, nor expected by those who share the budget."""
+        """Withdraw the participant: no more decisions are made, and a shared budget no longer expects them."""
         if self.withdrawn:
             raise StateError("the participant has withdrawn already")
         if self.open_proposal is not None:
@@ -331,12 +334,12 @@ class Agent:
 
     @uninterrupted
     def correct_reported(self, reported: Mapping[str, Any], step: int) -> bool:
-        """What was reported of a settled step was wrong; whether something was learned from it, which stays."""
+        """Correct what was reported of a settled step; returns whether something was learned from it, which stays."""
         return corrections.correct_reported(self, self.known_step(step), reported)
 
     @uninterrupted
     def rejoin(self) -> None:
-        """The withdrawal was a mistake: decisions go on where they ended."""
+        """Undo a withdrawal made by mistake; decisions continue where they ended."""
         corrections.rejoin(self)
 
     def bundle(self, made: datetime.datetime | None = None) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Cohort:
         if staff_of is not None and "staff" in self._shared and "staff" in staff_of._shared:
             self._shared["staff"] = staff_of._shared["staff"]
         self.common = self._numbers(shared=self._shared, constants=self._constants)
-        """The numbers of nobody, who has what all share."""
+        """The model arrays of a placeholder participant, who holds what all participants share."""
         steps.begin_live(self.common.handle, bool(policy.pooled), policy.shared, policy.capped)
 
     def _numbers(self, **settings: Any) -> Numbers:
@@ -69,14 +69,14 @@ class Cohort:
 
     @property
     def budget_left(self) -> float:
-        """What is left of the budget that all share; raises if each has its own."""
+        """The shared budget that is left; raises if each participant has a separate one."""
         if not self.policy.shared:
             raise StateError("each participant has a budget of its own; ask cohort[name].budget_left")
         return self.common.budget_left
 
     @uninterrupted
     def enrol(self, name: str, *, problem: Any = None, stream: int | None = None) -> Agent:
-        """A new participant; one whose context distribution or bounds differ may have a problem of its own."""
+        """Enrol a participant, with a separate problem if the context distribution or bounds differ."""
         name = checks.text("name", name)
         if name in self._agents:
             raise StateError(f"{name!r} is enrolled already")
@@ -92,9 +92,9 @@ class Cohort:
         return agent
 
     def seat(self, number: int, *, stream: int, problem: Any = None, seed: int | None = None) -> Agent:
-        """An agent for participant `number`, at its beginning, with what all share; `enrol` gives it a name.
+        """Build the agent of participant `number` at its first decision; `enrol` also gives it a name.
 
-        For a service that keeps its participants elsewhere, has some of them at hand, and may give each a seed.
+        For a service that stores its participants itself and may give each a separate seed.
         """
         checks.whole("number", number, least=0, most=self.participants - 1)
         known = self.problem if problem is None else problem
@@ -120,17 +120,17 @@ class Cohort:
 
     @uninterrupted
     def update_prior(self) -> None:
-        """Bring what all have in common, mu and tau, up to date by what is known of everybody now (pooled="partial").
+        """Update mu and tau, what all participants have in common, from everything learned so far (pooled="partial").
 
-        In `simulate` this happens after every `partial_every` decision times; live it is for whoever runs the study to
-        say when, once a day for example. Advice that a participant has stays as it is until the next reveal.
+        In `simulate` this happens after every `partial_every` decision times; live you decide when, for example once a
+        day. Advice already given stays in force until the next reveal.
         """
         if not self.policy.partial:
             raise StateError("the policy is not pooled in part; expected Policy(pooled='partial', ...)")
         self.bring_together(self._agents.values())
 
     def bring_together(self, agents: Iterable[Agent]) -> None:
-        """What `update_prior` does, for a service that keeps its participants elsewhere: of all of them, in order."""
+        """Update mu and tau from these agents, in order; for a service that stores its participants itself."""
         everyone = [agent.numbers.handle for agent in agents]
         if everyone:
             steps.move_prior(everyone, [self.common.handle, *everyone], self.common.handle)
@@ -144,7 +144,7 @@ class Cohort:
         return known["centre"].ravel().copy(), noise / np.sqrt(known["precision"].ravel())
 
     def withdraw(self, name: str) -> None:
-        """A participant leaves: decisions that will not be made are no longer expected, and none can be made."""
+        """Withdraw a participant: no more decisions can be made, and a shared budget no longer expects them."""
         self[name].withdraw()
 
     def __getitem__(self, name: str) -> Agent:

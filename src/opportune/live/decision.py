@@ -50,7 +50,7 @@ class Proposal:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """Everything an auditor needs to know of one decision.
+    """One decision, with everything an auditor needs to know.
 
     `context` and `reported` are as they were given; `answered` is None where nothing was asked. `action` is the step's
     treatment; `stale_action` is what the recommender knew without a reveal, `fresh_action` what it would have known

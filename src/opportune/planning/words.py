@@ -53,9 +53,8 @@ def worth_it(plan: Plan) -> str:
     if least.reached:
         return f"{each} bring {settings.target:.0%} of {most_of(plan)}; {more}."
     return (
-        f"No number of {settings.nudges} brings {settings.target:.0%} of {most_of(plan)}, with {best_end(plan)}: "
-        f"{plan.values.main} comes to {least.most:.0%} at most. {each} bring {settings.target:.0%} of that; "
-        f"{more}."
+        f"Under {plan.values.main} no number of {settings.nudges} brings {settings.target:.0%} of {most_of(plan)} "
+        f"({best_end(plan)}); at most it reaches {least.most:.0%}. {each} bring {settings.target:.0%} of that; {more}."
     )
 
 

@@ -61,7 +61,7 @@ class Problem(Beliefs):
             of levels multiply to K. Without it a context is one variable called "context". TimeOfDay, Weekday and
             Weekend are public variables that follow the schedule.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported".
-        action_names: names of the actions, for people.
+        action_names: names of the actions.
         decisions_per_day: as many as the times of day unless given; 1 if there are none.
         allowed: [K, A], whether an action may be recommended in a context; all of them unless given.
         when_unknown: {action: "forbid" or "allow"}, what holds of an action while it is not known whether it is
@@ -209,7 +209,7 @@ class Problem(Beliefs):
         return tuple(np.flatnonzero(~self.masks.whole.any(axis=0)).tolist())
 
     def forbids(self, place: Located, view: int) -> NDArray[np.bool_]:
-        """Which actions are forbidden in a context to who sees this much of it (engine.declared): [A]."""
+        """Which actions [A] are forbidden in a context, as far as an agent with this view of it can tell (engine.declared)."""
         return np.array(self.masks[view][(place.stratum, place.sense, place.context)[view]])
 
     @cached_property

@@ -27,11 +27,11 @@ class History:
     Args:
         of: "reward"; "nudges", all that were made; "answered", nudges that were answered; "opened", openings of the app
             unasked; "contact", either of the two.
-        summary: "mean" or "sum" over the decision points that it looks back; "days since" the latest.
-        decisions: how many decision points it looks back, or
-        days: how many days. One of the two is needed, but for "days since", which counts up to `days` (28).
-        discount: what a decision point counts, relative to the one after it; above 0 to 1.
-        low: the least value; what is below counts as that. 0, but for rewards, which need both.
+        summary: "mean" or "sum" over that many past decision points; "days since" the latest.
+        decisions: how many past decision points to include, or
+        days: how many past days to include. One of the two is required, except for "days since", which counts up to `days` (28).
+        discount: the weight of a decision point relative to the one after it; above 0 and up to 1.
+        low: the least value; smaller ones count as this. By default 0; for rewards `low` and `high` are required.
         high: the largest value.
         initial: the value before anything is on record; the middle for a mean of rewards, `high` for days since, else 0
             or the nearest to it.

@@ -42,7 +42,7 @@ def remember_nothing(p, own, moment, action):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, kw_only=True)
 class Recommender:
-    """What to recommend. Subclasses say how."""
+    """What to recommend: the base class of all recommenders."""
 
     number: ClassVar[int]  # given by the registry
     kind: ClassVar[str]  # its name in study files

@@ -11,7 +11,7 @@ from opportune.recommenders.base import Recommender
 
 @inner_function
 def act(p, own, moment, draws):  # type: ignore[no-untyped-def]
-    """None of its own: the core tosses equal coins (algorithm.chances)."""
+    """Leave the choice to the core, which draws each allowed action with equal probability (algorithm.chances)."""
     return 0
 
 

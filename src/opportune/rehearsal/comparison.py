@@ -26,17 +26,17 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
     if not fast:
         return "at this speed the service's clock may close windows first"
     if people.seed != running.seed:
-        return f"the seed is {people.seed}, and the study's coins are tossed with its own, {running.seed}"
+        return f"the seed is {people.seed}, and the study draws with its own, {running.seed}"
     step = 24 * clock.HOUR // decisions_per_day(running.study.settings)
     if (most_late(people.conditions(0).worlds[0]) + 1) * step > running.reward_window:
-        return "rewards may come later than wait_hours in [reward], and are given up then"
+        return "rewards may arrive later than wait_hours in [reward], when they no longer count"
     return _not_alike(running, count)
 
 
 def _not_alike(running: StudyInForce, count: int) -> str | None:
     """Why what participants share is not what they share in `simulate`; None if it is."""
     if len(running.policies) > 1 and running.together:
-        return "participants of several arms share something, and simulate has each arm by itself"
+        return "participants of several arms share a budget or a model, and simulate runs each arm separately"
     if running.shared and count != running.participants:
         return f"a budget for {running.participants} participants is shared, and {count} were rehearsed"
     if running.pooling and any(first_days(count, running)):

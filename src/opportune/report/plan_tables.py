@@ -225,7 +225,7 @@ def _power_by_budget(plan: Plan, table: pd.DataFrame) -> Table:
 
 def _assumptions(plan: Plan) -> Table:
     found = assumptions_table(plan)
-    return Table(caption="What the plan takes for granted", columns=list(found.columns), rows=found.to_numpy().tolist())
+    return Table(caption="What the plan assumes", columns=list(found.columns), rows=found.to_numpy().tolist())
 
 
 def _between(mean: float, low: float, high: float) -> str:

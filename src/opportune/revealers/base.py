@@ -47,7 +47,7 @@ def remember_nothing(p, own, moment, judged, nudged, revealed):  # type: ignore[
 
 @dataclass(frozen=True, kw_only=True)
 class Revealer:
-    """When to reveal. Subclasses say how."""
+    """When to reveal: the base class of all revealers."""
 
     number: ClassVar[int]  # given by the registry
     label: ClassVar[str]  # the name of a policy with it, unless it is given one
@@ -72,12 +72,12 @@ class Revealer:
 
     @property
     def auxiliary(self) -> Literal["rate", "price", "rank"] | None:
-        """What it goes by once theta is known, if analysis.metrics can run it: B/T, PD1's price, or PACE's ranks."""
+        """How the rule decides once theta is known, if analysis.metrics can run that: B/T, PD1's price, or PACE's ranks."""
         return None
 
     @property
     def needs_sharing(self) -> bool:
-        """Whether it goes only with a budget that participants share."""
+        """Whether the rule can be used only with a budget that participants share."""
         return False
 
     @property
@@ -86,7 +86,7 @@ class Revealer:
         return False
 
     def before_coin(self, probability: float, notes: Any) -> float:
-        """With which probability the rule alone would have nudged, by what it went by (its `declares.notes`)."""
+        """The probability of a nudge by the rule alone, without its coin, from its notes (`declares.notes`)."""
         return probability
 
     def class_of(self, notes: Any) -> str | None:
@@ -94,7 +94,7 @@ class Revealer:
         return None
 
     def words(self, notes: Any) -> str:
-        """What the rule went by (its `declares.notes`), in words; only for rules that take notes."""
+        """The rule's notes on a decision (`declares.notes`) in words; empty for rules that take none."""
         return ""
 
 

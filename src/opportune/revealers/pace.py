@@ -272,11 +272,11 @@ def conclude(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyp
 class Pace(Revealer):
     """PACE: nudge when this moment is among the best that the rest of the budget can be spent on.
 
-    `randomise` = "candidates" makes a nudge, and makes none, with a probability of at least `least` at every moment
-    that calls for one or nearly does, so that its effect there can be estimated afterwards; a number mixes in a coin of
-    that probability times the budget's share. `value`: "realised" counts what fresh advice would change for this
-    patient now, "paper" compares with the average context. `guard` = c runs a primal-dual rule beside and follows it
-    when it has got ahead by c times the budget: 1/2 is cheap, 1/3 stronger. `debt` = False leaves out what old advice
+    With `randomise` = "candidates" every moment that calls for a nudge, or nearly does, gets one with a probability from
+    `least` to 1 - `least`, so that its effect can be estimated afterwards; a number mixes in a coin of that probability
+    times the budget's share. `value` = "realised" counts what fresh advice would change for this patient now, "paper"
+    compares with the average context. `guard` = c, such as 1/3, runs a primal-dual rule in parallel and follows it
+    once it is ahead by c times the budget; a smaller c protects more. `debt` = False leaves out what old advice
     has cost. `response` learns from the answers of all who share the budget when people answer, and prefers such
     moments.
     """
@@ -346,12 +346,12 @@ class Pace(Revealer):
 
     @property
     def needs_sharing(self) -> bool:
-        """Whether it makes sense only where participants share the budget: with the response model, theirs."""
+        """Whether the budget must be shared by all participants, which the response model requires."""
         return self.response
 
     @property
     def auxiliary(self) -> Literal["rank"] | None:
-        """The ranks of moments, by the paper's value and without coin and guard."""
+        """The rule for known theta: the ranks of moments, if PACE uses the paper's value without coin, guard and response."""
         return "rank" if self.value == "paper" and not (self.randomise or self.guard or self.response) else None
 
     @property
@@ -365,7 +365,7 @@ class Pace(Revealer):
         return self.randomise == CANDIDATES
 
     def before_coin(self, probability: float, notes: Any) -> float:
-        """Without the coin: x where the rank decided. Guard, peace and an empty budget leave nothing to the coin."""
+        """The probability of a nudge before the coin is mixed in; where the rank did not decide, the coin changes nothing."""
         cause = int(notes.cause)
         if self.by_candidates:
             return float(cause in {BY_RANK, BY_GRID, BY_GUARD})
@@ -375,7 +375,7 @@ class Pace(Revealer):
         return float(max(0.0, min(x, notes.left)))
 
     def class_of(self, notes: Any) -> str | None:
-        """By rank, grid or guard where the rule would nudge, or a candidate, where it nearly would."""
+        """Why a nudge was considered: "rank", "grid" or "guard" where the rule nudges, "candidate" where it nearly does."""
         classes = {BY_RANK: "rank", BY_GRID: "grid", BY_GUARD: "guard", NEAR: "candidate"}
         return classes.get(int(notes.cause)) if self.by_candidates else None
 

@@ -23,12 +23,12 @@ Whole = NDArray[np.int64]
 class Timetable:
     """The calendar of a study: where each participant's decision points lie. Rows are participants, columns steps.
 
-    `simulate` takes one; `point` has what `Agent.propose` is given at one decision point.
+    `simulate` accepts one; `point` returns the arguments of `Agent.propose` for one decision point.
 
     Args:
         closed: why no nudge may be made at a decision point, by `opportune.algorithm.reasons`; 0 where one may.
         hours: real hours since the study's epoch, for limits on one participant's nudges.
-        day: staff's day, by number, for a limit on staff's nudges.
+        day: the number of the staff's day, for a limit on their nudges.
         start: for each participant the slot of its first decision point, from 0: participants who share something
             decide slot by slot. Unless given, all begin together.
 
@@ -58,12 +58,12 @@ class Timetable:
 
     @property
     def participants(self) -> int:
-        """How many participants it is for."""
+        """The number of participants."""
         return len(self.closed)
 
     @property
     def steps(self) -> int:
-        """How many decision points each of them has."""
+        """The number of decision points of each participant."""
         return int(self.closed.shape[1])
 
     @property

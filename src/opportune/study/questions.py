@@ -238,7 +238,7 @@ QUESTIONS: dict[str, Question] = {
     "quiet": Question(f"When participants are left alone, such as 20:00-08:00 ({NOTHING})", _always(""), _quiet),
     "unit": Question("The unit of the outcome", _always("points"), _text),
     "noise": Question("How much the outcome varies from time to time, as a standard deviation", _always("1"), _number),
-    "effect": Question("How much the right action may change it", _always("0.5"), _number),
+    "effect": Question("How much the right action may change it", _always("1"), _number),
     "fallback": Question(
         "What is recommended if all else fails; it must always be safe", lambda a: a["actions"][0],
         _one_action(may_be_none=False),

@@ -108,12 +108,12 @@ class ContinuousWorld:
         distributions: {variable: Normal, LogNormal, Uniform, Truncated or Choice}, for every variable that is neither
             scheduled, nor in the table, nor the participant's own history.
         table: rows of one's own data from which variables are drawn jointly, `Resampled.from_csv(...)`.
-        noise_sd: the noise; the problem's unless given.
+        noise_sd: standard deviation of the reward's noise; by default that of the problem.
         persistence: {variable: the probability that it stays as it was at the decision point before}; it is drawn
             anew otherwise, so that its distribution in the long run is the one given. The variables of a table, which
             are drawn jointly, stay together.
         happenings: as for LinearWorld: open_rate, response_rate, available_rate, family, ...
-        name: for people.
+        name: a label for tables and figures.
 
     """
 

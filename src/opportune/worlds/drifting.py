@@ -50,13 +50,13 @@ def arrive(p, own, draws, step, arrival):  # type: ignore[no-untyped-def]
 
 @WORLDS.add
 class DriftingWorld(LinearWorld):
-    """A linear world in which how probable contexts are depends on the step, and in which they may persist.
+    """A linear world whose context probabilities depend on the step, and whose contexts may persist.
 
     Args:
         problem: what the agents know.
         theta: the true parameter.
-        course: the probability of each context, one row per step [n, K]; after the last row the first comes again.
-        stay: the probability that the context of the last step stays, whatever the row says; less than 1.
+        course: the probability of each context, one row per step [n, K]; after the last row it starts again with the first.
+        stay: the probability that the context of the last step stays, regardless of the row; less than 1.
         settings: noise_sd, name and happenings, as for LinearWorld.
 
     Metrics compare with the long run, `context_probs`, the mean of the rows; `drift` tells it to the agents too.

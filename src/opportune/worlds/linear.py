@@ -124,7 +124,7 @@ class LinearWorld(FiniteWorld):
     Args:
         problem: what the agents know.
         theta: the true parameter, a number for each feature or {term: effect} (`problem.terms`; others are 0).
-        noise_sd: the noise; the problem's unless given.
+        noise_sd: standard deviation of the reward's noise; by default that of the problem.
         context_probs: how contexts arrive; the problem's unless given (needed where the problem has none). Where the
             problem has a schedule, they arrive with these probabilities among those of the step's place in it.
         persistence: {variable: the probability that it stays as it was at the decision point before}; given those
@@ -133,7 +133,7 @@ class LinearWorld(FiniteWorld):
             a nudge (`response_rate`, 1) and is available (`available_rate`, 1), that a reward arrives at all
             (`reward_rate`, 1), and up to how many steps late (`reward_delay`, 0); how answers differ between people
             and change over time, and how rewards are drawn: see `worlds.common.Happenings`.
-        name: for people.
+        name: a label for tables and figures.
 
     """
 

@@ -78,7 +78,7 @@ class ResampledWorld(FiniteWorld):
         reward: the name of the column of rewards.
         least: the rows that each allowed action needs in each context that occurs. A log with fewer does not say what
             the action is worth there, and is refused.
-        name: for people.
+        name: a label for tables and figures.
         happenings: openings, answers, absences, late rewards, as for LinearWorld; not the family or bounds of rewards.
 
     Rows are drawn independently: effects that carry over from one decision to the next are lost. Means by context and

@@ -116,7 +116,7 @@ class StepCountWorld:
             Phi(-1 / (2 sigma)), about 0.1 at 0.4.
         noise_sd: of the normal noise around the mean step count.
         constants: {name: value} for those that differ from the published ones (`CONSTANTS`).
-        name: for people.
+        name: a label for tables and figures.
         happenings: openings, answers, absences, late rewards, bounds: as for LinearWorld.
 
     Agents see the inferred context; the true one is `reported`, so they see it when a nudge is answered. Their linear

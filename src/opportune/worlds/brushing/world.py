@@ -80,7 +80,7 @@ class BrushingWorld:
         params: the user, and what a message must earn, as `brushing.step.pack_params` gives it.
         happenings: as for LinearWorld; an opening of the app is drawn each morning and holds for the evening.
         user: the user's number in the study; -1 for one made by hand.
-        name: for people.
+        name: a label for tables and figures.
 
     """
 
