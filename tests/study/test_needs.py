@@ -6,6 +6,7 @@ from study_files import BASE, EXAMPLE, edit
 
 from opportune.errors import InputError
 from opportune.live.cohort import Cohort
+from opportune.planning.settings import settings_of
 from opportune.study import live, parse_study
 from opportune.study.needs import Needs, needs
 
@@ -43,6 +44,16 @@ def test_a_file_without_the_truth_can_be_served() -> None:
     assert ready.fallback == "none"
     with pytest.raises(InputError, match=r"study\.toml: \[effects\] is missing"):
         parse_study(text).run()
+
+
+def test_a_plan_needs_a_policy_with_a_budget() -> None:
+    """What `plan` refuses, `check` does not call ready."""
+    always = BASE[: BASE.index("[[policies]]")] + '[[policies]]\nkind = "always"\n'
+    (lack,) = found(always, "plan").lacks
+    assert "a policy in [[policies]] that has a budget" in lack
+    with pytest.raises(InputError, match="no policy in"):
+        settings_of(parse_study(always))
+    assert found(BASE, "plan").lacks == []
 
 
 def test_what_serve_lacks_is_listed() -> None:

@@ -142,7 +142,8 @@ def test_what_will_happen_is_said_in_words() -> None:
         "One person gets at most 2 in any seven days and one in 48 hours.",
         "Staff can make 12 calls a week (2 a day on 6 days): with 4 per person that is enough for 8 people at a time.",
         "“call” is never recommended where stress is 3 or time is pm, at about 62% of decision points; between "
-        "contacts, when not all of it is known, it is forbidden at 100%.",
+        "contacts, when not all of it is known, it is forbidden at 100%, so it is recommended right after a contact "
+        "alone.",
         "The fallback, “walk”, is allowed at every moment.",
         "Every allowed action has a probability of at least 0.05: effects can be estimated.",
         "WARNING: calls are not randomised, so their effect cannot be estimated (kind = 'PACE' with [probabilities] "
@@ -157,7 +158,7 @@ def test_what_will_happen_is_said_in_words() -> None:
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ("", "At moments that call for a nudge, or nearly do, one is made, and is not made, with a probability of at "
+        ("", "Where a nudge helps most, or nearly so, one is made, and is not made, with a probability of at "
          "least 0.2: its effect there can be estimated."),
         ("[probabilities]\nnudge = 0.1\n", "probability of at least 0.1"),
         ("[probabilities]\nnudge = 0\n", "WARNING: nudges are not randomised, so their effect cannot be estimated"),
@@ -191,6 +192,63 @@ def test_shares_are_those_of_the_moments_that_people_meet() -> None:
     share = re.search(r"About ([\d.]+)% of rewards lie beyond the bounds", said)
     assert share is not None
     assert abs(float(share[1]) / 100 - clipped) < 0.015
+
+
+def test_other_families_are_held_to_what_they_can_be() -> None:
+    """Counts are not below 0 nor beyond their bounds, probabilities are within 0 and 1: as often as in simulation."""
+    for family, words in (
+        ("count", "of counts would lie below 0"),
+        ("binary", "of rewards have a mean below 0 or above"),
+    ):
+        study = parse_study(edit(("noise_sd = 0.2", f"noise_sd = 0.2\nfamily = '{family}'")))
+        (said,) = [text for text in outlook(study) if words in text]
+        (theta,) = [world.theta for world in study.worlds()]
+        means = study.problem.features @ theta
+        if family == "binary":
+            beyond = ((means < 0.0) | (means > 1.0)).mean(axis=1)
+        else:
+            draws = np.random.default_rng(1).normal(means, 0.2, (4000, *means.shape))
+            beyond = (np.round(draws) < 0.0).mean(axis=(0, 2))
+        share = float(study.probabilities @ beyond)
+        assert share > 0.05
+        told = re.search(r"About ([\d.]+)%", said)
+        assert told is not None
+        assert float(told[1]) / 100 == pytest.approx(share, abs=0.01)
+        assert said.startswith("WARNING")
+
+
+def test_weeks_in_which_clocks_differ_are_told() -> None:
+    """Staff in New York and people in Berlin: for two weeks in March the staff's hours meet other decisions."""
+    text = """
+[staff]
+timezone = "America/New_York"
+hours = { weekdays = ["09:00", "13:30"] }
+[nudge]
+name = "Anruf"
+plural = "Anrufe"
+[schedule]
+times = ["14:20", "18:30"]
+timezone = "Europe/Berlin"
+[participants]
+planned = 30
+first_day = 2027-03-08
+enrolment_days = 30
+"""
+    said = "\n".join(outlook(parse_study(edit() + text)))
+    assert "An Anruf is allowed at 5 of 14 decision points a week: 18:30 on weekdays." in said
+    differs = (
+        "From Monday, 15 March 2027 on, as clocks change on other days in America/New_York, it is 5 of 14: 14:20 on"
+    )
+    assert differs in said
+    assert "From Monday, 29 March 2027 on" in said
+    assert "No Anruf is ever allowed" not in said, "14:20 is open for two weeks"
+    assert " a Anruf" not in said
+
+
+def test_what_the_app_senses_counts_as_unknown_between_contacts() -> None:
+    """Where a condition may be ignored while it is not known, check says that values from the phone count as such."""
+    never = '\n[actions.call]\nnever_if = "stress == 3"\nwhen_unknown = "allow"\n'
+    assert "(what the app senses, stress, counts as unknown there)" in "\n".join(outlook(parse_study(BASE + never)))
 
 
 def test_staff_hours_that_no_decision_meets_are_named() -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 from opportune.analysis.intervals import Interval
 from opportune.planning.run import Plan
 from opportune.problems.history import History
-from opportune.study.naming import variable_name
+from opportune.study.naming import article, variable_name
 
 ALIKE = 0.1
 """Rates of a nudge that differ by a smaller share of the larger one are called about the same."""
@@ -37,11 +37,6 @@ def count(plan: Plan, n: float) -> str:
     """A number of nudges, in the study's word for them."""
     whole = round(n)
     return f"{whole:,} {plan.settings.nudge if whole == 1 else plan.settings.nudges}"
-
-
-def article(word: str) -> str:
-    """The word with a or an before it."""
-    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
 
 
 def most_of(plan: Plan) -> str:

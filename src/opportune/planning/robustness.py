@@ -14,6 +14,7 @@ from opportune.planning.settings import Settings
 from opportune.planning.simulated import Simulations, means, stay_means
 from opportune.planning.worlds import Assumption, participants_of, survival
 from opportune.policy import Policy
+from opportune.study.naming import article
 from opportune.study.rates import changed_rate, rate_in_words
 
 
@@ -26,7 +27,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
         Assumption(name="as in the file", text="nothing changed", dropout=dropout or None),
         Assumption(
             name="answers rarer",
-            text=f"a {settings.nudge} is answered with probability "
+            text=f"{article(settings.nudge)} is answered with probability "
             f"{rate_in_words(changed_rate(world.response_rate, factor=0.6))} instead of "
             f"{rate_in_words(world.response_rate)}",
             answers=0.6,

@@ -11,10 +11,11 @@ import pandas as pd
 from opportune.analysis.intervals import Interval, interval
 from opportune.planning.budget import shares
 from opportune.planning.cohorts import MOST_PEOPLE, cohorts_of
-from opportune.planning.phrases import article, best_end, count, most_of, number, offered, ordinal
+from opportune.planning.phrases import best_end, count, most_of, number, offered, ordinal
 from opportune.planning.power import BARE, FEWEST, MOST, WANTED
 from opportune.planning.run import Plan
 from opportune.planning.settings import Settings
+from opportune.study.naming import article
 from opportune.study.rates import rate_in_words
 
 LEVEL_OF = re.compile(r"(?:action|arm)\[([^\]]*)\]")
@@ -282,7 +283,7 @@ def assumptions_table(plan: Plan) -> pd.DataFrame:
         ("formula", study.reward.formula, "[reward] formula"),
         ("noise", f"sd {noise:g}", "[reward] noise_sd, [world] noise_sd"),
         ("context probabilities", "known to the agents" if study.contexts.known else "learned", "[contexts] known"),
-        (f"a {settings.nudge} is answered", rate_in_words(world.response_rate, ".0%"), "[world] response_rate"),
+        (f"{article(settings.nudge)} is answered", rate_in_words(world.response_rate, ".0%"), "[world] response_rate"),
         ("the app is opened unasked", f"{rate_in_words(world.open_rate, '.1%')} of decisions", "[world] open_rate"),
         ("available", f"{world.available_rate:.0%} of decisions", "[world] available_rate"),
         ("rewards arrive", f"{world.reward_rate:.0%}", "[world] reward_rate"),

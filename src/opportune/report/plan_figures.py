@@ -12,6 +12,7 @@ from opportune.analysis.styles import BLUE, GREY, INDIGO, OLIVE, VERMILION, Styl
 from opportune.experiments.base import Picture
 from opportune.planning.phrases import most_of
 from opportune.planning.run import Plan
+from opportune.study.naming import article
 
 COINS = (Style(INDIGO, "--"), Style(OLIVE, "-."))
 """How designs with more chance are drawn, in order."""
@@ -65,8 +66,8 @@ def _value(plan: Plan) -> Picture:
         name="plan-value",
         figure=figure,
         caption=f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each "
-        f"policy, between never and a {plan.settings.nudge} at every decision. Bands: 95%, over participants with "
-        f"effects of their own. Dashed: the file’s {plan.settings.proposed:g} {plan.settings.nudges}.",
+        f"policy, between never and {article(plan.settings.nudge)} at every decision. Bands: 95%, over participants "
+        f"with effects of their own. Dashed: the file’s {plan.settings.proposed:g} {plan.settings.nudges}.",
         alt="Line chart: outcome per day rises with the budget and levels off; one line per policy.",
     )
 
@@ -89,7 +90,7 @@ def _marginal(plan: Plan) -> Picture:
         figure=figure,
         caption=f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between "
         "one budget and the next. Band: 95%.",
-        alt="Line chart: the value of one more nudge falls as the budget grows.",
+        alt=f"Line chart: the value of one more {plan.settings.nudge} falls as the budget grows.",
     )
 
 
@@ -129,7 +130,7 @@ def _weekdays(plan: Plan) -> Picture:
         name="plan-weekdays",
         figure=figure,
         caption="Mean workload on each weekday, with its 95% interval, and the 95th percentile of such days.",
-        alt="Bar chart of the mean number of nudges on each weekday.",
+        alt=f"Bar chart of the mean number of {plan.settings.nudges} on each weekday.",
     )
 
 
@@ -153,14 +154,14 @@ def _fairness(plan: Plan) -> Picture:
         errors = 100 * np.array([levels["rate"] - levels["low"], levels["high"] - levels["rate"]])
         right.errorbar(100 * levels["rate"], place, xerr=np.nan_to_num(errors), fmt="none", ecolor="0.2")
         right.set_yticks(place, names)
-        right.set(xlabel=f"decisions with a {plan.settings.nudge}, %", title="At which moments")
+        right.set(xlabel=f"decisions with {article(plan.settings.nudge)}, %", title="At which moments")
         right.grid(visible=False, axis="y")
     return Picture(
         name="plan-fairness",
         figure=figure,
-        caption=f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with a "
-        f"{plan.settings.nudge}, by level of each variable that is public or sensed, with 95% intervals.",
-        alt="A histogram of nudges per participant, and bars of the nudge rate by level of each variable.",
+        caption=f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with "
+        f"{article(plan.settings.nudge)}, by level of each variable that is public or sensed, with 95% intervals.",
+        alt=f"A histogram of {plan.settings.nudges} per participant, and bars of the rate by level of each variable.",
     )
 
 

@@ -5,11 +5,12 @@ import math
 import pandas as pd
 
 from opportune.experiments.record import Cell, Table
-from opportune.planning.phrases import article, best_end, most_of, number
+from opportune.planning.phrases import best_end, most_of, number
 from opportune.planning.power import FEWEST, MOST
 from opportune.planning.run import Plan
 from opportune.planning.uncertainty import DRAWS
 from opportune.planning.words import assumptions_table
+from opportune.study.naming import article
 
 
 def report_tables(plan: Plan) -> dict[str, Table]:

@@ -9,6 +9,12 @@ MOST_DIGITS = 2
 """Of numbers whose variable says nothing about digits."""
 
 
+def article(word: str, *, capital: bool = False) -> str:
+    """The word with a or an before it; with a capital letter where a sentence begins."""
+    text = f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+    return text[0].upper() + text[1:] if capital else text
+
+
 def variable_name(settings: StudyFile, name: str) -> str:
     """The variable's label, or its name in words."""
     table = settings.variables.get(name)

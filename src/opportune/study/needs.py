@@ -21,17 +21,27 @@ class Needs(NamedTuple):
 def needs(study: Study) -> list[Needs]:
     """What simulate, plan and serve would still need of a study."""
     return [
-        Needs("simulate", list(_lacks_truth(study)), list(_assumed_of_policies(study))),
-        Needs("plan", list(_lacks_truth(study, budgets=False)), list(_assumed_in_planning(study))),
+        Needs("simulate", list(_lacks_in_simulation(study)), list(_assumed_of_policies(study))),
+        Needs("plan", list(_lacks_for_planning(study)), list(_assumed_in_planning(study))),
         Needs("serve", list(_lacks_live(study)), list(_assumed_live(study))),
     ]
 
 
-def _lacks_truth(study: Study, *, budgets: bool = True) -> Iterator[str]:
+def _lacks_truth(study: Study) -> Iterator[str]:
     if not study.has_truth:
         yield "[effects], the true effect of each term: nothing can be simulated without it"
-    if budgets and not study.policies():
+
+
+def _lacks_in_simulation(study: Study) -> Iterator[str]:
+    yield from _lacks_truth(study)
+    if not study.policies():
         yield "budgets in [study], the numbers of nudges to try"
+
+
+def _lacks_for_planning(study: Study) -> Iterator[str]:
+    yield from _lacks_truth(study)
+    if not any(entry.needs_budget for entry in study.settings.policies):
+        yield "a policy in [[policies]] that has a budget, such as kind = 'PACE': a plan compares budgets"
 
 
 def _assumed_of_policies(study: Study) -> Iterator[str]:
@@ -54,7 +64,7 @@ def _assumed_in_planning(study: Study) -> Iterator[str]:
     if settings.reward.unit is None:
         yield "no unit in [reward]: 'points'"
     if settings.nudge.minutes is None:
-        yield "no minutes in [nudge]: workload in numbers of nudges, not in hours"
+        yield f"no minutes in [nudge]: workload in numbers of {settings.nudge.several}, not in hours"
 
 
 def _lacks_live(study: Study) -> Iterator[str]:

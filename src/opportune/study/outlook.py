@@ -4,7 +4,9 @@ Each function yields sentences for a coordinator; `opportune check` prints them.
 """
 
 import datetime as dt
+import itertools
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from opportune.study.arms import share_nudged
 from opportune.study.arrivals import decisions_per_day
 from opportune.study.calendar import instant
 from opportune.study.condition_words import condition_in_words
-from opportune.study.naming import known_levels, value_name, variable_name
+from opportune.study.naming import article, known_levels, value_name, variable_name
 from opportune.study.sample import Sample, sample_of
 from opportune.study.serving import live
 from opportune.study.timetable import begin_dates, calendar_of, decision_minutes
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 FEW = 20
 """Participants below which intervals rest on little."""
+ALWAYS = 0.9995
+"""A share of moments that is shown as all of them."""
 CLIPPED = 0.05
 """A share of rewards at the bounds from which on effects look smaller than they are."""
 
@@ -44,10 +48,15 @@ def _enrolment(study: "Study") -> Iterator[str]:
     settings = study.settings
     if settings.participants.first_day is None:
         return
-    dates = begin_dates(settings, settings.participants.planned or 1)
+    first = begin_dates(settings, 1)[0]
+    yield f"The first participants begin on {_day(first)}, the last are through on {_day(_last_day(study))}."
+
+
+def _last_day(study: "Study") -> dt.date:
+    """The last day of the participant who begins last."""
+    settings = study.settings
     days = -(-settings.study.horizon // decisions_per_day(settings))
-    last = dates[-1] + dt.timedelta(days=days - 1)
-    yield f"The first participants begin on {_day(dates[0])}, the last are through on {_day(last)}."
+    return begin_dates(settings, settings.participants.planned or 1)[-1] + dt.timedelta(days=days - 1)
 
 
 def _arms(study: "Study") -> Iterator[str]:
@@ -61,38 +70,53 @@ def _arms(study: "Study") -> Iterator[str]:
     yield f"Participants are randomised {shares} to {names}, in permuted blocks of {arms.block_size}{strata}."
 
 
-def open_places(study: "Study") -> NDArray[np.bool_]:
-    """Whether a nudge may be made at each decision point of an ordinary week, [7 days from Monday, points]."""
+def open_places(study: "Study", monday: dt.date | None = None) -> NDArray[np.bool_]:
+    """Whether a nudge may be made at each decision point of a week, [7 days from Monday, points]; the first full one.
+
+    Weeks with a holiday are passed over.
+    """
     settings = study.settings
     calendar, zone = calendar_of(settings), settings.schedule.timezone
-    monday = begin_dates(settings, 1)[0]
-    monday += dt.timedelta(days=-monday.weekday())
-    while any(monday <= holiday < monday + dt.timedelta(days=7) for holiday in calendar.holidays):
-        monday += dt.timedelta(days=7)
+    monday = next(_mondays(study)) if monday is None else monday
     dates = [monday + dt.timedelta(days=day) for day in range(7)]
     times = decision_minutes(settings)
     return np.array([[not calendar.at(instant(date, m, zone), zone).closed for m in times] for date in dates])
+
+
+def _mondays(study: "Study") -> Iterator[dt.date]:
+    """The Mondays of weeks without holidays, from the week of the study's first day on."""
+    monday = begin_dates(study.settings, 1)[0]
+    monday -= dt.timedelta(days=monday.weekday())
+    holidays = calendar_of(study.settings).holidays
+    while True:
+        if not any(monday <= holiday < monday + dt.timedelta(days=7) for holiday in holidays):
+            yield monday
+        monday += dt.timedelta(days=7)
 
 
 def _allowed(study: "Study") -> Iterator[str]:
     """At how many points a week a nudge is allowed, and how many for one person."""
     settings, nudge = study.settings, study.settings.nudge
     if not calendar_of(settings).always_open:
-        is_open, times = open_places(study), decision_minutes(settings)
+        (_, is_open), *others = weeks = _weeks(study)
+        times = decision_minutes(settings)
         total = int(is_open.sum())
-        where = "; ".join(
-            f"{_clock(m)} on {_weekdays(is_open[:, i])}" for i, m in enumerate(times) if is_open[:, i].any()
-        )
-        yield f"{_an(nudge.name)} is allowed at {total} of {is_open.size} decision points a week" + (
-            f": {where}." if total else ", so none is ever made."
-        )
+        at = f"{total} of {is_open.size} decision points a week"
+        where = f": {_places(is_open, times)}." if total else ", so none is ever made."
+        yield f"{article(nudge.name, capital=True)} is allowed at {at}{where}"
+        for monday, places in others:
+            when = f"From {_day(monday)} on, as clocks change on other days in {settings.staff.timezone},"
+            where = f": {_places(places, times)}" if places.any() else ""
+            yield f"{when} it is {int(places.sum())} of {places.size}{where}."
+        is_open = np.any([places for _, places in weeks], axis=0)
+        total = int(is_open.sum())
         never = [_clock(m) for i, m in enumerate(times) if not is_open[:, i].any()]
         if never and total:
             yield f"No {nudge.name} is ever allowed at {' or '.join(never)}: outside staff hours, or in quiet hours."
         idle = [day for day in range(7) if calendar_of(settings).hours_on(day) and not is_open[day].any()]
         if idle and total and settings.staff.hours is not None:
             days = _weekdays(np.isin(np.arange(7), idle))
-            made = f"no decision point lets {_an(nudge.name, capital=False)} be made then"
+            made = f"no decision point lets {article(nudge.name)} be made then"
             yield f"Staff hours on {days} are not used: {made}."
     if settings.study.run_in_days:
         how = "every allowed action equally likely" if settings.study.run_in == "equal" else "always the fallback"
@@ -101,6 +125,27 @@ def _allowed(study: "Study") -> Iterator[str]:
     caps += [f"one in {nudge.least_hours_between:g} hours"] if nudge.least_hours_between else []
     if caps:
         yield f"One person gets at most {' and '.join(caps)}."
+
+
+def _weeks(study: "Study") -> list[tuple[dt.date, NDArray[np.bool_]]]:
+    """Mondays with the week's open places: the first, and each from which on it is otherwise.
+
+    That happens where staff have another time zone: its clocks change on other days than those of participants.
+    """
+    settings = study.settings
+    mondays = _mondays(study)
+    first = next(mondays)
+    found = [(first, open_places(study, first))]
+    if settings.staff.timezone not in {None, settings.schedule.timezone}:
+        for monday in itertools.takewhile(lambda monday: monday <= _last_day(study), mondays):
+            if not np.array_equal(places := open_places(study, monday), found[-1][1]):
+                found.append((monday, places))
+    return found
+
+
+def _places(is_open: NDArray[np.bool_], times: tuple[int, ...]) -> str:
+    """The decision points of a week at which a nudge may be made, in words."""
+    return "; ".join(f"{_clock(m)} on {_weekdays(is_open[:, i])}" for i, m in enumerate(times) if is_open[:, i].any())
 
 
 def _staff(study: "Study") -> Iterator[str]:
@@ -141,14 +186,24 @@ def _forbidden(study: "Study") -> Iterator[str]:
         text += f", at about {whole:.0%} of decision points"
         if table.when_unknown == "forbid":
             text += f"; between contacts, when not all of it is known, it is forbidden at {blind:.0%}"
+            text += ", so it is recommended right after a contact alone" if blind > ALWAYS > whole else ""
         elif table.when_unknown == "allow":
             text += f"; between contacts it is forbidden at {blind:.0%}, and may be recommended where it is not known"
+            sensed = [variable_name(settings, found) for found in _sensed(study, table.never_if or "")]
+            text += f" (what the app senses, {' and '.join(sensed)}, counts as unknown there)" if sensed else ""
         yield f"{text}."
     if forbidden:
         yield f"The fallback, {_action(study, study.fallback)}, is allowed at every moment."
     if sample is not None:
         for name in escalated:
             yield from _escalated(study, sample, name)
+
+
+def _sensed(study: "Study", condition: str) -> list[str]:
+    """The variables in a condition that the app senses: between contacts the advice does not go by them."""
+    words = re.findall(r"[^\W\d]\w*", condition)
+    tables = study.settings.variables.items()
+    return [name for name, v in tables if name in words and v.visibility == "sensed" and v.schedule is None]
 
 
 def _escalated(study: "Study", sample: Sample, name: str) -> Iterator[str]:
@@ -194,14 +249,12 @@ def _randomised(study: "Study") -> Iterator[str]:
         yield "WARNING: actions are not randomised, so their effects cannot be estimated ([probabilities] actions)."
     revealer = policy.revealer
     if isinstance(revealer, Pace) and revealer.by_candidates:
-        text = (
-            f"At moments that call for a {nudge.name}, or nearly do, one is made, and is not made, with a probability"
-        )
+        text = f"Where {article(nudge.name)} helps most, or nearly so, one is made, and is not made, with a probability"
         yield f"{text} of at least {revealer.least:g}: its effect there can be estimated."
     elif revealer.randomised:
         yield (
-            f"A coin is mixed in: the effect of a {nudge.name} can be estimated where the probability it leaves is "
-            "neither near 0 nor near 1. Use randomise = 'candidates' to keep it away from both."
+            f"A coin is mixed in: the effect of {article(nudge.name)} can be estimated where the probability it leaves "
+            "is neither near 0 nor near 1. Use randomise = 'candidates' to keep it away from both."
         )
     elif policy.budget is not None:
         how = "[probabilities] nudge" if isinstance(revealer, Pace) else "kind = 'PACE' with [probabilities] nudge"
@@ -212,23 +265,31 @@ def _randomised(study: "Study") -> Iterator[str]:
 
 
 def _clipped(study: "Study") -> Iterator[str]:
-    """How often rewards are held to their bounds, with effects as supposed and allowed actions equally likely."""
-    bounds = study.settings.reward.bounds
-    if bounds is None or not study.has_truth or study.settings.reward.family != "gaussian":
+    """How often rewards are held to what they can be, with effects as supposed and allowed actions equally likely."""
+    reward = study.settings.reward
+    if not study.has_truth or (reward.bounds is None and reward.family == "gaussian"):
         return
     if (sample := _sample(study)) is None:
         return
     means = sample.features @ np.array([_middle(effect) for effect in study.effects.values()])
-    sd = study.settings.world.noise_sd or study.settings.reward.noise_sd
+    sd = study.settings.world.noise_sd or reward.noise_sd
+    low, high = reward.bounds or (-math.inf, math.inf)
+    if reward.family == "binary":
+        beyond = ((means < 0.0) | (means > 1.0)).astype(np.float64)
+        text = "of rewards have a mean below 0 or above 1, which is held to that as it is a probability"
+    elif reward.family == "count":
+        low = max(low, 0.0)
+        beyond = _below(low - 0.5, means, sd) + 1.0 - _below(high + 0.5, means, sd)  # counts are rounded
+        where = f"below {low:g}" if math.isinf(high) else f"outside {low:g} to {high:g}"
+        text = f"of counts would lie {where}, and are held to that"
+    else:
+        beyond = _below(low, means, sd) + 1.0 - _below(high, means, sd)
+        text = f"of rewards lie beyond the bounds, [{low:g}, {high:g}], and are held to them"
     allowed = ~sample.forbidden[WHOLE]
-    beyond = _below(bounds[0], means, sd) + 1.0 - _below(bounds[1], means, sd)
     share = float(sample.weights @ ((beyond * allowed).sum(axis=1) / allowed.sum(axis=1)))
     warning = "WARNING: " if share > CLIPPED else ""
     tail = "; effects look smaller than they are where that happens" if share > CLIPPED else ""
-    yield (
-        f"{warning}About {share:.1%} of rewards lie beyond the bounds, [{bounds[0]:g}, {bounds[1]:g}], and are held "
-        f"to them{tail}."
-    )
+    yield f"{warning}About {share:.1%} {text}{tail}."
 
 
 def _below(limit: float, means: Any, sd: float) -> Any:
@@ -250,12 +311,6 @@ def _day(date: dt.date) -> str:
         "December",
     )[date.month - 1]  # fmt: skip
     return f"{WEEKDAYS[date.weekday()]}, {date.day} {month} {date.year}"
-
-
-def _an(word: str, *, capital: bool = True) -> str:
-    """The word with a or an before it."""
-    text = f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
-    return text[0].upper() + text[1:] if capital else text
 
 
 def _clock(minutes: int) -> str:

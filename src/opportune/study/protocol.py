@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from opportune._version import __version__
 from opportune.algorithm.version import ALGORITHM
 from opportune.study.build import Study
+from opportune.study.naming import article
 from opportune.study.schema import PolicyTable, StudyFile
 from opportune.study.variables import VariableTable
 
@@ -85,10 +86,10 @@ def _purpose(settings: StudyFile) -> Iterator[str]:
     nudge, actions = settings.nudge, settings.study.actions
     yield "## Intended use (SPIRIT-AI 1, 6a)"
     yield (
-        f"At each decision point the algorithm decides whether a participant gets a {nudge.name}, and which of "
-        f"{len(actions)} recommendations to give. A {nudge.name} that is answered makes known what only the "
-        f"participant "
-        "knows, and lets the recommendation follow what was learned meanwhile; without one the last advice stands."
+        f"At each decision point the algorithm decides whether a participant gets {article(nudge.name)}, and which of "
+        f"{len(actions)} recommendations to give. {article(nudge.name, capital=True)} that is answered makes known "
+        "what only the participant knows, and lets the recommendation follow what was learned meanwhile; without one "
+        "the last advice stands."
     )
     yield "\n".join(["| recommendation | what people read | never given |", "|---|---|---|", *_actions(settings)])
     yield gap("the place of this in the clinical pathway, and who is meant to act on it (6a i)")
@@ -178,7 +179,7 @@ def _decisions(settings: StudyFile) -> Iterator[str]:
         *([] if nudge.per_week is None else [f"at most {nudge.per_week} for one person in seven days"]),
         *([] if nudge.least_hours_between is None else [f"{nudge.least_hours_between:g} hours between two"]),
     ]
-    yield f"Limits of a {nudge.name}: {'; '.join(limits)}."
+    yield f"Limits of {article(nudge.name)}: {'; '.join(limits)}."
     budget = settings.serve.budget or (settings.study.budgets[0] if len(settings.study.budgets) == 1 else None)
     of = "for all participants together, per participant" if settings.study.budget_shared else "for each participant"
     kind = "never more" if settings.study.budget_kind == "hard" else "expected number"
@@ -204,7 +205,7 @@ def _randomisation(settings: StudyFile) -> Iterator[str]:
         "salt); closing "
         "the study discloses it, and from then on anyone can recompute every coin. Nobody can foresee or choose one."
     )
-    for name, value in (("each allowed recommendation", least.actions), (f"a {settings.nudge.name}", least.nudge)):
+    for name, value in (("each allowed recommendation", least.actions), (article(settings.nudge.name), least.nudge)):
         yield f"Least probability of {name}: {'not set' if not value else f'{value:g}'}."
 
 
@@ -213,8 +214,8 @@ def _people(settings: StudyFile) -> Iterator[str]:
     who = "study staff" if settings.serve.nudges_by == "staff" else "the app"
     yield "## People and the algorithm (SPIRIT-AI 9, 11a iv)"
     yield (
-        f"A {nudge.name} is made by {who}. Staff see whom to contact, why now, and what to advise; they do not "
-        f"decide when."
+        f"{article(nudge.name, capital=True)} is made by {who}. Staff see whom to contact, why now, and what to "
+        "advise; they do not decide when."
     )
     if settings.serve.nudges_by == "staff":
         hours = gap("when staff work (`hours` in [staff])") if staff.hours is None else "as [staff] in the file says"
@@ -231,10 +232,9 @@ def _safety(settings: StudyFile) -> Iterator[str]:
     fallback = settings.serve.fallback or settings.study.actions[0]
     yield "## When it fails, and safety (SPIRIT 21, 22; SPIRIT-AI 22)"
     yield (
-        f"If the learned policy cannot decide, the fallback does: *{fallback}*, and a {settings.nudge.name} with the "
-        "budget's even rate. Such decisions are marked in the record and raise a red alert. A budget cannot be "
-        "overspent. "
-        "Nothing is answered before it is stored; a service whose clock is in doubt records nothing."
+        f"If the learned policy cannot decide, the fallback does: *{fallback}*, and {article(settings.nudge.name)} "
+        "with the budget's even rate. Such decisions are marked in the record and raise a red alert. A budget cannot "
+        "be overspent. Nothing is answered before it is stored; a service whose clock is in doubt records nothing."
     )
     forbidden = [name for name, entry in settings.actions.items() if entry.never_if]
     if not forbidden:

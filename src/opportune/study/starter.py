@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from opportune.study.load import parse_study
+from opportune.study.naming import article
 from opportune.study.questions import Answers
 
 
@@ -42,7 +43,7 @@ horizon = {horizon}                  # decisions: {a["days"]} days, {a["per_day"
 decisions_per_day = {a["per_day"]}
 actions = {_quoted(a["actions"])}     # others are compared with the first
 budgets = {budgets}             # {a["nudge"]}s per participant, to try
-budget_kind = "hard"            # never a {a["nudge"]} beyond the budget
+budget_kind = "hard"            # never {article(a["nudge"])} beyond the budget
 instances = 20                  # participants that `simulate` draws
 replicates = 20                 # runs of each
 """
@@ -101,7 +102,7 @@ unit = {_text(a["unit"])}
 "*" = 0.0
 
 [world]
-response_rate = 0.8             # GUESS: a {a["nudge"]} is answered
+response_rate = 0.8             # GUESS: {article(a["nudge"])} is answered
 open_rate = 0.02                # GUESS: the app is opened unasked, at a decision
 """
 
@@ -179,7 +180,7 @@ def _running(a: Answers) -> str:
     return f"""\
 [probabilities]
 actions = {a["floor"]:g}                   # {floor}
-nudge = {a["nudge_floor"]:g}                     # the same of a {a["nudge"]}, and of none, at candidate moments
+nudge = {a["nudge_floor"]:g}                     # the same of {article(a["nudge"])}, and of none, at candidate moments
 
 [[policies]]
 kind = "PACE"
