@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -78,8 +79,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 
 @pytest.fixture(scope="module")
 def dressed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    """The study with a unit, a hard budget, and a name with markup."""
-    text = STUDY.replace("noise_sd", 'unit = "minutes"\nnoise_sd')
+    """The study with a unit, a hard budget, a word for nudges, and a name with markup."""
+    text = STUDY.replace("noise_sd", 'unit = "minutes"\nnoise_sd') + '\n[nudge]\nname = "Anruf"\nplural = "Anrufe"\n'
     text = text.replace("budgets = [4]", 'budgets = [4]\nbudget_kind = "hard"')
     text = text.replace('kind = "naive"', 'kind = "naive"\nname = "[red]x[/red]<b>"')
     return simulated(tmp_path_factory.mktemp("dressed"), text)
@@ -423,6 +424,14 @@ def test_hard_budgets_are_counted_in_nudges(dressed: Simulated) -> None:
     rows = table_rows(dressed.shown)
     nudges = float(dressed.data["nudges"].sel(policy="PD2").mean())
     assert rows["PD2"][-1] == f"{4 - nudges:.1f}"
+
+
+def test_tables_and_report_have_the_study_s_word(dressed: Simulated) -> None:
+    """What the study calls a nudge is what the table, its regret and the report's figures call it."""
+    assert re.search(r"Anrufe +Budget left", dressed.shown)
+    assert "4 Anrufe" in dressed.shown
+    assert "Nudges" not in dressed.shown
+    assert "When Anrufe are made" in dressed.page
 
 
 def test_totals_only(in_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,7 +74,7 @@ def clairvoyants(data: xr.Dataset) -> dict[str, list[str]]:
         budget = policy["budget"]
         name = NO_LIMIT
         if budget is not None:
-            many = "nudge" if budget["amount"] == 1 else "nudges"
+            many = data.attrs.get("nudge", "nudge") if budget["amount"] == 1 else data.attrs.get("nudges", "nudges")
             name = f"{budget['amount']:g} {many}{' for all together' if budget['shared'] else ''}"
         found.setdefault(name, []).append(label)
     return {name: labels for name, labels in found.items() if name != NO_LIMIT} or found

@@ -205,8 +205,9 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     per_day = days_of(data)
     means, size = block_means(data["probability"])
     draw_curves(left, means, per_day=per_day)
+    nudges = data.attrs.get("nudges", "nudges")
     steps = "each step" if size == 1 else f"means of {size} steps"
-    left.set(title="When reveals happen", ylabel=f"probability of a nudge ({steps})")
+    left.set(title="When reveals happen", ylabel=f"probability of {as_it_is(nudges)} ({steps})")
     legend_outside(left)
     draw_curves(right, spent, per_day=per_day)
     budgets = sorted({float(b) for b in data["budget"].values if np.isfinite(b)})
@@ -218,7 +219,7 @@ def plot_reveals(data: xr.Dataset) -> Figure:
             title += " (policies without a budget may leave the picture)"
             right.set_ylim(-0.04 * top, top)
         label_levels(right, budgets, "budget")
-    right.set(title=title, ylabel="expected nudges so far")
+    right.set(title=title, ylabel=f"expected {as_it_is(nudges)} so far")
     return figure
 
 

@@ -209,7 +209,7 @@ def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[record.Figure
         save_figure,
     )
     from opportune.experiments.record import FigureFiles  # noqa: PLC0415
-    from opportune.report.study import ALTS, CAPTIONS  # noqa: PLC0415
+    from opportune.report.study import about  # noqa: PLC0415
 
     plots: dict[str, Callable[[xr.Dataset], Figure]] = {}
     if data.sizes["policy"] > 1:
@@ -224,5 +224,6 @@ def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[record.Figure
     figures = []
     for name, plot in plots.items():
         png, svg = save_figure(plot(data), stem.parent, f"{stem.name}-{name}")
-        figures.append(FigureFiles(name=name, caption=CAPTIONS[name], alt=ALTS[name], png=png, svg=svg))
+        caption, alt = about(name, data)
+        figures.append(FigureFiles(name=name, caption=caption, alt=alt, png=png, svg=svg))
     return figures

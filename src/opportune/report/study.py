@@ -26,17 +26,28 @@ CAPTIONS = {
     "outcomes": "Left: mean expected reward per step so far. Right, where the truth is known: what patients have lost "
     "so far against the best action in each context. Bands: 95%.",
     "regret": "Regret so far, a panel for each clairvoyant: only policies with the same budget are measured against "
-    "the same one. Bands: 95%. Where a line falls, the policy is revealing while the clairvoyant saves its nudges for "
-    "better moments to come.",
-    "reveals": "When nudges are made, and how many have been made so far, in expectation. Dotted: the budgets. "
+    "the same one. Bands: 95%. Where a line falls, the policy is revealing while the clairvoyant saves its {nudges} "
+    "for better moments to come.",
+    "reveals": "When {nudges} are made, and how many have been made so far, in expectation. Dotted: the budgets. "
     "Bands: 95%.",
 }
 ALTS = {
     "differences": "A dot with an interval for each policy, beside the reference.",
     "outcomes": "Line charts over time, one line per policy.",
     "regret": "Line charts of cumulative regret over time, one line per policy.",
-    "reveals": "Line charts over time: probability of a nudge, and nudges so far.",
+    "reveals": "Line charts over time: probability of {nudges}, and {nudges} so far.",
 }
+
+
+def about(figure: str, data: xr.Dataset) -> tuple[str, str]:
+    """A figure's caption and what it shows in words, with the study's word for nudges."""
+    nudges = _nudges(data)
+    return CAPTIONS[figure].format(nudges=nudges), ALTS[figure].format(nudges=nudges)
+
+
+def _nudges(data: xr.Dataset) -> str:
+    """The study's word for nudges."""
+    return str(data.attrs.get("nudges", "nudges"))
 
 
 def observed(data: xr.Dataset) -> str:
@@ -83,8 +94,8 @@ def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) ->
     return Table(
         caption=f"Means after {data.attrs['horizon']:,} steps, ± 95% interval over {observed(data)}: expected reward "
         f"per step, its difference to {reference} on the same draws, what was lost over the whole run against the best "
-        "action in each context, nudges and reveals per run, and what is left of the budget",
-        columns=[*columns, "nudges", "reveals", "budget left"],
+        f"action in each context, {_nudges(data)} and reveals per run, and what is left of the budget",
+        columns=[*columns, _nudges(data), "reveals", "budget left"],
         rows=[
             [
                 row.policy,

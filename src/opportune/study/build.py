@@ -280,7 +280,9 @@ class Study:
         unit = self.settings.reward.unit
         if self.settings.arms is not None:
             data = data.assign_coords(arm=("world", self.allocation(len(worlds))))
-        said = {"study": self.name, "study_file": self.text} | ({} if unit is None else {"unit": unit})
+        nudge = self.settings.nudge
+        said = {"study": self.name, "study_file": self.text, "nudge": nudge.name, "nudges": nudge.several}
+        said |= {} if unit is None else {"unit": unit}
         return data.assign_attrs(said)
 
     def require_truth(self) -> None:
