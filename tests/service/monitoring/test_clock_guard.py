@@ -1,6 +1,8 @@
 """The clock guard: by a clock that cannot be right nothing is recorded, and nothing expires."""
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from course import BEGIN, launch
@@ -9,10 +11,13 @@ from sqlalchemy import func, select
 from study_text import study_text
 
 from opportune.service.commands.administration import Close, ConfirmClock
-from opportune.service.monitoring.clock_guard import LONG, MOST, ClockGuard
+from opportune.service.commands.decisions import Propose
+from opportune.service.commands.participants import Enrol
+from opportune.service.monitoring.clock_guard import DAY, LONG, MOST, ClockGuard
+from opportune.service.problems import Refused
 from opportune.service.record import tables
 from opportune.service.record.database import Database
-from opportune.service.record.queries import alert_rows
+from opportune.service.record.queries import alert_rows, participant_row
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
 from opportune.service.verify.check import verify
@@ -82,6 +87,61 @@ def test_a_server_starts_near_the_last_event(sqlite: Database, hands: Hands, mom
     hands.now = moment
     doubt = hands.guard(sqlite).look()
     assert doubt is None if said is None else said in str(doubt)
+
+
+def test_a_study_with_decision_times_starts_within_a_day(sqlite: Database) -> None:
+    """Once somebody takes part: a wrong clock would record decision points to come as missed."""
+    writer, late = Writer(sqlite), Hands(BEGIN + DAY + clock.HOUR)
+    launch(writer, study_text(times=True), rehearsal=False)
+    assert late.guard(sqlite).look() is None, "nobody has decision points yet"
+    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
+    assert "1 days after the last event" in str(late.guard(sqlite).look())
+    late.now = BEGIN + DAY
+    assert late.guard(sqlite).look() is None
+
+
+WEEKDAY = """
+[variables.weekend]
+schedule = "weekend"
+"""
+
+
+@pytest.mark.parametrize("ahead", [6, 30])
+@pytest.mark.parametrize("weekend", [False, True])
+def test_a_confirmed_clock_lets_decisions_go_on(sqlite: Database, ahead: int, weekend: bool) -> None:
+    """Whoever was enrolled, or decided for, by a clock that was ahead need not wait until then; verify follows."""
+    writer = Writer(sqlite)
+    text = study_text(times=True, pooled="partial", horizon=400)
+    launch(writer, text.replace("[variables.stress]", f"{WEEKDAY}\n[variables.stress]") if weekend else text)
+    wrong = BEGIN + ahead * DAY
+    def decide(name: str, now: int) -> dict[str, Any]:
+        command = Propose(who="app", received=now, at=now, participant=name, given={"sensed": SENSED})
+        found: dict[str, Any] = json.loads(writer.do(command).body)
+        return found
+
+    writer.do(Enrol(who="staff", received=BEGIN, participant="before", timezone="Europe/Berlin"))
+    decide("before", BEGIN)
+    writer.do(Enrol(who="staff", received=wrong, participant="wrong", timezone="Europe/Berlin"))
+    for name in ("before", "wrong"):
+        decide(name, wrong)
+    now = BEGIN + clock.HOUR
+    for name in ("before", "wrong"):
+        with pytest.raises(Refused):
+            decide(name, now)
+    writer.do(ConfirmClock(who="boss", received=now, reason="set right"))
+    steps = {name: [decide(name, now + days * DAY)["step"] for days in (1, 2, 9)] for name in ("before", "wrong")}
+    for first, second, third in steps.values():
+        assert (second - first, third - second) == (2, 14), steps
+    assert steps["wrong"][0] <= (3 if not weekend else 3 + 14), steps
+    row = participant_row(sqlite, "wrong")
+    assert row is not None
+    assert row["enrolled"] == now
+    if weekend:
+        assert row["began"].weekday() == clock.local(wrong, row["timezone"]).weekday()
+    assert verify(sqlite).findings == []
+    decide_again = Writer(sqlite)  # which has to read what is stored
+    decide_again.do(Propose(who="app", received=now + 10 * DAY, participant="wrong", given={"sensed": SENSED}))
+    assert verify(sqlite).findings == []
 
 
 def test_a_closed_study_may_be_looked_at_whenever(sqlite: Database, hands: Hands) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from opportune.errors import InputError
 from opportune.service.commands.base import Answered, Command, open_study
+from opportune.service.commands.corrections import correct_calendars
 from opportune.service.commands.decisions import settle_open
 from opportune.service.problems import Refused
 from opportune.service.record import events
@@ -82,6 +83,8 @@ class ConfirmClock(Command, kw_only=True):
             raise Refused("not_found", "no study is launched in this database")
         given = {"reason": self.reason, **self.origin}
         event = transaction.administer(events.CLOCK, given, who=self.who, received=self.received)
+        if transaction.study["status"] == "open":
+            correct_calendars(transaction, self, self.reason)
         return 200, {"event": event.seq}
 
 

@@ -7,14 +7,15 @@ import datetime as dt
 from typing import Any
 
 import msgspec
+from sqlalchemy import select
 
 from opportune import checks
 from opportune.live import point
 from opportune.service.commands.base import SYSTEM, Answered, Command, decision_answer, open_study, participant_answer
 from opportune.service.problems import Refused
-from opportune.service.record import events
+from opportune.service.record import events, tables
 from opportune.service.record.transaction import Transaction
-from opportune.service.state import clock
+from opportune.service.state import clock, trial
 from opportune.service.state.participant import COMPLETED, WITHDRAWN, Participant
 
 MOST_AHEAD = dt.timedelta(days=366)
@@ -132,6 +133,27 @@ def change_zone_if_due(transaction: Transaction, person: Participant, moment: in
         return
     given = {"timezone": zone, "was": person.timezone, "reason": f"planned from {date} on"}
     transaction.happen(events.ZONE_CORRECTED, person, given, who=SYSTEM, received=received)
+
+
+def correct_calendars(transaction: Transaction, command: Command, reason: str) -> None:
+    """What is dated ahead of the time was dated by a clock that was wrong: have nobody wait until then.
+
+    Day 1 moves back, so that the next decision point comes today; by whole weeks where a variable is the weekday.
+    """
+    table, now = tables.participants.c, command.received
+    ahead = (table.enrolled > now + clock.SLACK) | (table.last_decided > now + clock.SLACK)
+    names = transaction.connection.execute(select(table.name).where(ahead).order_by(table.number)).scalars().all()
+    transaction.read(names=names)
+    for person in map(transaction.person, names):
+        running, problem = transaction.running, person.agent.problem
+        days = person.agent.step // running.per_day if running.times else 0
+        first = clock.local(now, person.timezone).date() - dt.timedelta(days=days)
+        moved = max(0, (person.began - first).days)
+        if trial.problem_from(problem, first) is not problem:
+            moved = -(-moved // 7) * 7
+        began = person.began - dt.timedelta(days=moved)
+        given = {"began": str(began), "was": str(person.began), "until": clock.iso(now), "reason": reason}
+        transaction.happen(events.CALENDAR_CORRECTED, person, given, who=command.who, received=now)
 
 
 class Reinstate(_Correction, kw_only=True):

@@ -17,8 +17,8 @@ def pool_if_due(transaction: Transaction, received: int) -> None:
     running, since = transaction.running, transaction.study["pooled"]
     if not running.pooling or since is None:
         return
-    last = clock.local(since, running.timezone).date()
-    if schedule.day_of(received, last, running.timezone) <= running.pooling:
+    last = clock.local(min(since, received), running.timezone).date()  # the clock may have been ahead
+    if since <= received + clock.SLACK and schedule.day_of(received, last, running.timezone) <= running.pooling:
         return
     stored = transaction.connection.execute(select(tables.participants.c.name)).scalars()
     transaction.read(names=stored)

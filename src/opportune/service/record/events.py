@@ -24,6 +24,7 @@ SKIPPED = "skipped"
 REPORTED_CORRECTED = "reported values corrected"
 OUTCOME_CORRECTED = "outcome corrected"
 ZONE_CORRECTED = "time zone corrected"
+CALENDAR_CORRECTED = "calendar corrected"
 REINSTATED = "reinstated"
 OPENED = "opened"
 CALLS = "calls"
@@ -42,7 +43,7 @@ ACCESS = "access"
 KINDS = (
     LAUNCHED, ENROLLED, PROPOSED, SETTLED, ANSWERED_LATE, REWARDED, CORRECTED, SKIPPED, STATUS, NOTED, TRIED, AMENDED,
     CLOSED, CLOCK, REPORTED_CORRECTED, OUTCOME_CORRECTED, ZONE_CORRECTED, REINSTATED, OPENED, CALLS, ADVERSE,
-    ACKNOWLEDGED, CHECKED, POOLED, ACCOUNT, ACCESS,
+    ACKNOWLEDGED, CHECKED, POOLED, ACCOUNT, ACCESS, CALENDAR_CORRECTED,
 )  # fmt: skip
 ADMINISTRATION = (ACCOUNT, ACCESS, CHECKED)
 """Who may do what, who took what, and what was seen to: nothing about participants follows from them."""
@@ -52,7 +53,7 @@ ABOUT_ALL = (AMENDED, CLOSED)
 """Those that every participant's app should know of."""
 FOR_APPS = {
     PROPOSED: "decision", SETTLED: "advice", OPENED: "opening", ANSWERED_LATE: "opening", STATUS: "status",
-    REINSTATED: "status", ZONE_CORRECTED: "timezone", AMENDED: "content", CLOSED: "closed",
+    REINSTATED: "status", ZONE_CORRECTED: "timezone", CALENDAR_CORRECTED: "timezone", AMENDED: "content", CLOSED: "closed",
 }  # fmt: skip
 """What apps are told of, and what they call it."""
 

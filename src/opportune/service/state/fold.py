@@ -65,6 +65,7 @@ class Fold:
             events.REPORTED_CORRECTED: self._correct_reported,
             events.OUTCOME_CORRECTED: self._note,
             events.ZONE_CORRECTED: self._correct_zone,
+            events.CALENDAR_CORRECTED: self._correct_calendar,
             events.REINSTATED: self._reinstate,
             events.STATUS: self._status,
             events.NOTED: self._note,
@@ -303,6 +304,14 @@ class Fold:
             person.next_timezone, person.next_from = given["timezone"], dt.date.fromisoformat(given["from"])
         else:
             person.timezone = given["timezone"]
+        return {}
+
+    def _correct_calendar(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
+        """The clock was ahead when something was dated: day 1 was earlier, and nothing of it is still to come."""
+        until = clock.from_iso(given["until"])
+        person.began, person.enrolled = dt.date.fromisoformat(given["began"]), min(person.enrolled, until)
+        if person.last_decided is not None:
+            person.last_decided = min(person.last_decided, until)
         return {}
 
     def _reinstate(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:

@@ -17,8 +17,8 @@ STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
 """By what a decision was made."""
 CHANGING = (
-    "timezone", "next_timezone", "next_from", "status", "reason", "calls", "seq", "step", "open_decision",
-    "last_decided", "last_reveal", "spent", "nudges", "state",
+    "timezone", "next_timezone", "next_from", "status", "reason", "enrolled", "began", "calls", "seq", "step",
+    "open_decision", "last_decided", "last_reveal", "spent", "nudges", "state",
 )  # fmt: skip
 """Columns of `participants` that change after enrolment."""
 
@@ -34,7 +34,7 @@ class Participant:
     reason: str | None
     enrolled: int
     began: dt.date
-    """The local date of enrolment: day 1 of the study, also after a change of time zone."""
+    """The local date of enrolment: day 1 of the study, also after a change of time zone; by the clock, if corrected."""
     arm: str
     """The arm of the trial; "" where there are none."""
     member: int
