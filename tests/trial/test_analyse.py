@@ -206,6 +206,39 @@ def test_a_blinded_report_does_not_tell_arms_apart(tmp_path: Path, decisions: pd
     assert seen == {"arm A", "arm B"}  # nobody can work out the letters
 
 
+@pytest.mark.parametrize("p", [0.0, 0.05, 1.0])
+def test_a_broken_promise_is_refused(tmp_path: Path, decisions: pd.DataFrame, p: float) -> None:
+    """Where the file promises 0.2, an eligible row with another probability is refused; without a promise it is not."""
+    promise = STUDY + "\n[probabilities]\nnudge = 0.2\n\n[[policies]]\nkind = 'PACE'\n"
+    first = decisions.index[decisions["eligible"] == 1][0]
+    broken = decisions.assign(nudge_probability=decisions["nudge_probability"].where(decisions.index != first, p))
+    for name, rows in (("kept", decisions), ("broken", broken)):
+        found = analyse(read_export(write(tmp_path / name, rows, promise)), policies=False).primary
+        assert ("1 of" in found.why and "outside the protocol's bounds" in found.why) == (name == "broken")
+    assert analyse(read_export(write(tmp_path / "free", broken)), policies=False).primary.why == ""
+
+
+def test_actions_that_were_drawn_are_valued(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Where actions were drawn, each has a value, and one that is always taken differs from the study's own."""
+    drawn = decisions.assign(action_probability_rest=0.5, action_probability_walk=0.5)
+    drawn["action"] = np.random.default_rng(1).choice(["rest", "walk"], len(drawn))
+    drawn["reward"] += 2.0 * (drawn["action"] == "walk")
+    made = analyse(read_export(write(tmp_path / "drawn", drawn)))
+    table = made.tables["always"].set_index("action, always")
+    assert list(table.index) == ["rest", "walk"]
+    assert table.loc["walk", "low of that"] > 0.5
+    assert table.loc["walk", "SNIPS"] == pytest.approx(table.loc["walk", "mean reward"], abs=0.3)
+    assert "always" not in analyse(read_export(write(tmp_path / "not", decisions)), policies=False).tables
+
+
+def test_learning_together_is_told(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Where participants shared a model it is said why there is no adaptive sandwich; elsewhere nothing is."""
+    for pooled in (True, False):
+        text = STUDY + f"\n[[policies]]\nkind = 'PACE'\npooled = {str(pooled).lower()}\n"
+        notes = analyse(read_export(write(tmp_path / str(pooled), decisions, text)), policies=False).notes
+        assert any("the adaptive sandwich is not given" in note for note in notes) == pooled
+
+
 def test_the_plan_stands_beside_what_came_out(folder: Path, tmp_path: Path) -> None:
     """What was planned for the primary analysis is compared; the plan of another study is refused."""
     plan = pd.DataFrame(

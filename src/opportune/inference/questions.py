@@ -76,7 +76,7 @@ class Question:
             return arms(frame, arm=ARM, reference=self.reference, **given)
         given |= {"moderators": self.moderators, "least_probability": self.least}
         if self.estimand == "actions":
-            frame = with_drawn(frame, self.least)
+            frame = with_drawn(frame, min(self.least, LEAST_PROBABILITY))
             return actions(
                 frame, action="action", probabilities=PREFIX, available=DRAWN, reference=self.reference, lag=self.lag,
                 time=TIME, **given,
@@ -167,7 +167,7 @@ def _words(formula: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def with_drawn(frame: pd.DataFrame, least: float) -> pd.DataFrame:
+def with_drawn(frame: pd.DataFrame, least: float = LEAST_PROBABILITY) -> pd.DataFrame:
     """The frame with a column that is 1 where every action could have been taken; refused where none ever was."""
     columns = [name for name in frame.columns if str(name).startswith(PREFIX)]
     if len(columns) < 2:

@@ -24,11 +24,15 @@ CAPTIONS = {
     "effects": "Every effect that was estimated; Holm’s p is adjusted for all secondary ones. "
     "Participants, rows, least probability and the estimand in words are below and in the CSV file",
     "course": "Nudges and the mean reward by day of the study",
+    "always": "What one action would have brought if it had been taken wherever actions were drawn, all else as in the "
+    "study: weighted by the recorded probabilities (doubly robust; SNIPS beside it)",
     "policies": "What other policies would have brought, simulated by the study’s formula as fitted to its record; "
     "differences are from the first policy",
     "planned": "What the plan expected, and what came out",
     "consort-ai": "CONSORT-AI: what the record answers, and what the authors must add",
 }
+ALWAYS = ["action, always", "mean reward", "95% interval", "more than as recorded", "95% interval of that", "SNIPS",
+          "effective sample size"]  # fmt: skip
 ESTIMATE = ["analysis", "coefficient", "estimate", "se", "95% interval", "p", "Holm p", "df"]
 
 
@@ -88,12 +92,24 @@ def report_table(name: str, frame: pd.DataFrame, caption: str) -> Table:
     if name == "policies":
         rows = [[r["policy"], r["estimate"], r["se"], _interval(r["low"], r["high"])] for r in frame.to_dict("records")]
         return Table(caption=caption, columns=["policy", "mean reward", "se", "95% interval"], rows=rows)
+    if name == "always":
+        return Table(caption=caption, columns=ALWAYS, rows=[_valued(row) for row in frame.to_dict("records")])
     shares = [column for column in frame.columns if str(column).startswith("share")]
     cells: list[list[Cell]] = [
         [_percent(value) if column in shares else _cell(value) for column, value in row.items()]
         for row in frame.to_dict("records")
     ]
     return Table(caption=caption, columns=[str(column) for column in frame.columns], rows=cells)
+
+
+def _valued(row: dict[Any, Any]) -> list[Cell]:
+    """The value of an action that is always taken, or why there is none."""
+    if math.isnan(row["se"]):
+        return [row["action, always"], row["why there is no value"], *[None] * (len(ALWAYS) - 2)]
+    return [
+        row["action, always"], row["mean reward"], _interval(row["low"], row["high"]), row["more than as recorded"],
+        _interval(row["low of that"], row["high of that"]), row["SNIPS"], round(row["effective sample size"]),
+    ]  # fmt: skip
 
 
 def _cell(value: Any) -> Cell:

@@ -76,8 +76,10 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
     table = AnalysisTable() if export.study is None else export.study.settings.analysis
     people = frame[PARTICIPANT].nunique()
     controls = usable_controls(frame, export.variables, participants=people)
-    plain, arms = Question(controls=controls), arms_question(export, frame)
+    least, least_action = export.least
+    plain, arms = Question(controls=controls, least=least), arms_question(export, frame)
     primary = table.question(controls, arms.controls, arms.reference)
+    primary = replace(primary, least=least_action if primary.estimand == "actions" else least)
     if export.blinded and primary.estimand == "arms":
         primary = replace(primary, reference=None)  # to name the control would tell it
     every = {"primary": primary, "nudge": plain, "lasting": replace(plain, lag=_lag(export, table))}
@@ -90,7 +92,7 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
     every["by-step"] = replace(plain, moderators="step", controls=_with(controls, "step"))
     if frame[PERIOD].nunique() > 1:
         every["by-period"] = replace(plain, moderators=f"0 + C({PERIOD})", controls=_with(controls, f"C({PERIOD})"))
-    every["actions"] = Question(estimand="actions")
+    every["actions"] = Question(estimand="actions", least=least_action)
     if export.arms:
         every["arms"] = arms
     found: dict[str, Question] = {}
@@ -190,7 +192,7 @@ def rows_for_r(export: Export, findings: Sequence[Finding]) -> pd.DataFrame:
         place = pd.MultiIndex.from_arrays([rows[PARTICIPANT], rows["step"]])
         rows = rows.assign(**{lagged("reward", lag): mean.stack().reindex(place).to_numpy()})
     try:
-        return with_drawn(rows, Question().least)
+        return with_drawn(rows)
     except InputError:
         return rows.drop(columns=DRAWN, errors="ignore")
 

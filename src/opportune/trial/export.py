@@ -13,7 +13,9 @@ import pandas as pd
 from opportune.errors import DataError, InputError
 from opportune.inference.questions import ARM, CHANCE, ELIGIBLE, NUDGE, PARTICIPANT, TIME
 from opportune.inference.wcls import LEAST_PROBABILITY
+from opportune.revealers import Pace
 from opportune.study import Study, parse_study
+from opportune.study.serving import live
 from opportune.trial.registered import registered
 
 NEEDED = (PARTICIPANT, TIME, NUDGE, CHANCE, "action", "reward")
@@ -51,6 +53,8 @@ class Export:
     """Since when the primary analysis is as it is, in words."""
     beside: dict[str, pd.DataFrame] = field(default_factory=dict)
     """calls, escalations and alerts, those that the export has."""
+    least: tuple[float, float] = (LEAST_PROBABILITY, LEAST_PROBABILITY)
+    """The least probabilities that the protocol allows: of a nudge and of none at eligible points, and of an action."""
     blinded: bool = False
     """Whether letters stand for the arms' names."""
 
@@ -90,7 +94,8 @@ def read_export(folder: Path) -> Export:
     notes: list[str] = []
     study = _study(folder / "study.toml", notes)
     events = _read(folder / "events.csv") if (folder / "events.csv").is_file() else pd.DataFrame({"kind": []})
-    decisions = with_eligibility(_with_person(decisions, participants), notes)
+    nudge, actions = least_probabilities(study, decisions)
+    decisions = with_eligibility(_with_person(decisions, participants), notes, promised=nudge is not None)
     return Export(
         source=str(folder),
         decisions=decisions,
@@ -99,6 +104,7 @@ def read_export(folder: Path) -> Export:
         study=study,
         notes=tuple(notes),
         registered=registered(study, events),
+        least=(nudge or LEAST_PROBABILITY, actions or LEAST_PROBABILITY),
         beside={name: _read(folder / f"{name}.csv") for name in BESIDE if (folder / f"{name}.csv").is_file()},
     )
 
@@ -151,12 +157,37 @@ def _with_person(decisions: pd.DataFrame, participants: pd.DataFrame) -> pd.Data
     return decisions.merge(participants[[PARTICIPANT, *wanted]], on=PARTICIPANT, how="left", validate="many_to_one")
 
 
-def with_eligibility(decisions: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """The decisions with `eligible` and `ineligible_reason`, worked out where an earlier version recorded none."""
+def least_probabilities(study: Study | None, decisions: pd.DataFrame) -> tuple[float | None, float | None]:
+    """What the study file promises as the least probability of a nudge (and of none), and of an action.
+
+    None where it promises nothing, and where the file was amended: earlier decisions may have had another promise.
+    """
+    if study is None or ("policy_version" in decisions and decisions["policy_version"].nunique() > 1):
+        return None, None
+    try:
+        policies = list(live(study).policies.values())
+    except InputError:  # the file was never meant to be served
+        return None, None
+    nudging = [policy.revealer for policy in policies if policy.budget is not None]
+    nudge = [revealer.least for revealer in nudging if isinstance(revealer, Pace) and revealer.by_candidates]
+    floors = [getattr(policy.recommender, "floor", None) for policy in policies]
+    return (
+        min(nudge) if nudge and len(nudge) == len(nudging) else None,
+        min(filter(None, floors), default=None),
+    )
+
+
+def with_eligibility(decisions: pd.DataFrame, notes: list[str], *, promised: bool = False) -> pd.DataFrame:
+    """The decisions with `eligible` and `ineligible_reason`, worked out where an earlier version recorded none.
+
+    Where the protocol has `promised` a least probability, what the record calls eligible is left as it is: a row that
+    breaks the promise is refused by the analysis.
+    """
     p = decisions[CHANCE].to_numpy(dtype=np.float64)
     fair = np.nan_to_num((p >= LEAST_PROBABILITY - 1e-9) & (p <= 1.0 - LEAST_PROBABILITY + 1e-9), nan=False)
     if ELIGIBLE in decisions:
         stated = decisions[ELIGIBLE].fillna(0).to_numpy() == 1
+        fair = fair | promised
         rare = int((stated & ~fair).sum())
         if rare:
             notes.append(

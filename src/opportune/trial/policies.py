@@ -1,12 +1,14 @@
-"""What other policies and budgets would have brought, by the study's formula fitted to its record."""
+"""What other policies would have brought: one action always, by weighting; other budgets, by the study's formula."""
 
 import warnings
 
 import pandas as pd
 
 from opportune.errors import InputError
+from opportune.inference.actions import PREFIX
 from opportune.inference.estimates import Estimates
-from opportune.inference.questions import NUDGE, PARTICIPANT
+from opportune.inference.policies import policy_value
+from opportune.inference.questions import DRAWN, IMPUTED, NUDGE, PARTICIPANT, usable_controls, with_drawn
 from opportune.inference.simulated import simulated_value
 from opportune.policy import Budget, Policy
 from opportune.problems.finite import Problem
@@ -17,6 +19,11 @@ from opportune.trial.export import Export
 from opportune.trial.fidelity import planned_budget
 
 DRAWS = 40
+VALUED = (
+    "action, always", "mean reward", "se", "low", "high", "more than as recorded", "low of that", "high of that",
+    "SNIPS", "effective sample size", "why there is no value",
+)  # fmt: skip
+"""Columns of the table of actions that are always taken."""
 FACTORS = (0.5, 1.0, 2.0)
 """Budgets to try, as multiples of the study's own."""
 
@@ -63,6 +70,40 @@ def other_policies(export: Export, *, draws: int = DRAWS) -> Estimates:
             complete, problem, policies, outcome="reward", participant=PARTICIPANT, action="action", time="step",
             horizon=general.horizon, draws=draws, response_rate=max(0.01, answers),
         )  # fmt: skip
+
+
+def always(export: Export) -> pd.DataFrame:
+    """What each action would have brought if it were taken wherever actions were drawn, valued by weighting.
+
+    A row for each action, with the reason where the record says too little; no rows where no action was drawn.
+    """
+    try:
+        frame = with_drawn(export.decisions)
+    except InputError:
+        return pd.DataFrame()
+    people = frame[PARTICIPANT].nunique()
+    controls = usable_controls(frame, export.variables, participants=people, where=DRAWN)
+    rows = []
+    for name in (str(name).removeprefix(PREFIX) for name in frame if str(name).startswith(PREFIX)):
+        try:
+            found = policy_value(
+                frame, name, outcome="reward", participant=PARTICIPANT, controls=controls, available=DRAWN,
+                imputed=IMPUTED if IMPUTED in frame else None, least_probability=export.least[1],
+            )  # fmt: skip
+        except InputError as error:
+            rows.append({"action, always": name, "why there is no value": str(error)})
+            continue
+        value, more = found.names.index("doubly robust"), len(found.names) - 1
+        rows.append(
+            {
+                "action, always": name, "mean reward": found.estimate[value], "se": found.se[value],
+                "low": found.interval[value, 0], "high": found.interval[value, 1],
+                "more than as recorded": found.estimate[more], "low of that": found.interval[more, 0],
+                "high of that": found.interval[more, 1], "SNIPS": found.estimate[found.names.index("SNIPS")],
+                "effective sample size": found.details["effective sample size"], "why there is no value": "",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(VALUED))
 
 
 def _values(column: pd.Series, variable: object) -> pd.Series:

@@ -12,11 +12,12 @@ import pandas as pd
 from opportune.errors import DataError, InputError
 from opportune.inference.estimates import Estimates
 from opportune.inference.questions import ARM
+from opportune.study.serving import live
 from opportune.trial import fidelity, flow
 from opportune.trial.consort import consort_ai
 from opportune.trial.effects import PRIMARY, Finding, effects_table, find_effects, r_script, rows_for_r
 from opportune.trial.export import Export
-from opportune.trial.policies import other_policies
+from opportune.trial.policies import always, other_policies
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,11 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
     }
     if value is not None:
         tables["policies"] = value.table().reset_index(names="policy")
+    if policies and len(actions := always(export)):
+        tables["always"] = actions
     if planned is not None:
         tables["planned"] = against_plan(export, findings[0], planned)
-    notes = tuple(dict.fromkeys([*export.notes, *told]))
+    notes = tuple(dict.fromkeys([*export.notes, *told, *learned_together(export)]))
     return Analysis(
         export, tables, findings, value, why, notes, rows_for_r(export, findings), r_script(findings, file), blinded
     )
@@ -113,6 +116,21 @@ def _policies(export: Export) -> tuple[Estimates | None, str]:
         return other_policies(export), ""
     except InputError as error:
         return None, str(error)
+
+
+def learned_together(export: Export) -> list[str]:
+    """Why there is no adaptive sandwich beside the estimates, where participants learned from each other."""
+    try:
+        together = export.study is not None and any(one.together for one in live(export.study).policies.values())
+    except InputError:
+        together = False
+    if not together:
+        return []
+    return [
+        "Participants shared a model, a budget or staff. Estimates have a fixed reference probability, with which "
+        "their intervals held in simulations; the adaptive sandwich is not given beside them, as the probabilities of a "
+        "nudge jump with what was learned instead of changing smoothly."
+    ]
 
 
 def _read_plan(file: Path) -> pd.DataFrame:
