@@ -87,3 +87,14 @@ def test_results_cannot_be_changed(found: Estimates) -> None:
     """A result is what was estimated."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.df = 3  # type: ignore[misc]
+
+
+def test_more_coefficients_than_degrees_of_freedom_are_printed() -> None:
+    """They cannot be tested together, and the table is shown without that test."""
+    frame = record(1, people=24, steps=60).assign(part=lambda f: f["t"] % 9)
+    found = wcls(frame, available="eligible", controls="C(part)", moderators="C(part)")
+    assert found.effects > found.df
+    assert "Estimated: " in repr(found)
+    assert "coefficients of the effect are 0" not in repr(found)
+    with pytest.raises(InputError, match="expected fewer"):
+        _ = found.joint

@@ -101,6 +101,24 @@ def test_exports_of_earlier_versions_are_read(tmp_path: Path, decisions: pd.Data
     assert first.estimates is not None
 
 
+def test_nothing_is_said_of_what_has_no_answer(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Where no nudge was left to chance nothing is identified, nothing was looked at, and the table has its columns."""
+    sure = decisions.assign(eligible=0, nudge_probability=decisions["nudge"].astype(float))
+    made = analyse(read_export(write(tmp_path / "sure", sure)), policies=False)
+    said = sentences(made)
+    assert "gives no estimate" in said[0]
+    assert said[1:] == ["No secondary analysis gives an answer."]
+    assert "coefficient" in made.tables["effects"].columns
+
+
+def test_a_warning_names_its_analyses(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """With many outcomes missing, the note says which analyses it is about, as a sentence."""
+    holes = decisions.assign(reward=decisions["reward"].where(decisions.index % 5 > 0))
+    notes = analyse(read_export(write(tmp_path / "holes", holes)), policies=False).notes
+    assert any("outcomes are incomplete" in note and "(Effect of a nudge on the reward" in note for note in notes)
+    assert all(note.endswith(".") for note in notes)
+
+
 def test_actions_that_were_not_left_to_chance(found: Analysis) -> None:
     """What cannot be answered is said in a sentence, not left out."""
     actions = next(finding for finding in found.findings if finding.key == "actions")
@@ -148,7 +166,10 @@ def test_several_primary_contrasts_are_adjusted(tmp_path: Path, decisions: pd.Da
     first = table[table["kind"] == "primary"]
     assert first["holm p"].tolist() == pytest.approx(list(made.primary.estimates.holm_p[-2:]))
     assert len(first) == 2
-    assert "adjusted by Holm" in sentences(made)[0]
+    said = sentences(made)
+    assert "adjusted by Holm" in said[0]
+    assert ", where stress is 0 or at the first level: " in said[0]
+    assert said[2].startswith("That all 2 of these are 0 is tested by F(2, ")
 
 
 @pytest.mark.parametrize(

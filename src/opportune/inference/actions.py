@@ -64,8 +64,8 @@ def actions(
     names, taken, p = choices(rows, action, probabilities, least_probability)
     first = 0 if reference is None else names.index(checks.choice("reference", reference, names))
     others = [j for j in range(len(names)) if j != first]
-    g, g_names = design("controls", controls, rows)
-    f, f_names = design("moderators", moderators, rows)
+    g, g_names = design("controls", controls, rows, outcome=outcome)
+    f, f_names = design("moderators", moderators, rows, outcome=outcome)
     check_participants(record.n, g.shape[1] + len(others) * f.shape[1])
     q = 1.0 / len(names)
     x = np.column_stack([g, *(((taken == j) - q)[:, None] * f for j in others)])

@@ -108,8 +108,8 @@ def adaptive_sandwich(
     if not np.isin(recorded, np.arange(len(beta) + 1)).all():
         raise InputError(f"column {update} holds numbers other than 0 to {len(beta)}; expected the number of an update")
     number = recorded.astype(np.int64)
-    g, g_names = design("controls", controls, rows)
-    f, f_names = design("moderators", moderators, rows)
+    g, g_names = design("controls", controls, rows, outcome=outcome)
+    f, f_names = design("moderators", moderators, rows, outcome=outcome)
     check_participants(n, g.shape[1] + f.shape[1])
     q_mean = float(p.mean()) if q is None else q
 

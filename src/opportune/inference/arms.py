@@ -52,7 +52,7 @@ def arms(
     texts = [str(name) for name in names]
     first = texts[0] if reference is None else checks.choice("reference", reference, texts)
     others = [name for name in texts if name != first]
-    h, h_names = design("controls", controls, rows)
+    h, h_names = design("controls", controls, rows, outcome=outcome)
     if "Intercept" not in h_names:
         raise InputError(f"controls {controls!r} leaves out the intercept; expected it among them")
     for j, name in enumerate(h_names):

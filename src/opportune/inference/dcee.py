@@ -58,8 +58,8 @@ def dcee(
     a, p = np.zeros(len(y)), np.full(len(y), 0.5)
     a[there], p[there] = a_there, p_there
     w = np.ones(len(y)) if weight is None else numbers(rows, weight)
-    h, _ = design("controls", controls, rows)
-    f, f_names = design("moderators", moderators, rows)
+    h, _ = design("controls", controls, rows, outcome=outcome)
+    f, f_names = design("moderators", moderators, rows, outcome=outcome)
     check_participants(record.n, f.shape[1])
     if not {0.0, 1.0} <= set(a_there):
         raise InputError(f"{treatment} is {a_there[0]:g} in every eligible row; expected both treatments among them")

@@ -27,18 +27,19 @@ _ALLOWED = (
 )  # fmt: skip
 
 
-def design(name: str, formula: str, frame: pd.DataFrame) -> tuple[Floats, list[str]]:
+def design(name: str, formula: str, frame: pd.DataFrame, *, outcome: str = "") -> tuple[Floats, list[str]]:
     """The formula's columns and their names; an intercept is among them unless the formula begins with 0.
 
     Args:
         name: of the argument, for errors.
         formula: what stands to the right of ~ in R.
         frame: the rows.
+        outcome: a column that may not be in it: what comes after the treatment explains its effect away.
 
     """
     text = checks.text(name, formula).strip().removeprefix("~")
     try:
-        _refuse_missing(name, text, frame)
+        _refuse_missing(name, text, frame, outcome)
         found = model_matrix(f"~ {text}", frame, context=dict(FUNCTIONS), na_action="ignore")
         values = np.asarray(found, dtype=np.float64)
         names = [str(column) for column in found.columns]
@@ -70,9 +71,11 @@ def columns_of(formula: str) -> list[str]:
     return [name for name in dict.fromkeys(found) if name not in {*FUNCTIONS, *TRANSFORMS}]
 
 
-def _refuse_missing(name: str, text: str, frame: pd.DataFrame) -> None:
-    """Refuse a column with empty cells: of levels they would silently count as the first."""
+def _refuse_missing(name: str, text: str, frame: pd.DataFrame, outcome: str) -> None:
+    """Refuse the outcome, and a column with empty cells: of levels they would silently count as the first."""
     for column in columns_of(text):
+        if column == outcome:
+            raise InputError(f"{name} {text.strip()!r} has the outcome in it; expected what is known beforehand")
         if column in frame.columns and (missing := int(frame[column].isna().sum())):
             raise _missing(name, text, column, missing, len(frame))
 

@@ -42,8 +42,8 @@ def emee(
     if not np.isin(y, (0.0, 1.0)).all():
         raise InputError(f"{outcome} holds something other than 0 and 1; expected a yes-or-no outcome (see wcls)")
     a, p = drawn(rows, treatment, probability, least_probability)
-    g, g_names = design("controls", controls, rows)
-    f, f_names = design("moderators", moderators, rows)
+    g, g_names = design("controls", controls, rows, outcome=outcome)
+    f, f_names = design("moderators", moderators, rows, outcome=outcome)
     check_participants(record.n, g.shape[1] + f.shape[1])
     x, weight = centred(a, p, reference(q, p, rows), g, f)
     theta = _solve(x, y, weight, a, g, f)

@@ -204,7 +204,7 @@ def _lines(of: Estimates) -> list[str]:
         if i in {0, first} and i < len(of.names):
             lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
     lines.append("")
-    if of.effects > 1:
+    if 1 < of.effects <= of.df:
         lines.append(f"All {of.effects} coefficients of the effect are 0: {of.joint}")
     least = "" if np.isnan(of.least_probability) else f", least probability {of.least_probability:.4g}"
     lines.append(f"{of.participants:,} participants, {of.rows:,} rows{least}; {_source(of)}")

@@ -64,7 +64,7 @@ def policy_value(
     folds = checks.whole("folds", folds, least=2, most=100)
     names, taken, p = choices(rows, action, probabilities, least_probability)
     pi = _target(rows, policy, names)
-    h, _ = design("controls", controls, rows)
+    h, _ = design("controls", controls, rows, outcome=outcome)
     check_participants(n, 1)
     each = np.arange(len(rows))
     weight = pi[each, taken] / p[each, taken]

@@ -58,8 +58,8 @@ def wcls(
     record = read(frame, outcome, participant, available=available, imputed=imputed, lag=lag, time=time)
     rows = record.rows
     a, p = drawn(rows, treatment, probability, least_probability)
-    g, g_names = design("controls", controls, rows)
-    f, f_names = design("moderators", moderators, rows)
+    g, g_names = design("controls", controls, rows, outcome=outcome)
+    f, f_names = design("moderators", moderators, rows, outcome=outcome)
     check_participants(record.n, g.shape[1] + f.shape[1])
     x, weight = centred(a, p, reference(q, p, rows), g, f)
     beta, found = solve(add_up(x, record.y, weight, record.who, record.n), record.people)

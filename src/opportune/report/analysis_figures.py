@@ -1,5 +1,6 @@
 """The figures of a trial's analysis, each with a caption and an alternative text."""
 
+import re
 import textwrap
 
 import numpy as np
@@ -14,7 +15,9 @@ from opportune.trial.run import Analysis, unit_of
 
 WORDS = 42
 MOST_REASONS = 8
-STATUS = tuple(f"participants {status}" for status in ("completed", "withdrawn", "paused", "active"))
+STATUS = tuple(
+    f"participants {status}" for status in ("completed", "withdrawn", "paused", "active", "at the last decision point")
+)
 
 
 def pictures(found: Analysis) -> list[Picture]:
@@ -73,7 +76,8 @@ def _box(axes: Axes, x: float, y: float, text: str) -> None:
 
 def _level(coefficient: str) -> str:
     """What a coefficient is about, without the formula's own signs: "nudge:sleep[T.poor]" is about poor sleep."""
-    return coefficient.removeprefix("nudge:").removeprefix("action").replace("[T.", " = ").strip("[]").replace("]", "")
+    named = re.sub(r"^(?:action|arm)\[([^\]]*)\]", r"\1", coefficient.removeprefix("nudge:"))
+    return named.replace("[T.", " = ").replace("]", "")
 
 
 def _calibration(found: Analysis) -> Picture | None:

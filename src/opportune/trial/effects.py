@@ -27,6 +27,11 @@ from opportune.trial.fidelity import planned_budget
 PRIMARY, SECONDARY = "primary", "secondary"
 PERIOD = "period"
 MOST_PERIODS = 5
+EFFECTS = (
+    "analysis", "kind", "coefficient", "estimate", "se", "low", "high", "p", "holm p", "df", "participants", "rows",
+    "least probability", "estimand",
+)  # fmt: skip
+"""Columns of the table of effects."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +174,10 @@ def effects_table(findings: Sequence[Finding]) -> pd.DataFrame:
                     "se": float(se), "low": float(low), "high": float(high), "p": float(p),
                     "holm p": float(adjusted) if several else np.nan,
                     "df": found.df, "participants": found.participants, "rows": found.rows,
-                    "least probability": found.least_probability, "estimand": found.estimand,
+                    "least probability": round(found.least_probability, 12), "estimand": found.estimand,
                 }
             )  # fmt: skip
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=list(EFFECTS))
     if len(table):
         later = (table["kind"] == SECONDARY).to_numpy()
         table.loc[later, "holm p"] = holm(table.loc[later, "p"].to_numpy())

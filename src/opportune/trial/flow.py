@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from opportune.inference.questions import ARM, ELIGIBLE, NUDGE, PARTICIPANT
+from opportune.inference.questions import ARM, ELIGIBLE, NUDGE, PARTICIPANT, TIME
 from opportune.trial.export import REASON, Export
 
 EVERYONE = "all"
@@ -36,6 +36,9 @@ def _stages(export: Export, people: pd.DataFrame, rows: pd.DataFrame) -> dict[st
     if "status" in people:
         for status in ("completed", "withdrawn", "paused", "active"):
             found[f"participants {status}"] = int((people["status"] == status).sum())
+    if export.study is not None:  # whatever anybody said of their status
+        there = rows.loc[rows[TIME] >= export.study.settings.study.horizon, PARTICIPANT]
+        found["participants at the last decision point"] = int(there.nunique())
     found["participants with a decision"] = int(rows[PARTICIPANT].nunique())
     found["decision points"] = len(rows)
     if "available" in rows:

@@ -1,6 +1,7 @@
 """What other policies would have brought: one action always, by weighting; other budgets, by the study's formula."""
 
 import warnings
+from typing import Any
 
 import pandas as pd
 
@@ -83,7 +84,7 @@ def always(export: Export) -> pd.DataFrame:
         return pd.DataFrame()
     people = frame[PARTICIPANT].nunique()
     controls = usable_controls(frame, export.variables, participants=people, where=DRAWN)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in (str(name).removeprefix(PREFIX) for name in frame if str(name).startswith(PREFIX)):
         try:
             found = policy_value(

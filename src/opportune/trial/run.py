@@ -11,7 +11,7 @@ import pandas as pd
 
 from opportune.errors import DataError, InputError
 from opportune.inference.estimates import Estimates
-from opportune.inference.questions import ARM
+from opportune.inference.questions import ARM, ELIGIBLE, NUDGE
 from opportune.study.serving import live
 from opportune.trial import fidelity, flow
 from opportune.trial.consort import consort_ai
@@ -69,7 +69,8 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
         warnings.simplefilter("always", UserWarning)
         findings = find_effects(export)
         value, why = _policies(export) if policies else (None, "they were not asked for")
-    told = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+        actions = always(export) if policies else pd.DataFrame()
+    told = [_of_which(str(one.message), findings) for one in caught if issubclass(one.category, UserWarning)]
     file = f"{export.name}-analysis-rows.csv"
     tables = {
         "flow": flow.flow(export, blinded=blinded),
@@ -84,7 +85,7 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
     }
     if value is not None:
         tables["policies"] = value.table().reset_index(names="policy")
-    if policies and len(actions := always(export)):
+    if len(actions):
         tables["always"] = actions
     if planned is not None:
         tables["planned"] = against_plan(export, findings[0], planned)
@@ -118,6 +119,12 @@ def _policies(export: Export) -> tuple[Estimates | None, str]:
         return None, str(error)
 
 
+def _of_which(said: str, findings: Sequence[Finding]) -> str:
+    """A warning as a sentence, with the analyses that it is about."""
+    about = [finding.title for finding in findings if finding.estimates is not None and said in finding.estimates.notes]
+    return f"{said[:1].upper()}{said[1:]}" + (f" ({'; '.join(about)})." if about else ".")
+
+
 def learned_together(export: Export) -> list[str]:
     """Why there is no adaptive sandwich beside the estimates, where participants learned from each other."""
     try:
@@ -128,8 +135,8 @@ def learned_together(export: Export) -> list[str]:
         return []
     return [
         "Participants shared a model, a budget or staff. Estimates have a fixed reference probability, with which "
-        "their intervals held in simulations; the adaptive sandwich is not given beside them, as the probabilities of a "
-        "nudge jump with what was learned instead of changing smoothly."
+        "their intervals held in simulations; the adaptive sandwich is not given beside them, as the probabilities of "
+        "a nudge jump with what was learned instead of changing smoothly."
     ]
 
 
@@ -194,24 +201,27 @@ def sentences(found: Analysis) -> list[str]:
         lines.append(f"The primary analysis ({how}) gives no estimate: {primary.why}.")
     else:
         lines += [_in_words(primary, j, unit_of(export)) for j in range(primary.estimates.effects)]
+        if 1 < primary.estimates.effects <= primary.estimates.df:
+            lines.append(f"That all {primary.estimates.effects} of these are 0 is tested by {primary.estimates.joint}.")
         lines.append(f"This is the primary analysis, {how}: {primary.estimates.estimand}.")
-    lines.append(
-        "Identified are effects at candidate moments, others following the protocol, averaged over eligible points. "
-        "Not identified is what a nudge would do at other moments, after the budget is gone or while a participant "
-        "rests, nor what it would be like to have no programme at all: that is what a control arm is for."
-    )
-    rest = [finding for finding in found.findings[1:] if finding.kind != PRIMARY]
-    clear = found.tables["effects"]
-    clear = clear[(clear["kind"] != PRIMARY) & (clear["holm p"] < 0.05)] if len(clear) else clear
-    lines.append(
-        f"{len(rest)} secondary analyses were looked at later; after adjusting for their number "
-        + (
-            f"{len(clear)} of their coefficients differ from 0."
-            if len(clear)
-            else "none of their coefficients differs from 0."
+    if (export.decisions[ELIGIBLE] == 1).any():
+        lines.append(
+            "Identified are effects at candidate moments, others following the protocol, averaged over eligible "
+            "points. Not identified is what a nudge would do at other moments, after the budget is gone or while a "
+            "participant rests, nor what it would be like to have no programme at all: that is what a control arm is "
+            "for."
         )
-    )
-    return lines
+    rest = [finding for finding in found.findings[1:] if finding.estimates is not None]
+    clear = found.tables["effects"]
+    clear = clear[(clear["kind"] != PRIMARY) & (clear["holm p"] < 0.05)]
+    if not rest:
+        return [*lines, "No secondary analysis gives an answer."]
+    some = f"{len(clear)} of their coefficients differ from 0."
+    return [
+        *lines,
+        f"{len(rest)} secondary analyses were looked at later; after adjusting for their number "
+        + (some if len(clear) else "none of their coefficients differs from 0."),
+    ]
 
 
 def unit_of(export: Export) -> str:
@@ -229,6 +239,8 @@ def _in_words(finding: Finding, j: int, unit: str) -> str:
     p = found.holm_p[at] if several else found.p[at]
     surely = "More than chance would explain." if p < 0.05 else "Chance alone could explain this."
     which = f", {found.names[at]}" if several else ""
+    if several and found.names[at] == NUDGE:
+        which = f", where {finding.question.moderators.strip()} is 0 or at the first level"
     return (
         f"{finding.title}{which}: {_short(value)} {unit} (95% interval {_short(low)} to {_short(high)}; "
         f"p {_p(p)}{', adjusted by Holm' if several else ''}). {surely}"
