@@ -196,6 +196,17 @@ def test_questions_of_a_study_without_arms() -> None:
         Question(estimand="actions").answer(bare)
 
 
+def test_a_baseline_among_the_controls_is_no_hindrance() -> None:
+    """It is not simulated, so the plan goes without it: with fewer controls power is rather too low than too high."""
+    people = ("planned = 12", "planned = 12\nbaseline = { age = [40, 85] }")
+    for text, controls in (("controls = 'age'", "stress"), ("controls = 'stress + step'", "stress + step")):
+        settings = small(people, ("[world]", f"[analysis]\nprimary = {{ {text} }}\n\n[world]"), participants=24)
+        frame = pools(settings, [designs(settings, 8)[MOST_OFTEN][8.0]], people=50)[0].frame
+        first = questions(settings, frame, 8.0)[0]
+        assert first.controls == controls
+        assert first.answer(frame).effects == 1
+
+
 def floored(*changes: tuple[str, str]) -> Settings:
     """A study whose recommender takes every action with a probability of at least 0.1."""
     return small(('kind = "PACE"\n\n[[policies]]', 'kind = "PACE"\nfloor = 0.1\n\n[[policies]]'), *changes)

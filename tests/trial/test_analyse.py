@@ -15,6 +15,7 @@ from opportune.cli.main import run
 from opportune.errors import DataError, InputError
 from opportune.inference import wcls
 from opportune.inference.questions import Question
+from opportune.report.analysis_figures import coefficient_in_words
 from opportune.trial.export import read_export
 from opportune.trial.run import Analysis, analyse, hide_arms, sentences
 
@@ -117,6 +118,13 @@ def test_a_warning_names_its_analyses(tmp_path: Path, decisions: pd.DataFrame) -
     notes = analyse(read_export(write(tmp_path / "holes", holes)), policies=False).notes
     assert any("outcomes are incomplete" in note and "(Effect of a nudge on the reward" in note for note in notes)
     assert all(note.endswith(".") for note in notes)
+
+
+def test_coefficients_have_names_for_people() -> None:
+    """Figures name an action, an arm, a level or a slope without the formula's own signs."""
+    said = {"action[walk]": "walk", "arm[usual care]": "usual care", "nudge:stress[T.high]": "stress = high",
+            "action[walk]:stress": "walk:stress", "nudge:step": "more per decision point"}  # fmt: skip
+    assert {name: coefficient_in_words(name) for name in said} == said
 
 
 def test_actions_that_were_not_left_to_chance(found: Analysis) -> None:

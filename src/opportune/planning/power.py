@@ -23,6 +23,7 @@ from scipy.special import nctdtr, ndtr, stdtrit
 
 from opportune.analysis.intervals import interval
 from opportune.errors import InputError
+from opportune.inference.design import columns_of
 from opportune.inference.questions import ARM, ELIGIBLE, Question, usable_controls
 from opportune.inference.record import SPARE_PARTICIPANTS
 from opportune.planning.pool import PEOPLE, Pool, in_arms, pools
@@ -170,8 +171,8 @@ def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Qu
     table = settings.study.settings.analysis
     lag = min(table.lag or max(2, round(settings.horizon / max(budget, 1.0))), max(2, settings.horizon // 2))
     first = table.question(controls, control=control_arm(settings.study.settings))
-    if first.estimand == "arms":
-        first = replace(first, controls="1")  # nothing of a baseline is simulated: with it there is more power
+    if not set(columns_of(first.controls)) <= set(frame):  # a baseline is not simulated: with it there is more power
+        first = replace(first, controls="1" if first.estimand == "arms" else controls)
     every = [first, Question(controls=controls), Question(controls=controls, lag=lag), Question(estimand="actions")]
     every += [Question(estimand="arms", reference=control_arm(settings.study.settings))] if ARM in frame else []
     found: list[Question] = []

@@ -74,8 +74,10 @@ def _box(axes: Axes, x: float, y: float, text: str) -> None:
         axes.text(x + 0.5, -y - 0.47, text, ha="center", va="center", fontsize=9)
 
 
-def _level(coefficient: str) -> str:
+def coefficient_in_words(coefficient: str) -> str:
     """What a coefficient is about, without the formula's own signs: "nudge:sleep[T.poor]" is about poor sleep."""
+    if coefficient == "nudge:step":
+        return "more per decision point"
     named = re.sub(r"^(?:action|arm)\[([^\]]*)\]", r"\1", coefficient.removeprefix("nudge:"))
     return named.replace("[T.", " = ").replace("]", "")
 
@@ -108,7 +110,10 @@ def _forest(found: Analysis) -> Picture | None:
     table = table[~table["coefficient"].str.contains("period") & ~table["analysis"].str.contains("relative risk")]
     labels = [
         "\n".join(
-            textwrap.wrap(r.analysis if r.coefficient == "nudge" else f"{r.analysis}: {_level(r.coefficient)}", WORDS)
+            textwrap.wrap(
+                r.analysis if r.coefficient == "nudge" else f"{r.analysis}: {coefficient_in_words(r.coefficient)}",
+                WORDS,
+            )
         )
         for r in table.itertuples()
     ]
