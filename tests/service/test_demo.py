@@ -57,6 +57,28 @@ def test_there_is_something_to_do_now(filled: tuple[Database, int]) -> None:
     assert now - 10 * clock.MINUTE < max(happened) <= now, "the course ends now"
 
 
+def test_the_advice_changes_whatever_is_answered(filled: tuple[Database, int]) -> None:
+    """Somebody waits for whom every answer changes the advice, with time to look."""
+    database, now = filled
+    found = demo.most_changed(database, now)
+    assert found is not None
+    assert found.always
+    assert demo.participant_to_watch(database, now) == found.participant
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("hour", range(24))
+def test_the_advice_changes_at_every_hour(hour: int, language: str, tmp_path: Path) -> None:
+    """The same at each hour of the day."""
+    now = dt.datetime(2031, 3, 3, hour, 41, tzinfo=dt.UTC)
+    database = demo.fill(tmp_path, timezone=ZONE, language=language, now=now)
+    found = demo.most_changed(database, clock.from_datetime(now))
+    database.close()
+    assert found is not None
+    assert found.always
+
+
 def test_it_is_a_study_as_they_are(filled: tuple[Database, int]) -> None:
     """Some are paused or have left, notes were written, rewards are missing, there are alerts, none of them red."""
     database, now = filled
