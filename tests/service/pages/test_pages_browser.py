@@ -356,6 +356,15 @@ window.Notification.permission = "granted";
 """
 
 
+def until_told(page: Page, count: int) -> None:
+    """Wait until so many notifications were shown; the page's policy lets no text be run as a condition."""
+    for _ in range(150):
+        if len(page.evaluate("window.told")) >= count:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(page.evaluate("window.told"))
+
+
 def test_a_call_is_told_while_the_tab_is_in_the_background(opened: Open, trial: Trial) -> None:
     """The title and the icon count; a notification comes for what is new, unless the page is being looked at."""
     page = opened("anna")
@@ -379,6 +388,11 @@ def test_a_call_is_told_while_the_tab_is_in_the_background(opened: Open, trial: 
     trial.post("participants/P001/decisions", {"sensed": SENSED})
     expect(page).to_have_title("(6) Study · Opportune")
     assert page.evaluate("window.told") == ["Calls wait: 6"]
+    trial.post("participants/P001/decisions", {"sensed": SENSED})  # a new call in place of one: there are still 6
+    until_told(page, 2)
+    trial.fell("P002")
+    until_told(page, 3)
+    assert page.evaluate("window.told") == ["Calls wait: 6", "Calls wait: 6", "Urgent: open the page Today"]
     found = page.request.get("/icon/6")
     assert found.headers["content-type"].startswith("image/svg+xml")
     assert ">6</text>" in found.text()
@@ -466,14 +480,28 @@ def test_with_one_hand_on_a_phone(opened: Open) -> None:
 
 
 def test_a_session_that_has_ended(opened: Open, trial: Trial) -> None:
-    """A form sent then does nothing, and says so."""
+    """A form sent then stays as it is, and says so; after signing in elsewhere the same button sends it."""
     page = opened("anna", expected="401")
-    card(page, "P001").get_by_role("button", name="I will call").click()
-    card(page, "P001").get_by_label("Note").fill("kept?")
+    page.goto("/participants/0/adverse")
+    page.get_by_label("What happened").fill("Fell on the stairs.")
+    page.get_by_label("When it began").fill("today")
+    page.get_by_label("How severe it is").select_option("mild")
     with trial.database.writing.begin() as connection:
         connection.execute(tables.sessions.delete())
-    card(page, "P001").get_by_role("button", name="Declined").click()
-    expect(page.get_by_role("alert")).to_contain_text("What you had entered was not recorded.")
+    report = page.get_by_role("button", name="Report the adverse event")
+    report.click()
+    expect(page.get_by_role("alert")).to_contain_text("You are signed out. What you typed is still here.")
+    expect(page.get_by_label("What happened")).to_have_value("Fell on the stairs.")
+    expect(report).to_be_disabled()
+    again = page.context.new_page()
+    again.goto("/signin")
+    again.get_by_label("Name").fill("anna")
+    again.get_by_label("Password").fill(PASSWORD)
+    again.get_by_role("button", name="Sign in").click()
+    expect(again.get_by_role("navigation", name="Pages")).to_be_visible()
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    report.click()
+    expect(page.get_by_role("status")).to_contain_text("The adverse event is on record")
 
 
 def test_german_and_the_empty_list(opened: Open, trial: Trial) -> None:

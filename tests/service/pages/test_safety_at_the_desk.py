@@ -166,8 +166,8 @@ def test_the_pseudonym_leads_to_the_contact(site: Site) -> None:
 
 
 def test_who_else_is_here_and_for_how_long_a_call_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two nurses see each other's names, and since when the other has a call."""
-    found = desks(site, anna="staff", bert="staff")
+    """Two nurses see each other's names, and since when the other has a call; so does the coordinator."""
+    found = desks(site, anna="staff", bert="staff", ada="admin")
     anna, bert = found["anna"], found["bert"]
     decision = str(site.decide()["decision"])
     assert "Also here" not in anna.page("/today")
@@ -177,6 +177,7 @@ def test_who_else_is_here_and_for_how_long_a_call_is_taken(site: Site, monkeypat
     assert "Also here: bert" in anna.page("/today")
     went(bert.send("/today", "/today/take", decision=decision))
     assert "bert is calling." in anna.page("/today")
+    assert "bert is calling." in found["ada"].page("/today")
     real = clock.now
     monkeypatch.setattr(clock, "now", lambda: real() + 7 * clock.MINUTE)
     page = anna.page("/today")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -181,24 +181,33 @@ class View:
         shown = {
             "view": self, "role": self.role, "who": self.who, "form_token": self.session.form,
             "study_name": self.study["name"], "red": sum(alert["level"] == "red" for alert in alerts),
-            "waiting": count_of(self.service) if self.role in NAVIGATION["today"] else 0,
+            "waiting": waiting_of(self.service) if self.role in NAVIGATION["today"] else Waiting(0, 0, 0),
             "contact": self.contact, "rehearsal": self.service.rehearsal,
             "here": template.split(".", maxsplit=1)[0], **content,
         }  # fmt: skip
         return html(self.t.language, template, code, **shown)
 
 
-def count_of(service: Service) -> int:
-    """How much waits for staff: nudges, and what must be seen to at once."""
-    table, calls = tables.decisions, tables.calls
-    query = (
-        select(func.count())
+class Waiting(NamedTuple):
+    """How much waits for staff, and by which events it came up: what is new has a larger number."""
+
+    number: int
+    latest_call: int
+    latest_urgent: int
+
+
+def waiting_of(service: Service) -> Waiting:
+    """Calls that wait, and what must be seen to at once."""
+    table, calls, urgent = tables.decisions, tables.calls, tables.escalations
+    open_calls = (
+        select(func.count(), func.max(table.c.seq))
         .select_from(table.outerjoin(calls, calls.c.decision == table.c.id))
         .where(tables.open_nudge, calls.c.due.is_(None))
     )
+    unseen = select(func.count(), func.max(urgent.c.seq)).where(urgent.c.acknowledged.is_(None))
     with service.database.reading.connect() as connection:
-        waiting = int(connection.execute(query).scalar_one())
-    return waiting + queries.count(service.database, tables.escalations, tables.escalations.c.acknowledged.is_(None))
+        (number, call), (more, item) = connection.execute(open_calls).one(), connection.execute(unseen).one()
+    return Waiting(number + more, call or 0, item or 0)
 
 
 def view_of(request: Asked) -> View:

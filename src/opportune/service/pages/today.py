@@ -24,12 +24,12 @@ from opportune.service.pages.shared import (
     View,
     carry_out,
     command_fields,
-    count_of,
     form_of,
     fragment,
     go,
     in_thread,
     view_of,
+    waiting_of,
 )
 from opportune.service.problems import Refused
 from opportune.service.record import queries, tables
@@ -151,6 +151,11 @@ def _version(service: Service) -> str:
     return f"{calls.version(service.database)}.{','.join(sessions.watching(service.database))}"
 
 
+def _waiting(service: Service) -> str:
+    """How much waits, as the pages' script reads it."""
+    return " ".join(map(str, waiting_of(service)))
+
+
 def _told(view: View, decision: str) -> dict[str, Any] | None:
     """What to read out after someone was reached."""
     row = queries.decision_row(view.service.database, known_decision(decision)) if decision else None
@@ -186,7 +191,7 @@ async def changes(request: Asked) -> ServerSentEvent:
         await in_thread(sessions.watch, service.database, token)
         known = await in_thread(_version, service)
         yield ServerSentEventMessage(event="version", data=known, retry=2000)
-        yield ServerSentEventMessage(event="count", data=str(await in_thread(count_of, service)))
+        yield ServerSentEventMessage(event="count", data=await in_thread(_waiting, service))
         quiet = 0
         while not service.stopping:
             await asyncio.sleep(LOOK_SECONDS)
@@ -198,7 +203,9 @@ async def changes(request: Asked) -> ServerSentEvent:
                     return
                 await in_thread(sessions.watch, service.database, token)
                 yield ServerSentEventMessage(event="version", data=known)
-                yield ServerSentEventMessage(event="count", data=str(await in_thread(count_of, service)))
+                yield ServerSentEventMessage(
+                    event="count", data=" ".join(map(str, await in_thread(waiting_of, service)))
+                )
 
     return ServerSentEvent(versions(), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 

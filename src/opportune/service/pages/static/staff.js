@@ -9,13 +9,26 @@
     button.addEventListener("click", () => window.print());
   });
 
-  document.addEventListener("submit", (event) => {
+  let signedIn = null;
+  document.addEventListener("submit", async (event) => {
     const form = event.target;
     if (form.dataset.sent) {
       event.preventDefault();
       return;
     }
     form.dataset.sent = "yes";
+    if (signedIn && form.method === "post" && form.closest("main") && !form.dataset.checked) {
+      // Where the session has ended the form stays as it is: what was typed would be lost on the way to sign in.
+      const button = event.submitter;
+      event.preventDefault();
+      const goes = await signedIn();
+      delete form.dataset.sent;
+      if (!goes) return;
+      form.dataset.checked = "yes";
+      form.requestSubmit(button);
+      delete form.dataset.checked;
+      return;
+    }
     window.setTimeout(() => form.querySelectorAll("button").forEach((button) => { button.disabled = true; }), 0);
   });
   window.addEventListener("pageshow", (event) => {
@@ -49,7 +62,7 @@
   const gone = (answer) => answer.status === 401 || answer.status === 403 || answer.type === "opaqueredirect";
   const check = async () => {
     try {
-      const answer = await ask("/session", { headers: { Accept: "application/json" } });
+      const answer = await ask("/session", { headers: { Accept: "application/json" }, signal: AbortSignal.timeout(5000) });
       if (gone(answer)) { lock(true); return false; }
       if (!answer.ok) return true;
       renew((await answer.json()).form);
@@ -57,6 +70,7 @@
     } catch { /* the network is away; the list says so */ }
     return true;
   };
+  signedIn = check;
   let active = Date.now();
   let kept = Date.now();
   const acted = () => { active = Date.now(); };
@@ -78,7 +92,7 @@
   const title = document.title;
   const icon = document.querySelector('link[rel="icon"]');
   const plain = icon.href;
-  let waiting = Number(count.textContent);
+  let [, latestCall, latestUrgent] = count.dataset.waiting.split(" ").map(Number);
   const alerting = document.querySelector("[data-alerting]");
   const sound = document.querySelector("[data-sound]");
   let audio = null;
@@ -94,22 +108,25 @@
     tone.start();
     tone.stop(audio.currentTime + 0.6);
   };
-  const notify = (number) => {
+  const notify = (text, tag, number) => {
     beep();
     if (!window.Notification || Notification.permission !== "granted") return;
     if (!document.hidden && document.hasFocus()) return;
-    const notice = new Notification(`${count.dataset.notice}: ${number}`, { tag: "calls", renotify: true, icon: `/icon/${number}` });
+    const notice = new Notification(text, { tag, renotify: true, icon: `/icon/${Math.min(number, 10)}` });
     notice.onclick = () => { window.focus(); notice.close(); };
   };
-  const show = (number) => {
+  const show = (waiting) => {
+    const [number, call, urgent] = waiting.split(" ").map(Number);
     count.textContent = String(number);
     count.hidden = number === 0;
     document.title = number ? `(${number}) ${title}` : title;
     icon.href = number ? `/icon/${Math.min(number, 10)}` : plain;
-    if (number > waiting) notify(number);
-    waiting = number;
+    if (urgent > latestUrgent) notify(count.dataset.urgent, "urgent", number);
+    else if (call > latestCall) notify(`${count.dataset.notice}: ${number}`, "calls", number);
+    latestCall = Math.max(latestCall, call);
+    latestUrgent = Math.max(latestUrgent, urgent);
   };
-  show(waiting);
+  show(count.dataset.waiting);
   if (alerting) {
     const button = alerting.querySelector("[data-notify]");
     const said = () => {
@@ -198,7 +215,7 @@
   const listen = () => {
     const source = new EventSource("/today/changes");
     source.addEventListener("version", (event) => look(event.data));
-    source.addEventListener("count", (event) => show(Number(event.data)));
+    source.addEventListener("count", (event) => show(event.data));
     source.addEventListener("open", () => { if (fresh) fresh.textContent = fresh.dataset.ok; });
     source.addEventListener("error", () => {
       if (fresh) fresh.textContent = fresh.dataset.lost;
