@@ -284,6 +284,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert link.anchor in anchors(link.path), f"{page.name} links to {link.target}: no such heading"
 
 
+def test_links_into_the_repository_lead_to_folders_and_files() -> None:
+    """A page that links to a folder of the repository links to a folder, not to a file in its place."""
+    found = [
+        (page, *link)
+        for page in PAGES
+        for link in re.findall(
+            r"/opportune-developers/opportune/(tree|blob|raw)/main/([^)#\s]+)", page.read_text(encoding="utf-8")
+        )
+    ]
+    assert found
+    for page, kind, path in found:
+        there = (ROOT / path).is_dir() if kind == "tree" else (ROOT / path).is_file()
+        assert there, f"{page.name} links to {path}, which is not there as a {'folder' if kind == 'tree' else 'file'}"
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     """Every page of docs is linked from the README, everything else there from some page."""
     from_readme = {link.path for link in links(README)}

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.parser import Parser
@@ -40,6 +41,24 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".nbi", ".nbc")
     }
     assert there == wanted
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a checkout says which files there are")
+def test_the_sdist_is_whole(tmp_path: Path) -> None:
+    """Every file of the repository is in it, so that its own tests and `make release` find what they read."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 0, run.stderr
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        there = {name.partition("/")[2] for name in archive.getnames()}
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    files = {path for path in map(Path, listed) if (ROOT / path).is_file()}
+    assert {path.as_posix() for path in files} <= there
+    app = {path.name for path in (ROOT / "src/opportune/rehearsal/app").iterdir()}
+    assert {f"examples/app/{name}" for name in app} <= there
 
 
 def test_the_readme_works_where_the_wheel_shows_it(wheel: Path) -> None:
