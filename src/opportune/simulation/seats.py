@@ -46,12 +46,14 @@ class Seats:
         form = device_form(worlds, "cpu")
         at = self.problem.layout(horizon=horizon, **form).with_owners(Owners(world=owner_of(worlds[0])))
         self._places = at.numbers()
-        self._arrays = []
-        for world in worlds:
-            arrays = {name: aligned(at.length(name)) for name in ARRAYS}
-            arrays["constants"] = world.informed_problem().constants(at, horizon)
-            arrays["world"] = in_numbers(world, at)
-            self._arrays.append(arrays)
+        known = {
+            id(world): {"constants": world.informed_problem().constants(at, horizon), "world": in_numbers(world, at)}
+            for world in {id(world): world for world in worlds}.values()
+        }  # read only, so that seats in one world share them
+        own = {name: aligned(len(worlds), at.length(name)) for name in ARRAYS if name not in ("constants", "world")}
+        self._arrays = [
+            {**{name: rows[i] for name, rows in own.items()}, **known[id(world)]} for i, world in enumerate(worlds)
+        ]
         self._handles = np.stack([handle_of(self._places, arrays) for arrays in self._arrays])
         self._seed = np.uint64(seed)
         self._streams = np.array(streams, dtype=np.uint64)
