@@ -63,10 +63,11 @@ lost = op.realised_regret(data).isel(step=-1)
 print(op.mean_interval(lost, ["replicate"]).to_dataframe().round(2)[["mean", "low", "high"]])
 
 # %%
-# The same idea, compiled
-# -----------------------
+# The idea, compiled
+# ------------------
 # A compiled rule is one function over numbers and a class that names its settings. It runs on all cores and on a GPU,
-# and a service can serve it::
+# and a service can serve it. This one fits every problem: the age is counted as above, and in place of high stress
+# it asks for a positive gap, which says that knowing the context would help::
 #
 #     @step_function
 #     def consult(p, own, moment, judged):
@@ -75,4 +76,5 @@ print(op.mean_interval(lost, ["replicate"]).to_dataframe().round(2)[["mean", "lo
 #             return 0.0, 0.0
 #         return max(0.0, min(1.0, budget_left(p))), 0.0
 #
-# :doc:`/extending` has the whole file, and how to check it.
+# A class must be registered before the first simulation of a process, so this page does not run it. :doc:`/extending`
+# has the whole file, a simulation with it, and how to check it.

@@ -1,5 +1,5 @@
-"""A million runs
-==============
+"""Many runs: from hundreds to a million
+=====================================
 
 A run is a pure function of the world, the policy, the seed and its number. It does not matter where it runs: on one
 core, on all of them, on a GPU or on a cluster. This page runs a small sweep and shows what changes for a large one.
