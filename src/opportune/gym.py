@@ -298,7 +298,7 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         choices = np.asarray(actions)
         right = choices.shape == (self.num_envs,) and choices.dtype.kind in "iub"
         if not right or not self.action_space.contains(choices.astype(np.int64)):
-            each = f"from 0 to {self.single_action_space.n - 1}"
+            each = f"from 0 to {self._all.action_space.n - 1}"
             raise InputError(f"actions is {checks.brief(actions)}; expected {self.num_envs} whole numbers {each}")
         rewards, self._over = self._all.choose(choices.astype(np.int64))
         info = self._info()

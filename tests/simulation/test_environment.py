@@ -156,15 +156,16 @@ def test_regret_without_a_known_best_is_refused_for_both(trace: bool) -> None:
 @pytest.mark.parametrize("given", [None, "yes", "0.5", [True], 1.5, float("nan")])
 def test_what_a_function_gives_by_mistake_is_said_with_its_step(given: Any) -> None:
     """A `propose` without `return`, or an action that does not exist, names the policy, the function and the step."""
-    world, simulated = WORLDS["synthetic"](), {"horizon": 9, "replicates": 1, "seed": SEED, "progress": False}
+    world = WORLDS["synthetic"]()
+    settings: dict[str, Any] = {"horizon": 9, "replicates": 1, "seed": SEED, "progress": False}
     late = op.PythonPolicy(
         propose=lambda moment, memory: given if moment.step == 7 else False, settle=lambda shown, memory: 0, name="mine"
     )
     with pytest.raises(op.InputError, match=r"^propose of policy 'mine' at step 7: decision is .*; expected a finite"):
-        op.simulate(world, late, **simulated)
+        op.simulate(world, late, **settings)
     other = op.PythonPolicy(**by_rate(0.1), settle=lambda shown, memory: given, name="mine")
     with pytest.raises(op.InputError, match=r"^settle of policy 'mine' at step 1: action is "):
-        op.simulate(world, other, **simulated)
+        op.simulate(world, other, **settings)
 
 
 def test_what_is_shown_can_be_written_as_json() -> None:

@@ -187,7 +187,7 @@ class Environment:
         """The number of the present context, if contexts are a finite set."""
         return int(self._seats.moments[0, CONTEXT])
 
-    def nudge(self, decision: bool | float) -> Shown:
+    def nudge(self, decision: bool | np.bool_ | float) -> Shown:
         """Nudge or not, or with a probability; returns what the recommender sees then.
 
         A probability is charged to the budget as it is, and cut to what is left of it. Where the patient has opened the
