@@ -32,8 +32,9 @@ KINDS = {
 """Names that stand together at the head of the page; the others follow by what they are."""
 HOOKS = (
     "act_blind", "act_informed", "after_blind", "arrive", "auxiliary", "before_coin", "blind_value", "bring_together",
-    "conclude", "constants", "consult", "extents", "freeze", "informed_problem", "known_step", "layout", "needs_sharing",
-    "numbers", "propose_at", "refuse_more", "respond", "seat", "seated", "slots", "tables", "truth_table", "words",
+    "conclude", "constants", "consult", "extents", "freeze", "informed_problem", "known_step", "layout",
+    "needs_sharing", "numbers", "propose_at", "refuse_more", "respond", "seat", "seated", "slots", "tables",
+    "truth_table", "words",
 )  # fmt: skip
 """Members that the package itself calls; docs/extending.md explains those that an author of a rule or world writes."""
 

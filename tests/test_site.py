@@ -1,5 +1,6 @@
 """The documentation site builds without a warning, its links lead somewhere, and it reads well without the network."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,7 +108,31 @@ def test_the_rooms_hold_every_page(site: Path) -> None:
         assert (site / f"{page.stem}.html").exists(), page.name
     commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "opportune reproduce" in commands
-    assert "noise_sd" in (site / "reference" / "study-file-keys.html").read_text(encoding="utf-8")
+    keys = (site / "reference" / "study-file-keys.html").read_text(encoding="utf-8")
+    assert "noise_sd" in keys
+    assert keys.count("when served, with") == 3
     assert "budget_left" in (site / "reference" / "http.html").read_text(encoding="utf-8")
     for tutorial in (ROOT / "docs" / "tutorials").glob("[0-9]*.py"):
         assert (site / "learn" / f"{tutorial.stem}.html").exists(), tutorial.name
+
+
+@pytest.mark.slow
+def test_properties_are_documented_as_written(site: Path) -> None:
+    """No property's docstring is split at a colon into a type and a text."""
+    page = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    assert "action=walk:stress" in page
+    assert not re.findall(r"<dt[^>]*>Type<span", page)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_headings_are_not_cut_off(tab: Tab, site: Path) -> None:
+    """Long addresses in headings are broken, on a phone and on a desktop."""
+    try:
+        for width in (390, 1280):
+            tab.set_viewport_size({"width": width, "height": 844})
+            tab.goto((site / "reference" / "http.html").as_uri(), wait_until="domcontentloaded")
+            cut = "[...document.querySelectorAll('article h2, article h3')].filter(h => h.scrollWidth > h.clientWidth)"
+            assert tab.evaluate(f"{cut}.map(h => h.innerText)") == []
+    finally:
+        tab.set_viewport_size({"width": 390, "height": 844})

@@ -5,6 +5,7 @@ You have an idea when a nudge is worth spending. Try it in plain Python, beside 
 same patients; once it pays, write it as a compiled rule that can be simulated by the million and served in a trial.
 """
 
+# sphinx_gallery_thumbnail_path = "images/rivals.png"
 # %%
 # The idea: nudge when the advice is old, but only in a moment in which stress is high. A policy in Python is a function
 # that says whether to nudge and one that says what to recommend.

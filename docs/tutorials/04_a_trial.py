@@ -1,9 +1,9 @@
 """Plan, rehearse and analyse a trial
 ===================================
 
-A trial is one study file. This page takes one that comes with the package, asks how many calls it needs, rehearses it on
-the real service with simulated participants, and analyses the rehearsal as the trial will be analysed. Everything happens
-on the command line; Python only runs the commands.
+A trial is one study file. This page takes one that comes with the package, asks how many calls it needs, rehearses it
+on the real service with simulated participants, and analyses the rehearsal as the trial will be analysed. Everything
+happens on the command line; Python only runs the commands.
 """
 
 # %%

@@ -5,6 +5,7 @@ A run is a pure function of the world, the policy, the seed and its number. It d
 core, on all of them, on a GPU or on a cluster. This page runs a small sweep and shows what changes for a large one.
 """
 
+# sphinx_gallery_thumbnail_path = "images/bench.png"
 # %%
 # Without a trace only totals are kept, so memory does not grow with the horizon.
 import time

@@ -87,8 +87,8 @@ def test_sentences_for_other_ends(made: Plan) -> None:
     fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
     short = Plan(**{**fields, "least": made.least._replace(reached=False, most=0.5)})
     assert (
-        "Under PACE no number of calls brings 60% of the most that calls bring here (a call at every allowed decision); "
-        "at most it reaches 50%" in sentence(short)
+        "Under PACE no number of calls brings 60% of the most that calls bring here (a call at every allowed "
+        "decision); at most it reaches 50%" in sentence(short)
     )
     useless = Plan(**{**fields, "least": made.least._replace(useful=False)})
     assert "the most that calls bring here cannot be told from 0" in sentence(useless).lower()

@@ -63,6 +63,18 @@ def test_what_a_file_says_of_safety_and_people_is_in_it() -> None:
     assert "Outcomes outside of 0 to 10 are refused" in bounded
 
 
+def test_least_probabilities_are_those_in_force() -> None:
+    """With `schema = 1` the defaults are stated; without it, or under a rule that takes none, nothing is claimed."""
+    document = written(EXAMPLE)
+    assert "Least probability of each allowed recommendation: 0.02." in document
+    assert "Least probability of a call: 0.2." in document
+    old = written(EXAMPLE.replace("schema = 1 ", "# "))
+    assert "Least probability of a call: not set." in old
+    assert "Least probability of each allowed recommendation: not set." in old
+    other = written(EXAMPLE.replace('policy = "PACE"', 'policy = "PD2"'))
+    assert "Least probability of a call: not set." in other
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On standard output, or into a file; how many gaps are left is said beside it."""
     study = tmp_path / "my.toml"

@@ -176,6 +176,13 @@ def test_a_served_study_is_analysable_unless_its_file_says_otherwise(extra: str,
     )
 
 
+def test_the_file_to_begin_with_is_analysable() -> None:
+    """The example that pages begin with randomises nudges and actions when it is served, and `check` does not warn."""
+    said = "\n".join(outlook(parse_study(example("stress-messages"))))
+    assert "not randomised" not in said
+    assert "probability of at least 0.2" in said
+
+
 def test_shares_are_those_of_the_moments_that_people_meet() -> None:
     """Forbidden moments, alarms and clipped rewards are counted as they are drawn; labels stand for names."""
     study = parse_study(example("cardiac-calls"))

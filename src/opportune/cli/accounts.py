@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from opportune.service.accounts.changes import Actor
     from opportune.service.record.database import Database
 
-keys = typer.Typer(help="Manage keys for programs: add, list, revoke, resume.", no_args_is_help=True, rich_markup_mode=None)
+keys = typer.Typer(
+    help="Manage keys for programs: add, list, revoke, resume.", no_args_is_help=True, rich_markup_mode=None
+)
 people = typer.Typer(
-    help="Manage people who sign in: add, list, revoke, password, unlock, resume.", no_args_is_help=True, rich_markup_mode=None
+    help="Manage people who sign in: add, list, revoke, password, unlock, resume.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name shown in the record for every action.")]
 

@@ -31,7 +31,8 @@ def analyse(
         Path | None, typer.Argument(metavar="DIR", help="A folder written by opportune export.", show_default=False)
     ] = None,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="Read the study's database instead of an export.", show_default=False)
+        str | None,
+        typer.Option("--db", metavar="URL", help="Read the study's database instead of an export.", show_default=False),
     ] = None,
     out: Out = Path("out"),
     blinded: Annotated[bool, typer.Option("--blinded", help="Leave arms unnamed, for a monitoring board.")] = False,

@@ -44,7 +44,9 @@ def demo(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address.")
     ] = True,
-    language: Annotated[str, typer.Option(help="The language of pages and texts: en, de or fr.", metavar="CODE")] = "en",
+    language: Annotated[
+        str, typer.Option(help="The language of pages and texts: en, de or fr.", metavar="CODE")
+    ] = "en",
     keep: Annotated[
         Path | None, typer.Option(help="A new folder for the study, to keep.", metavar="DIR", show_default=False)
     ] = None,

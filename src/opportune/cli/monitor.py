@@ -30,7 +30,8 @@ def monitor(
     db: Db = None,
     out: Out = Path("out"),
     unblinded: Annotated[
-        bool, typer.Option("--unblinded", help="Name arms and show effects; requires an admin account, and is recorded.")
+        bool,
+        typer.Option("--unblinded", help="Name arms and show effects; requires an admin account, and is recorded."),
     ] = False,
 ) -> None:
     """Make the report."""

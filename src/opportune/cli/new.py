@@ -12,8 +12,9 @@ from opportune.files import write_whole
 
 HELP = """Ask questions, one after the other, and write a commented study file.
 
-After an invalid answer the question is asked again; the other answers are kept. Every question is also an option. With
---yes nothing is asked, and the proposed answer is used for every option not given. Options of variables may be repeated.
+After an invalid answer the question is asked again; the other answers are kept. Every question is also an option.
+With --yes nothing is asked, and the proposed answer is used for every option not given. Options of variables may be
+repeated.
 
 \b
 Examples:

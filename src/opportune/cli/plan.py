@@ -30,14 +30,17 @@ def plan(
     budgets: Annotated[
         str | None,
         typer.Option(
-            help="Budgets to try, in nudges per participant; the file's unless given.", metavar="LIST", show_default=False
+            help="Budgets to try, in nudges per participant; the file's unless given.",
+            metavar="LIST",
+            show_default=False,
         ),
     ] = None,
     target: Annotated[
         float, typer.Option(help="Share of the most that nudges can bring that the budget should reach.", metavar="X")
     ] = 0.9,
     participants: Annotated[
-        int | None, typer.Option(help="Number of participants; by default the file's, or 100.", metavar="N", show_default=False)
+        int | None,
+        typer.Option(help="Number of participants; by default the file's, or 100.", metavar="N", show_default=False),
     ] = None,
     replicates: Annotated[int, typer.Option(help="Number of simulations of each participant.", metavar="N")] = 200,
     jobs: Jobs = None,

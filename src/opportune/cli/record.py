@@ -145,7 +145,8 @@ def _write_parts(file: Path, texts: Iterable[str]) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     for_auditor: Annotated[
-        bool, typer.Option("--for-auditor", help="Copy only the record and what follows from it: no secret seed, no keys.")
+        bool,
+        typer.Option("--for-auditor", help="Copy only the record and what follows from it: no secret seed, no keys."),
     ] = False,
     db: Db = None,
 ) -> None:
@@ -192,7 +193,9 @@ def restore(
 def upgrade(
     backup_to: Annotated[
         Path | None,
-        typer.Option("--backup", help="Where the backup goes; a dated file in this folder unless given.", metavar="FILE"),
+        typer.Option(
+            "--backup", help="Where the backup goes; a dated file in this folder unless given.", metavar="FILE"
+        ),
     ] = None,
     db: Db = None,
 ) -> None:

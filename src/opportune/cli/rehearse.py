@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 HELP = """Rehearse a study with simulated participants, from launch to export.
 
 Participants are drawn from the world in the study file. Without --url the whole study runs here at full speed, on a
-separate database and with simulated staff; --keep keeps the database, and --export writes what analysts would get. With
---url the participants drive a running service over HTTP, so that staff can practise and load can be tested. That service
-must have been started with --rehearsal. Nudges then wait for people unless --staff answers them. The same command resumes
-where the last one stopped.
+separate database and with simulated staff; --keep keeps the database, and --export writes what analysts would get.
+
+With --url the participants drive a running service over HTTP, so that staff can practise and load can be tested. That
+service must have been started with --rehearsal. Nudges then wait for people unless --staff answers them. The same
+command resumes where the last one stopped.
 
 \b
 Examples:
@@ -44,11 +45,14 @@ def rehearse(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
     url: Annotated[
         str | None,
-        typer.Option(help="Address of a running service; without it everything runs here.", metavar="URL", show_default=False),
+        typer.Option(help="A running service; without it everything runs here.", metavar="URL", show_default=False),
     ] = None,
     participants: Annotated[
         int | None,
-        typer.Option(help="Number of participants; by default all planned, with --url at most 50.", metavar="N", show_default=False),
+        typer.Option(
+            help="Number of participants; by default all planned, with --url at most 50.", metavar="N",
+            show_default=False,
+        ),
     ] = None,
     days: Annotated[
         int | None, typer.Option(help="Number of days; by default all, with --url 30.", metavar="N", show_default=False)
@@ -59,13 +63,14 @@ def rehearse(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of everything that participants meet; the study's unless given.", metavar="N", show_default=False, min=0,
-            max=2**64 - 1,
+            help="Seed of everything that participants meet; the study's unless given.", metavar="N",
+            show_default=False, min=0, max=2**64 - 1,
         ),
     ] = None,
     staff: Annotated[bool, typer.Option("--staff", help="Answer calls, too; always on without --url.")] = False,
     keep: Annotated[
-        Path | None, typer.Option(help="Folder in which to keep the database; not with --url.", metavar="DIR", show_default=False)
+        Path | None,
+        typer.Option(help="Folder in which to keep the database; not with --url.", metavar="DIR", show_default=False),
     ] = None,
     export: Annotated[
         Path | None, typer.Option(help="Folder to write exports to; not with --url.", metavar="DIR", show_default=False)

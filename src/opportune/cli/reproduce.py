@@ -33,7 +33,9 @@ def reproduce(
         typer.Argument(metavar="NAME|all", hidden=True),
     ] = None,
     out: Out = Path("out"),
-    quick: Annotated[bool, typer.Option("--quick", help="Use fewer instances and runs, for a first impression.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use fewer instances and runs, for a first impression.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of every random draw.", metavar="N")] = 1,
     jobs: Jobs = None,
     force: Annotated[bool, typer.Option("--force", help="Run finished experiments again.")] = False,

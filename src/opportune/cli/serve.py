@@ -102,7 +102,7 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(help="Number of processes; more than one needs PostgreSQL.", min=1, max=64)] = 1,
+    workers: Annotated[int, typer.Option(help="Processes; more than one needs PostgreSQL.", min=1, max=64)] = 1,
     rehearsal: Annotated[
         bool, typer.Option("--rehearsal", help="Rehearse: requests state the time. Never use it with patients.")
     ] = False,

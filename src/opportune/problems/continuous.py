@@ -205,7 +205,7 @@ class ContinuousProblem(Beliefs):
         return self.conditions.always_allowed
 
     def forbids(self, place: Located, view: int) -> Mask:
-        """Which actions [A] are forbidden in a context, as far as an agent with this view of it can tell (engine.declared)."""
+        """Which actions [A] are forbidden in a context, as far as this view of it tells (engine.declared)."""
         return np.asarray(self.conditions.forbidden(place.values[None], view)[0])
 
     def public_levels(self) -> list[dict[str, Any]]:

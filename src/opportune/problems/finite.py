@@ -209,7 +209,7 @@ class Problem(Beliefs):
         return tuple(np.flatnonzero(~self.masks.whole.any(axis=0)).tolist())
 
     def forbids(self, place: Located, view: int) -> NDArray[np.bool_]:
-        """Which actions [A] are forbidden in a context, as far as an agent with this view of it can tell (engine.declared)."""
+        """Which actions [A] are forbidden in a context, as far as this view of it tells (engine.declared)."""
         return np.array(self.masks[view][(place.stratum, place.sense, place.context)[view]])
 
     @cached_property

@@ -29,7 +29,8 @@ class History:
             unasked; "contact", either of the two.
         summary: "mean" or "sum" over that many past decision points; "days since" the latest.
         decisions: how many past decision points to include, or
-        days: how many past days to include. One of the two is required, except for "days since", which counts up to `days` (28).
+        days: how many past days to include. One of the two is required, except for "days since", which counts up to
+            `days` (28).
         discount: the weight of a decision point relative to the one after it; above 0 and up to 1.
         low: the least value; smaller ones count as this. By default 0; for rewards `low` and `high` are required.
         high: the largest value.

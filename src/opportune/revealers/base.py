@@ -72,7 +72,7 @@ class Revealer:
 
     @property
     def auxiliary(self) -> Literal["rate", "price", "rank"] | None:
-        """How the rule decides once theta is known, if analysis.metrics can run that: B/T, PD1's price, or PACE's ranks."""
+        """The rule for known theta, if analysis.metrics can run it: B/T, PD1's price, or PACE's ranks."""
         return None
 
     @property

@@ -272,8 +272,8 @@ def conclude(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyp
 class Pace(Revealer):
     """PACE: nudge when this moment is among the best that the rest of the budget can be spent on.
 
-    With `randomise` = "candidates" every moment that calls for a nudge, or nearly does, gets one with a probability from
-    `least` to 1 - `least`, so that its effect can be estimated afterwards; a number mixes in a coin of that probability
+    With `randomise` = "candidates" every moment that calls for a nudge, or nearly does, gets one with a probability
+    from `least` to 1 - `least`, so that its effect can be estimated afterwards; a number mixes in a coin of that probability
     times the budget's share. `value` = "realised" counts what fresh advice would change for this patient now, "paper"
     compares with the average context. `guard` = c, such as 1/3, runs a primal-dual rule in parallel and follows it
     once it is ahead by c times the budget; a smaller c protects more. `debt` = False leaves out what old advice
@@ -351,7 +351,7 @@ class Pace(Revealer):
 
     @property
     def auxiliary(self) -> Literal["rank"] | None:
-        """The rule for known theta: the ranks of moments, if PACE uses the paper's value without coin, guard and response."""
+        """The ranks of moments, if PACE uses the paper's value without coin, guard and response model."""
         return "rank" if self.value == "paper" and not (self.randomise or self.guard or self.response) else None
 
     @property
@@ -365,7 +365,7 @@ class Pace(Revealer):
         return self.randomise == CANDIDATES
 
     def before_coin(self, probability: float, notes: Any) -> float:
-        """The probability of a nudge before the coin is mixed in; where the rank did not decide, the coin changes nothing."""
+        """The probability of a nudge before the coin, which changes nothing where the rank did not decide."""
         cause = int(notes.cause)
         if self.by_candidates:
             return float(cause in {BY_RANK, BY_GRID, BY_GUARD})
@@ -375,7 +375,7 @@ class Pace(Revealer):
         return float(max(0.0, min(x, notes.left)))
 
     def class_of(self, notes: Any) -> str | None:
-        """Why a nudge was considered: "rank", "grid" or "guard" where the rule nudges, "candidate" where it nearly does."""
+        """Why a nudge was considered: "rank", "grid", "guard", or "candidate" where PACE nearly nudges."""
         classes = {BY_RANK: "rank", BY_GRID: "grid", BY_GUARD: "guard", NEAR: "candidate"}
         return classes.get(int(notes.cause)) if self.by_candidates else None
 

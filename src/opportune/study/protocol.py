@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 from opportune._version import __version__
 from opportune.algorithm.version import ALGORITHM
+from opportune.revealers.pace import Pace
 from opportune.study.build import Study
 from opportune.study.naming import article
+from opportune.study.randomised import least_action, least_nudge
 from opportune.study.schema import PolicyTable, StudyFile
 from opportune.study.variables import VariableTable
 
@@ -187,7 +189,6 @@ def _decisions(settings: StudyFile) -> Iterator[str]:
 
 
 def _randomisation(settings: StudyFile) -> Iterator[str]:
-    least = settings.probabilities
     yield "## Randomisation (SPIRIT 16)"
     if settings.arms is None:
         yield "Participants are not randomised to arms; decisions are randomised within each participant."
@@ -205,7 +206,10 @@ def _randomisation(settings: StudyFile) -> Iterator[str]:
         "salt); closing "
         "the study discloses it, and from then on anyone can recompute every coin. Nobody can foresee or choose one."
     )
-    for name, value in (("each allowed recommendation", least.actions), (article(settings.nudge.name), least.nudge)):
+    served, given = _served(settings), settings.probabilities.nudge
+    by_rule = served is not None and served.kind == Pace.kind  # other rules leave no nudge to chance by default
+    action, nudge = least_action(settings, served=True), least_nudge(settings, served=True) if by_rule else given
+    for name, value in (("each allowed recommendation", action), (article(settings.nudge.name), nudge)):
         yield f"Least probability of {name}: {'not set' if not value else f'{value:g}'}."
 
 

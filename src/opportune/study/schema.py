@@ -179,7 +179,7 @@ class PolicyTable(Table):
     randomise: Literal["candidates"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="'candidates', or a number above 0 and up to 1",
-        json_schema_extra={"$comment": "default when served, with `schema = 1`: `\"candidates\"`"},
+        json_schema_extra={"$comment": 'default when served, with `schema = 1`: `"candidates"`'},
     )
     least: Annotated[float, Field(gt=0.0, le=0.5)] | None = Field(
         default=None, description="a number above 0 and up to 0.5"
@@ -290,7 +290,11 @@ def _owners(registry: Registry, key: str) -> list[str]:
 class StudyFile(Table):
     """The whole file. What only a simulation needs, the truth, is in [effects] and [world]."""
 
-    edition: Literal[1] = Field(default=1, alias="schema", description="1, the edition that randomises nudges and actions by default when served")
+    edition: Literal[1] = Field(
+        default=1,
+        alias="schema",
+        description="1, the edition that randomises nudges and actions by default when served",
+    )
     study: StudyTable = Field(description="a table [study]")
     variables: Annotated[dict[str, VariableTable], Field(min_length=1)] = Field(
         description="a table [variables.NAME] for each variable of the context"

@@ -55,7 +55,7 @@ class DriftingWorld(LinearWorld):
     Args:
         problem: what the agents know.
         theta: the true parameter.
-        course: the probability of each context, one row per step [n, K]; after the last row it starts again with the first.
+        course: the probability of each context, one row per step [n, K]; the first row follows the last.
         stay: the probability that the context of the last step stays, regardless of the row; less than 1.
         settings: noise_sd, name and happenings, as for LinearWorld.
 
