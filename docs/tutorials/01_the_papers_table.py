@@ -1,5 +1,10 @@
 """The paper's table, in small
-===================="""
+===========================
+
+The paper measures its two revealers by their *competitive ratio*: the share of a clairvoyant's gain that a rule keeps
+although it does not know what is coming. This page computes the ratio for a few problems and names the command that
+reproduces the whole table.
+"""
 
 # %%
 # The paper's synthetic problems are made by one function. Each is drawn from its own number, so everybody who writes

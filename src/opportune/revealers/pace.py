@@ -273,11 +273,11 @@ class Pace(Revealer):
     """PACE: nudge when this moment is among the best that the rest of the budget can be spent on.
 
     With `randomise` = "candidates" every moment that calls for a nudge, or nearly does, gets one with a probability
-    from `least` to 1 - `least`, so that its effect can be estimated afterwards; a number mixes in a coin of that probability
-    times the budget's share. `value` = "realised" counts what fresh advice would change for this patient now, "paper"
-    compares with the average context. `guard` = c, such as 1/3, runs a primal-dual rule in parallel and follows it
-    once it is ahead by c times the budget; a smaller c protects more. `debt` = False leaves out what old advice
-    has cost. `response` learns from the answers of all who share the budget when people answer, and prefers such
+    from `least` to 1 - `least`, so that its effect can be estimated afterwards; a number mixes in a coin of that
+    probability times the budget's share. `value` = "realised" counts what fresh advice would change for this patient
+    now, "paper" compares with the average context. `guard` = c, such as 1/3, runs a primal-dual rule in parallel and
+    follows it once it is ahead by c times the budget; a smaller c protects more. `debt` = False leaves out what old
+    advice has cost. `response` learns from the answers of all who share the budget when people answer, and prefers such
     moments.
     """
 
