@@ -53,7 +53,8 @@ ABOUT_ALL = (AMENDED, CLOSED)
 """Those that every participant's app should know of."""
 FOR_APPS = {
     PROPOSED: "decision", SETTLED: "advice", OPENED: "opening", ANSWERED_LATE: "opening", STATUS: "status",
-    REINSTATED: "status", ZONE_CORRECTED: "timezone", CALENDAR_CORRECTED: "timezone", AMENDED: "content", CLOSED: "closed",
+    REINSTATED: "status", ZONE_CORRECTED: "timezone", CALENDAR_CORRECTED: "timezone", AMENDED: "content",
+    CLOSED: "closed",
 }  # fmt: skip
 """What apps are told of, and what they call it."""
 
