@@ -192,7 +192,8 @@ def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> 
     for i in places:
         words = table.columns[i]
         is_name = words in {"policy", "clairvoyant with"}
-        drawn.add_column(Text(words[:1].upper() + words[1:]), justify="left" if is_name else "right")
+        longest = None if is_name else max(map(len, words.split()))  # a word of a heading is not broken
+        drawn.add_column(Text(words[:1].upper() + words[1:]), justify="left" if is_name else "right", min_width=longest)
     for row in table.rows:
         drawn.add_row(*(Text("-" if row[i] is None else str(row[i])) for i in places))
     return drawn
