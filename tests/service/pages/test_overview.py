@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,28 @@ def test_the_checklist_goes_on_record(site: Site) -> None:
     (form,) = re.findall(r'<section class="card" id="hours".*?</section>', ada.page("/checklist"), flags=re.DOTALL)
     went(ada.request("POST", "/checklist", ada.form(form, "/checklist")))
     assert "the launch checklist lacks: Hours" in first_line(cora.page("/study"))
+
+
+def test_a_test_alert_is_sent(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every way that the file names, and the checklist says what became of it; without a way there is no button."""
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr("opportune.service.monitoring.delivery._mail", lambda _to, row: sent.append(dict(row)))
+    text = study_text().replace("[serve]\n", '[serve]\nmail = ["duty@example.org"]\n')
+    with site_on(sqlite, text=text) as site:
+        site.service.delivery.stop()
+        ada = desks(site, ada="admin")["ada"]
+        went(ada.send("/checklist", "/checklist/alert"))
+        assert "is not sent yet." in ada.page("/checklist")
+        site.service.delivery._stop.clear()
+        assert site.service.delivery.deliver(clock.now() + clock.MINUTE) == 1
+        assert "was sent; ask whether it was read." in ada.page("/checklist")
+    assert [row["kind"] for row in sent] == ["alert"]
+    assert "This is a test" in sent[0]["body"]
+
+
+def test_no_test_alert_without_a_way(site: Site) -> None:
+    """Where alerts stand on the pages only, there is nothing to try."""
+    assert "/checklist/alert" not in desks(site, ada="admin")["ada"].page("/checklist")
 
 
 def test_the_first_line_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

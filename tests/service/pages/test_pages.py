@@ -31,6 +31,7 @@ MAY = {
     ("GET", "/week"): {"staff", "analyst", "admin"},
     ("GET", "/checklist"): {"admin"},
     ("POST", "/checklist"): {"admin"},
+    ("POST", "/checklist/alert"): {"admin"},
     ("GET", "/session"): {"staff", "analyst", "admin"},
     ("POST", "/session"): {"staff", "analyst", "admin"},
     ("GET", "/participants/{number:int}/adverse"): {"staff", "admin"},

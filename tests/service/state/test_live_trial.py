@@ -1,5 +1,6 @@
 """The skeleton of a trial, live: staff hours, caps, arms in blocks, baseline, weekdays of one's own."""
 
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
 from opportune.service.state import clock
+from opportune.service.state.study import StudyInForce
 from opportune.service.verify.check import verify
 
 SENSED = {"time_of_day": "morning", "stress": 3, "sleep": "poor"}
@@ -171,3 +173,10 @@ def test_weekdays_are_those_of_the_persons_calendar(sqlite: Database) -> None:
     with pytest.raises(Refused, match="day is 'weekend'"):
         writer.do(Propose(who="app", received=at("2026-04-09T07:00:00Z"), participant="P0", given=wrong))
     assert verify(sqlite).findings == []
+
+
+@pytest.mark.parametrize("name", ["cardiac-calls", "heartsteps", "oralytics", "stress-messages"])
+def test_a_decision_is_tried_out_before_the_first(name: str) -> None:
+    """In every example: also where there are staff's hours, variables of one's own history, or arms."""
+    text = files("opportune.study.examples").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    StudyInForce.from_text(text).try_out()

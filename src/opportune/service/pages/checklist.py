@@ -22,10 +22,13 @@ from opportune.service.pages.shared import (
 )
 from opportune.service.pages.texts import Texts
 from opportune.service.problems import Refused
-from opportune.service.record import events, queries, tables
+from opportune.service.record import events, outbox, queries, tables
+from opportune.service.state import clock
 
 ADMINS = roles(ADMIN) | PAGE
 ITEMS = ("hours", "safety", "randomisation", "accounts", "backups", "alerts", "rehearsal")
+TEST = "test"
+"""The level and code of an alert that is a test."""
 
 
 def items(t: Texts) -> dict[str, tuple[str, str]]:
@@ -73,6 +76,12 @@ def missing(view: View) -> list[str]:
     return [name for item, (name, _) in items(view.t).items() if item not in done]
 
 
+def _ways(view: View) -> list[str]:
+    """Where alerts go to, besides these pages."""
+    serve = view.running.study.settings.serve
+    return [*(["webhook"] if serve.webhook else []), *serve.mail]
+
+
 def _findings(view: View) -> dict[str, str]:
     """What the service itself knows of an item."""
     _ = view.t.gettext
@@ -87,15 +96,14 @@ def _findings(view: View) -> dict[str, str]:
             record.kind == events.ACCESS, record.body.contains('"what":"backed up"', autoescape=True)
         )
         backup = connection.execute(kept).scalar()
-    serve = view.running.study.settings.serve
-    ways = [*(["webhook"] if serve.webhook else []), *serve.mail]
+    ways = _ways(view)
     return {
         "accounts": _(
             "Accounts: %(n)s. Never signed in: %(unused)s.", n=sum(counts.values()), unused=unused
         ),
         "backups": _("Last backup: %(at)s.", at=view.t.moment(backup, view.timezone)) if backup
         else _("No backup was made yet."),
-        "alerts": _("Alerts go to: %(ways)s.", ways=", ".join(ways)) if ways
+        "alerts": _("Alerts go to: %(ways)s.", ways=", ".join(ways)) + _tested(view) if ways
         else _("The study file names no mail and no webhook: alerts are seen on these pages only."),
     }  # fmt: skip
 
@@ -109,7 +117,7 @@ def show_checklist(request: Asked) -> Page:
         {"item": item, "name": name, "text": text, "done": done.get(item), "fact": findings.get(item, "")}
         for item, (name, text) in items(view.t).items()
     ]
-    return view.show("checklist.html", rows=rows, left=len(rows) - len(done))
+    return view.show("checklist.html", rows=rows, left=len(rows) - len(done), ways=_ways(view))
 
 
 @post("/checklist", opt=ADMINS, include_in_schema=False, status_code=200)
@@ -125,4 +133,35 @@ async def check(request: Asked) -> Response[Any]:
     return go(f"/checklist#{item}")
 
 
-CHECKLIST = [show_checklist, check]
+@post("/checklist/alert", opt=ADMINS, include_in_schema=False, status_code=200)
+async def try_alerts(request: Asked) -> Response[Any]:
+    """Send an alert that is a test, by every way that the study file names."""
+    await form_of(request)
+    view = await in_thread(view_of, request)
+    await in_thread(_send_test, view)
+    return go("/checklist#alerts")
+
+
+def _send_test(view: View) -> None:
+    content = {"level": TEST, "code": TEST, "text": "This is a test: nothing has happened."}
+    with view.service.database.writing.begin() as connection:
+        outbox.put(connection, view.running, [(outbox.ALERT, content)], clock.now())
+
+
+def _tested(view: View) -> str:
+    """What became of the latest test alert; nothing where there was none."""
+    _, table = view.t.gettext, tables.outbox.c
+    tests = (table.kind == outbox.ALERT) & table.body.contains(f'"code":"{TEST}"', autoescape=True)
+    with view.service.database.reading.connect() as connection:
+        sent = connection.execute(select(func.max(table.created)).where(tests)).scalar()
+        latest = select(table.delivered).where(tests, table.created == sent)
+        delivered = [] if sent is None else list(connection.execute(latest).scalars())
+    if sent is None:
+        return ""
+    at = view.t.moment(sent, view.timezone)
+    if None in delivered:
+        return " " + _("The test alert of %(at)s is not sent yet.", at=at)
+    return " " + _("The test alert of %(at)s was sent; ask whether it was read.", at=at)
+
+
+CHECKLIST = [show_checklist, check, try_alerts]

@@ -40,7 +40,7 @@ def advice(t: Texts) -> dict[str, str]:
         "rebuilt": _("It was repaired automatically. Have the record verified on the page Record."),
         "verify": _("Do not use the data until this is understood. Tell the study's statistician now."),
         "silent": _("Ask the participant whether the app works, or pause the participation."),
-        "rewards": _("See on the page Participants whose results are missing, and why."),
+        "rewards": _("They are not awaited any more. Tell whoever looks after the app that results do not arrive."),
         "unshown": _("Someone should have been called and was not. Look at the list of calls, and at who is on duty."),
         "escalation": _("Open the page Today, do what it says, and write there what was done."),
         "clock": _("Nothing is recorded until the clock is confirmed. Tell whoever looks after the service now."),
@@ -94,10 +94,9 @@ def _calls(view: View, found: Course) -> Figure | None:
     _ = view.t.gettext
     if not found.dates:
         return None
-    described = _(
-        "Calls: %(total)s in days: %(days)s; on the busiest day: %(most)s.", total=sum(found.nudges),
-        days=len(found.nudges), most=max(found.nudges),
-    )  # fmt: skip
+    calls = view.t.ngettext("%(num)s call", "%(num)s calls", sum(found.nudges))
+    days = view.t.ngettext("%(num)s day", "%(num)s days", len(found.nudges))
+    described = _("%(calls)s in %(days)s; %(most)s on the busiest day.", calls=calls, days=days, most=max(found.nudges))
     if found.planned_nudges:
         expected = sum(found.planned_nudges) / len(found.planned_nudges)
         if found.simulated:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from babel import Locale, UnknownLocaleError
-from babel.dates import format_date, format_datetime, format_time
+from babel.dates import format_date, format_datetime, format_skeleton, format_time
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import PoFileError, read_po
 from babel.numbers import format_decimal
@@ -107,7 +107,8 @@ class Texts:
 
     def exact(self, moment: int, timezone: str) -> str:
         """A day and a time, to the second and with the year, as a record needs it."""
-        return str(format_datetime(clock.local(moment, timezone), "d MMM yyyy, HH:mm:ss ZZZZZ", locale=self.locale))
+        there = clock.local(moment, timezone)
+        return f"{_day(there.date(), self.locale)}, {format_datetime(there, 'HH:mm:ss ZZZZZ', locale=self.locale)}"
 
     def zone(self, timezone: str) -> str:
         """A time zone, as people call it: by the place."""
@@ -128,12 +129,12 @@ def _time(minute: dt.datetime, locale: Locale) -> str:
 
 @lru_cache(maxsize=4096)
 def _moment(minute: dt.datetime, locale: Locale) -> str:
-    return str(format_datetime(minute, "d MMM, HH:mm", locale=locale))
+    return f"{format_skeleton('MMMd', minute, locale=locale)}, {_time(minute, locale)}"
 
 
 @lru_cache(maxsize=4096)
 def _day(date: dt.date, locale: Locale) -> str:
-    return str(format_date(date, "d MMM yyyy", locale=locale))
+    return str(format_skeleton("yMMMd", date, locale=locale))
 
 
 @cache

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from opportune.live.cohort import Cohort
 from opportune.policy import Policy
@@ -133,7 +134,10 @@ class StudyInForce:
         agent = next(iter(self.cohorts().values())).seat(0, stream=0)
         problem = agent.problem
         values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
-        agent.decide({name: value for name, value in values.items() if name not in problem.schedule.variables})
+        given = {*problem.schedule.variables, *problem.histories, *agent.reported_names}
+        slot: dict[str, Any] = {} if self.calendar is None else {"hours": 0.0, "day": 0}
+        made = agent.propose({name: value for name, value in values.items() if name not in given}, **slot)
+        agent.settle(answered=False if made.nudged else None)
         agent.learn(self.reward_default or 0.0)
         if agent.numbers.sound():
             pack(agent)
