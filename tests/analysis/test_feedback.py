@@ -81,8 +81,8 @@ def test_rewards_that_are_filled_in_are_not_observed() -> None:
     )  # fmt: skip
     feedback = op.to_bandit_feedback(log, variables=["x"])
     assert feedback["reward"].tolist() == [1.0, 4.0, 5.0]
-    as_text = op.to_bandit_feedback(log.astype({"reward_imputed": str, "available": str}), variables=["x"])
-    assert as_text["reward"].tolist() == [1.0, 4.0, 5.0]
+    as_text = log.iloc[:4].astype({"reward_imputed": str, "available": str})
+    assert op.to_bandit_feedback(as_text, variables=["x"])["reward"].tolist() == [1.0, 4.0]
     with pytest.raises(op.InputError, match="no decision with a reward"):
         op.to_bandit_feedback(log.assign(reward_imputed=1), variables=["x"])
 

@@ -100,6 +100,13 @@ def zeros(path: Path) -> None:
     path.write_bytes(b"\0" * path.stat().st_size)
 
 
+def another_digit(path: Path) -> None:
+    """The checksum's last digit is another one."""
+    content = bytearray(path.read_bytes())
+    content[-2] = ord("1") if content[-2] == ord("0") else ord("0")
+    path.write_bytes(content)
+
+
 def mixed(path: Path) -> None:
     """The end of another file, checksum and all."""
     content = path.read_bytes()
@@ -114,7 +121,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a bit of an attribute": (flip_in(b"horizon"), DAMAGED),
     "a bit of a label": (flip_in(b"PD1"), DAMAGED),
     "a bit of a variable's name": (flip_in(b"spend"), DAMAGED),
-    "a bit of the checksum": (flip(1.0 - 10e-5), DAMAGED),
+    "a digit of the checksum": (another_digit, DAMAGED),
     "cut by a byte": (cut(lambda size: size - 1), LOST),
     "cut before the checksum": (cut(lambda size: size - LAST), LOST),
     "cut in the middle": (cut(lambda size: size // 2), LOST),
