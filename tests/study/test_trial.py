@@ -255,3 +255,22 @@ def test_a_time_zone_is_that_of_a_place(zone: str) -> None:
     """A name that means another zone on another machine is refused for the study's schedule, too."""
     assert parse_study(f'{BASE}\n[schedule]\ntimezone = "Europe/Berlin"\n').settings.schedule.timezone
     assert any("timezone in [schedule]" in error for error in errors_of(f'{BASE}\n[schedule]\ntimezone = "{zone}"\n'))
+
+
+def test_independent_mistakes_of_a_trial_come_at_once() -> None:
+    """A wrong value hides no mistake that has nothing to do with it: one round names them all."""
+    text = edit(
+        ('levels = ["am", "pm"]', 'levels = ["am", "pm"]\nescalate = { Am = "Call." }\npersistance = 0.5'),
+        ('formula = "time', 'formula = "tine'),
+        ("noise_sd = 0.2", "noise_sd = 0.2\nbounds = [240, 0]"),
+    )
+    said = "\n".join(
+        errors_of(
+            text
+            + '\n[participants]\nbaseline = { site = ["Berlin"], age = [90, 18] }\n'
+            + '[arms]\na = { share = 1 }\nb = { share = 1, policy = "nevr" }\nstrata = ["sites"]\nblock = 3\n'
+            + "[serve]\npolicy = 'naive'\n"
+        )
+    )
+    mistakes = ("'tine'", "'persistance'", "'Am'", "bounds in", "site in", "age in", "'nevr'", "'sites'", "block in")
+    assert all(mistake in said for mistake in mistakes), said

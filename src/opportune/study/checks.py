@@ -31,6 +31,7 @@ from opportune.study.trial_checks import (
     check_redcap,
     check_safety,
     check_staff,
+    check_strata,
 )
 from opportune.study.truth import EFFECT
 from opportune.worlds.distributions import pack
@@ -230,13 +231,15 @@ def _check_served(study: "Study") -> Iterator[Error]:
         yield ("serve", "policy"), f"{text}; expected {one_of(names)}, as [[policies]] has them"
 
 
+def _check_names(study: "Study") -> Iterator[Error]:
+    """The names in the formula, whatever the values that they stand for."""
+    known = [*study.settings.variables, *study.settings.participants.baseline]
+    for text in formula_errors(study.settings.reward.formula, known):
+        yield ("reward", "formula"), text
+
+
 def _check_formula(study: "Study") -> Iterator[Error]:
     place = ("reward", "formula")
-    known = [*study.variables, *study.settings.participants.baseline]
-    found = list(formula_errors(study.settings.reward.formula, known))
-    if found:
-        yield from ((place, text) for text in found)
-        return
     try:
         if not study.terms:
             yield place, "formula in [reward] has no terms; expected some, such as action"
@@ -315,13 +318,14 @@ def _check_fit(study: "Study") -> Iterator[Error]:
 _ACTIONS: Place = ("study", "actions")
 _DAYS: tuple[Place, ...] = (("study", "horizon"), ("study", "decisions_per_day"), ("schedule", "times"))
 _ARRIVALS: tuple[Place, ...] = (
-    ("variables",), ("contexts",), ("participants", "baseline"), ("reward", "bounds"), *_DAYS,
+    ("variables",), ("contexts",), ("participants", "baseline"), *_DAYS,
 )  # fmt: skip
 _TERMS: tuple[Place, ...] = (*_ARRIVALS, ("reward", "formula"), _ACTIONS)
 _Check = tuple[Callable[["Study"], Iterator[Error]], tuple[Place, ...]]
 STAGES: tuple[tuple[_Check, ...], ...] = (
     (
         (_check_variables, (("variables",),)),
+        (_check_names, (("variables",), ("reward", "formula"))),
         (_check_budgets, (("study", "budgets"), ("study", "budget_kind"), ("study", "horizon"), ("policies",))),
         (_check_people, (("actions",), ("serve",), _ACTIONS, ("study", "horizon"))),
         (_check_served, (("serve", "policy"), ("policies",))),
@@ -340,7 +344,8 @@ STAGES: tuple[tuple[_Check, ...], ...] = (
         (check_baseline, (("participants", "baseline"), ("variables",))),
         (check_redcap, (("redcap",), ("participants", "baseline"))),
         (check_probabilities, (("probabilities",), _ACTIONS)),
-        (check_arms, (("arms",), ("participants", "baseline"), ("policies",), ("serve",), _ACTIONS)),
+        (check_arms, (("arms",), ("policies",), ("serve", "policy"), _ACTIONS)),
+        (check_strata, (("arms",),)),
     ),
     ((_check_arrivals, _ARRIVALS),),
     (

@@ -55,11 +55,13 @@ def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], wi
 
 
 def _own_error(place: Place, key: str, message: str) -> tuple[Place, str]:
-    """A validator's error; about variables and effects it leaves the subject to us."""
+    """A validator's error; about variables, effects and baseline it leaves the subject to us."""
     if place[0] == "variables":
         message = f"[variables.{place[1]}] {message}"
     elif place[0] == "effects":
         message = f"{str(place[1])!r} in [effects] {message}"
+    elif place[:2] == ("participants", "baseline"):
+        message = f"{place[2]} in baseline of [participants] {message}"
     return ((*place, key) if key else place), message
 
 

@@ -34,6 +34,10 @@ _ASIDE = {
 """Keys that stand aside: without them the rest of their table can still be checked against the file."""
 
 
+_STAND_INS: dict[Place, list[Any]] = {("reward", "bounds"): [0.0, 1.0], ("participants", "baseline"): ["a", "b"]}
+"""What stands in for wrong bounds, and for wrong values of a baseline variable: its name is sure."""
+
+
 class Partial(NamedTuple):
     """What is right in a file, where it can be made out; all that its tables got wrong, and where."""
 
@@ -73,7 +77,7 @@ def _take_out(content: dict[str, Any], error: ErrorDetails) -> list[Place]:
     if error["type"] == "extra_forbidden":
         guess = unknown_key(place, error["input"])[1]
         _drop(content, place)
-        return [_marked((*place[:-1], guess))] if guess else []
+        return [_marked((*place[:-1], guess))] if guess and guess not in _ASIDE.get(str(place[0]), ()) else []
     key = error["ctx"]["key"] if error["type"] == "study" else ""
     whole: Place = (*place, key) if key else place
     top = str(place[0])
@@ -82,6 +86,9 @@ def _take_out(content: dict[str, Any], error: ErrorDetails) -> list[Place]:
         _drop(content, whole[: at + 1])
         return []
     mark = _marked(whole)
+    if mark in _STAND_INS and len(whole) == (3 if top == "participants" else 2) and _holds(content, whole):
+        _put(content, whole, _STAND_INS[mark])
+        return [mark]
     if top in {"policies", *_REQUIRED} and len(place) == 1:
         content.pop(top, None)
     elif top == "policies":
@@ -108,6 +115,13 @@ def _holds(content: Mapping[str, Any], place: Place) -> bool:
 def _marked(place: Place) -> Place:
     """What is unsure where something at a place is wrong: all policies, variables or effects, or one key."""
     return place[:1] if place[0] in {"policies", "variables", *_BY_NAME} else place[:2]
+
+
+def _put(content: dict[str, Any], place: Place, value: Any) -> None:
+    inner: Any = content
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = value
 
 
 def _drop(content: dict[str, Any], place: Place) -> None:

@@ -4,7 +4,7 @@ import re
 from datetime import time
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from opportune.study.base import Table, refuse, show
 from opportune.study.trial import DATE, QUIET, ZONE, Date, HoursTable, Words, known_zone, quiet_minutes
@@ -71,6 +71,18 @@ class NudgeTable(Table):
         return self.plural or f"{self.name}s"
 
 
+def is_range(values: list[Any]) -> bool:
+    """Whether a baseline variable is any number from one to another: two numbers stand for a range."""
+    return len(values) == 2 and not any(isinstance(value, str) for value in values)
+
+
+def _check_baseline(values: list[Any]) -> list[Any]:
+    """The levels or the range of one baseline variable."""
+    if not good_levels(values) or (is_range(values) and values[0] >= values[1]):
+        raise refuse("", f"is {show(values)}; expected a list of different levels, or [lowest, highest]")
+    return values
+
+
 class ParticipantsTable(Table):
     """[participants]: how many there will be, when they begin, and how many leave early."""
 
@@ -87,22 +99,9 @@ class ParticipantsTable(Table):
         description="a share from 0 to less than 1, of participants who leave before the end",
     )
     first_day: Date | None = Field(default=None, description=f"{DATE}, on which the first ones begin")
-    baseline: dict[str, list[Any]] = Field(
+    baseline: dict[str, Annotated[list[Any], AfterValidator(_check_baseline)]] = Field(
         default={}, description="a table of what is known of each at enrolment, { site = ['A', 'B'], age = [18, 90] }"
     )
-
-    @model_validator(mode="after")
-    def _check(self) -> "ParticipantsTable":
-        for name, values in self.baseline.items():
-            if not good_levels(values) or (is_range(values) and values[0] >= values[1]):
-                text = f"{name} in baseline of [participants] is {show(values)}"
-                raise refuse("baseline", f"{text}; expected a list of different levels, or [lowest, highest]")
-        return self
-
-
-def is_range(values: list[Any]) -> bool:
-    """Whether a baseline variable is any number from one to another: two numbers stand for a range."""
-    return len(values) == 2 and not any(isinstance(value, str) for value in values)
 
 
 class ScheduleTable(Table):

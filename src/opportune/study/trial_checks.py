@@ -71,12 +71,14 @@ def check_redcap(study: "Study") -> Iterator[Error]:
 
 
 def check_arms(study: "Study") -> Iterator[Error]:
-    """Arms: their policies, and what they are stratified by."""
+    """What the arms run."""
+    yield from arm_entries(study.settings).errors
+
+
+def check_strata(study: "Study") -> Iterator[Error]:
+    """By what arms are stratified."""
     settings = study.settings
-    if settings.arms is None:
-        return
-    yield from arm_entries(settings).errors
-    for name in settings.arms.strata:
+    for name in () if settings.arms is None else settings.arms.strata:
         values = settings.participants.baseline.get(name)
         place = ("arms", "strata")
         if values is None:
@@ -218,6 +220,7 @@ def check_safety(study: "Study") -> Iterator[Error]:
     variables = {name: check_variable(name, variable) for name, variable in study.variables.items()}
     visibility = {**dict.fromkeys(variables, "public"), **visibility_of(settings)}
     never = {name: table.never_if for name, table in settings.actions.items() if table.never_if is not None}
+    wrong = False
     for name, condition in never.items():
         doubt = settings.actions[name].when_unknown
         doubts = None if doubt is None else {name: doubt}
@@ -225,12 +228,15 @@ def check_safety(study: "Study") -> Iterator[Error]:
             found = Conditions({name: condition}, doubts, actions, variables, visibility)
         except InputError as error:
             yield ("actions", name, "never_if"), str(error)
-            return
+            wrong = True
+            continue
         _, values = moments_of(found.of, variables)
         if name == study.fallback and any(found.forbidden(values, view).any() for view in VIEWS.values()):
             text = f"fallback in [serve] is {name!r}, which is forbidden where {condition}"
             place: Place = ("serve", "fallback") if settings.serve.fallback is not None else ("actions", name)
             yield place, f"{text}; expected an action that is allowed at every moment"
+    if wrong:
+        return
     doubts = {name: table.when_unknown for name, table in settings.actions.items() if table.when_unknown is not None}
     try:
         Conditions(never, doubts, actions, variables, visibility)
