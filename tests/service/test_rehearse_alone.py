@@ -78,9 +78,9 @@ def test_the_whole_study_is_rehearsed(tmp_path: Path, case: dict[str, bool]) -> 
         assert not control & set(by_person)
 
 
-def staggered(**sharing: bool) -> str:
-    """Six people who begin over ten days, each with an age and a time of life that the formula uses."""
-    text = study_text(times=True, planned=6, horizon=60, **sharing)
+def staggered(*, pooled: bool = False) -> str:
+    """Six people who begin over ten days, each with an age that is known at enrolment."""
+    text = study_text(times=True, planned=6, horizon=60, pooled=pooled)
     begin = "first_day = 2026-12-17\nenrolment_days = 10\nbaseline = { age = [18, 90] }\n"
     text = re.sub(r"(?m)^(enrolment_days|first) = .*\n", "", text).replace(
         "[participants]\n", "[participants]\n" + begin

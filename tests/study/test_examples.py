@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from opportune.problems.history import History
 from opportune.study import live, parse_study
 from opportune.study.examples import EXAMPLES, example
 from opportune.study.needs import needs
@@ -45,6 +46,7 @@ def test_what_the_examples_ask_can_be_answered() -> None:
     oralytics = parse_study(example("oralytics"))
     assert oralytics.settings.analysis.primary is not None
     history = oralytics.problem.variables["days_since_opening"]
+    assert isinstance(history, History)
     assert history.of == "opened", "every decision is a contact, and would make it the same number always"
 
 
