@@ -1,8 +1,9 @@
-"""Accounts that were there before a test begins: no events, so that the record holds what the test is about."""
+"""Accounts that were there before a test begins, with keys that are the same every time."""
 
 from argon2 import PasswordHasher
-from sqlalchemy import insert
+from sqlalchemy import Table, insert
 
+from opportune.service.accounts.changes import change_account, launching
 from opportune.service.accounts.keys import key_hash
 from opportune.service.record import tables
 from opportune.service.record.database import Database
@@ -12,14 +13,17 @@ from opportune.service.state import clock
 def key_by_hand(database: Database, name: str, role: str) -> str:
     """A key."""
     key = f"opp_{name} for {role}".replace(" ", "-")
-    with database.writing.begin() as connection:
-        row = {"name": name, "role": role, "hash": key_hash(key), "created": clock.now()}
-        connection.execute(insert(tables.keys), row)
+    _add(database, tables.keys, "key added", name, role, key_hash(key))
     return key
 
 
 def person_by_hand(database: Database, name: str, role: str, password: str) -> None:
     """Someone who signs in with a password."""
-    with database.writing.begin() as connection:
-        row = {"name": name, "role": role, "hash": PasswordHasher().hash(password), "created": clock.now()}
-        connection.execute(insert(tables.people), row)
+    _add(database, tables.people, "person added", name, role, PasswordHasher().hash(password))
+
+
+def _add(database: Database, table: Table, what: str, name: str, role: str, hashed: str) -> None:
+    row = {"name": name, "role": role, "hash": hashed, "created": clock.now()}
+    change_account(
+        database, launching(), what, name, lambda connection: connection.execute(insert(table), row), role=role
+    )

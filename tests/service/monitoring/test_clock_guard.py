@@ -114,6 +114,7 @@ def test_a_confirmed_clock_lets_decisions_go_on(sqlite: Database, ahead: int, we
     text = study_text(times=True, pooled="partial", horizon=400)
     launch(writer, text.replace("[variables.stress]", f"{WEEKDAY}\n[variables.stress]") if weekend else text)
     wrong = BEGIN + ahead * DAY
+
     def decide(name: str, now: int) -> dict[str, Any]:
         command = Propose(who="app", received=now, at=now, participant=name, given={"sensed": SENSED})
         found: dict[str, Any] = json.loads(writer.do(command).body)

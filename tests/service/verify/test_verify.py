@@ -1,5 +1,6 @@
 """Verifying a record: all that can happen is folded again, and nothing that is wrong goes unnoticed."""
 
+import datetime as dt
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,6 +78,7 @@ def live(database: Database, text: str, *, people: int = 3, steps: int = 12) -> 
     if "partial" in text:  # on the next day what participants have in common is brought up to date
         tomorrow = BEGIN + 24 * clock.HOUR
         writer.do(Propose(who="app", received=tomorrow, participant="late", given={"sensed": SENSED}))
+    writer.do(Enrol(who="staff", received=LATER + 24 * clock.HOUR, participant="ahead"))
     writer.do(ConfirmClock(who="boss", received=LATER, reason="set right"))
     for status in ("paused", "active"):
         writer.do(SetStatus(who="staff", received=LATER, participant="P001", status=status, reason="on holiday"))
@@ -107,7 +109,7 @@ def happen_besides(writer: Writer, database: Database, decision: str) -> None:
     for wanted in (False, True):
         writer.do(WantCalls(**person, wanted=wanted, reason="asked for it"))
     checked = {"item": "staff", "done": True, "note": "seen"}
-    for kind, given in ((events.CHECKED, checked), (events.ACCOUNT, {"what": "key added", "account": "an app"}),
+    for kind, given in ((events.CHECKED, checked), (events.ACCOUNT, {"what": "lock taken back", "account": "an app"}),
                         (events.ACCESS, {"what": "exported", "files": ["decisions"]})):  # fmt: skip
         writer.do(Administer(who="boss", received=LATER, kind=kind, given=given))
 
@@ -369,6 +371,7 @@ def _larger(number: Any) -> Any:
 
 CHANGES: dict[type, Callable[[Any], Any]] = {
     bool: lambda value: not value, bytes: lambda value: (value or b"x")[:-1], str: lambda value: f"{value}x",
+    dt.date: lambda value: (value or dt.date(2026, 3, 1)) + dt.timedelta(days=1),
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from opportune.service.record import events, secret, tables
 from opportune.service.record.database import Database
 from opportune.service.record.events import Event
 from opportune.service.state import clock
+from opportune.service.verify.accounts import Accounts, any_stored
 from opportune.service.verify.compare import (
     Spending,
     compare_decisions,
@@ -36,11 +37,13 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
         progress: is told how many events of how many are folded.
 
     """
-    verdict, spending = Verdict(), Spending(0.0, 0)
+    verdict, spending, accounts = Verdict(), Spending(0.0, 0), Accounts()
     with database.moment() as connection:
         replay = Replay(verdict, secret=_secret(connection))
         total = connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
         for event, received in _events(connection, verdict):
+            if (wrong := accounts.take(event)) is not None:
+                verdict.add(f"event {event.seq} ({event.kind}) {wrong}")
             try:
                 replay.take(event, received)
             except (OpportuneError, LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
@@ -53,6 +56,10 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
             spending = compare_decisions(connection, replay)
         if not verdict.chain_only:
             compare_study(connection, replay, spending)
+        for difference in accounts.differences(connection):
+            verdict.add(difference)
+        if verdict.concealed and any_stored(connection):
+            verdict.add("the secret seed is missing, but there are accounts; expected neither, as in an auditor's copy")
         _check_anchors(connection, verdict)
     if progress is not None:
         progress(total, total)
