@@ -89,17 +89,6 @@ def test_a_server_starts_near_the_last_event(sqlite: Database, hands: Hands, mom
     assert doubt is None if said is None else said in str(doubt)
 
 
-def test_a_study_with_decision_times_starts_within_a_day(sqlite: Database) -> None:
-    """Once somebody takes part: a wrong clock would record decision points to come as missed."""
-    writer, late = Writer(sqlite), Hands(BEGIN + DAY + clock.HOUR)
-    launch(writer, study_text(times=True), rehearsal=False)
-    assert late.guard(sqlite).look() is None, "nobody has decision points yet"
-    writer.do(Enrol(who="staff", received=BEGIN, participant="P1"))
-    assert "1 days after the last event" in str(late.guard(sqlite).look())
-    late.now = BEGIN + DAY
-    assert late.guard(sqlite).look() is None
-
-
 WEEKDAY = """
 [variables.weekend]
 schedule = "weekend"

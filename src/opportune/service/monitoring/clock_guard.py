@@ -8,21 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from sqlalchemy import func, null, select
+from sqlalchemy import func, select
 
 from opportune.service.record import events, tables
 from opportune.service.record.database import Database
 from opportune.service.state import clock
-from opportune.service.state.study import StudyInForce
 
 MOST = clock.SLACK
 """How far clocks may be apart: ours from the steady one, from the database's, and behind the last event."""
 DAY = 24 * clock.HOUR
 LONG = 7 * DAY
-"""How long after the last event a service may start without being asked about the time.
-
-A day where participants have decision times: those that a wrong clock records as missed do not come back.
-"""
+"""How long after the last event a service may start without being asked about the time."""
 
 
 def steady() -> int:
@@ -56,10 +52,7 @@ class ClockGuard:
             starting, wall = self._confirmed is None, self._wall()
             event = tables.events.c
             with self._database.reading.connect() as connection:
-                study = tables.study.c
-                status, enrolled, file = connection.execute(
-                    select(study.status, study.enrolled, study.file if starting else null())
-                ).one_or_none() or (None, 0, None)
+                status = connection.execute(select(tables.study.c.status)).scalar()
                 last = connection.execute(select(event.received).order_by(event.seq.desc()).limit(1)).scalar()
                 latest = select(func.max(event.seq)).where(event.kind == events.CLOCK)
                 confirmed = connection.execute(latest).scalar() or 0
@@ -73,14 +66,9 @@ class ClockGuard:
                     self.doubt = f"the clock of the server is {_span(wall - last)} the last event on record"
                 elif abs(apart - self._apart) > MOST:
                     self.doubt = f"the clock of the server is {_span(apart)} that of the database"
-                elif starting and status == "open" and wall > last + _long(file, enrolled):
+                elif starting and status == "open" and wall > last + LONG:
                     self.doubt = f"the service starts {(wall - last) / DAY:.0f} days after the last event"
             return self.doubt
-
-
-def _long(file: str | None, enrolled: int) -> int:
-    """How long a study may have been without a service."""
-    return DAY if enrolled and file is not None and StudyInForce.from_text(file).times else LONG
 
 
 def _span(microseconds: int) -> str:
