@@ -152,6 +152,7 @@ def test_the_command(tmp_path: Path) -> None:
             again = httpx.get(link(), follow_redirects=True)
             assert again.status_code == 401, "good once"
         assert sum("with the password" in line for line in process.said()) == 2
+        assert not any(line.startswith("{") for line in process.said()), "what is said is for people"
         process.interrupt()
         assert process.ended(within=30) == 0
         further = f"opportune serve {kept / 'study.toml'} --rehearsal goes on"

@@ -200,6 +200,11 @@ def test_without_a_network_and_back(trial: Trial, opened: Open) -> None:
     (made,) = trial.decisions()
     assert (made["outcome"], made["reported"]) == ("opened", '{"mood":"low"}')
     assert page.evaluate("localStorage['study.outbox']") == "[]"
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Rather low").click()
+    expect(page.locator("#thanks")).to_contain_text("It is kept on this phone")
+    page.context.set_offline(False)
+    expect(page.locator("#thanks")).to_contain_text("Your advice")
 
 
 def in_minutes(minutes: float) -> dt.datetime:

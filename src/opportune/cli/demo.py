@@ -1,5 +1,6 @@
 """`opportune demo`: a study in the middle of its course, to look at."""
 
+import logging
 import os
 import secrets
 import signal
@@ -66,7 +67,7 @@ def demo(
 
     checks.choice("--language", language, list(languages()))
     free = free_port(HOST, port)
-    log_as_json()
+    log_as_json(least=logging.ERROR)  # between what is said to people there are no lines of JSON
     with _ending_in_good_order(), _folder(keep) as folder:
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:

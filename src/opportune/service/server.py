@@ -44,14 +44,14 @@ def launch(database: Database, running: StudyInForce, *, who: str = LAUNCHER, re
     return Writer(database).do(command).status == 201
 
 
-def app_from_environment(*others: Router) -> Litestar:
+def app_from_environment() -> Litestar:
     """The application, for a worker process."""
     log_as_json()
-    return create_app(Service(Database(os.environ[URL])), *others)
+    return create_app(Service(Database(os.environ[URL])))
 
 
 def serve(url: str, *others: Router, host: str, port: int, workers: int = 1) -> None:
-    """Answer until stopped; addresses of others are for a single worker."""
+    """Answer until stopped, and log as the caller has set it up; addresses of others are for a single worker."""
     database = Database(url)
     if workers > 1 and database.sqlite:
         raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
@@ -66,7 +66,7 @@ def serve(url: str, *others: Router, host: str, port: int, workers: int = 1) -> 
         database.close()
         start_forecast(url, running)
         if workers == 1:
-            uvicorn.run(app_from_environment(*others), **settings)
+            uvicorn.run(create_app(Service(Database(url)), *others), **settings)
         else:
             uvicorn.run("opportune.service.server:app_from_environment", factory=True, workers=workers, **settings)
 

@@ -154,6 +154,7 @@ def test_calls_to_come_are_those_of_the_simulation(sqlite: Database, monkeypatch
     """Where the calendar is closed at some points, the open ones have all calls; an arm without calls has none."""
     with site_on(sqlite, text=CARDIAC) as site:
         running, now = site.service.running, clock.now()
+        assert running.amount is not None
         for number in range(6):
             site.enrol(f"P{number}", baseline={"site": "Bern", "age": 60})
 

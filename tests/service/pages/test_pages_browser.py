@@ -479,6 +479,22 @@ def test_with_one_hand_on_a_phone(opened: Open) -> None:
         assert box["width"] > 0.7 * PHONE["width"]
 
 
+def test_no_page_is_cut_off_on_a_phone(opened: Open) -> None:
+    """All five of a coordinator are there without scrolling, in the language with the longest words."""
+    page = opened("ada", viewport=PHONE, is_mobile=True)
+    page.goto("/settings")
+    page.get_by_label("Language").select_option("fr")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("link", name="Enregistrement")).to_be_visible()
+    links = page.locator(".top nav a")
+    assert links.count() == 5
+    for link in links.all():
+        box = link.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+
+
 def test_a_session_that_has_ended(opened: Open, trial: Trial) -> None:
     """A form sent then stays as it is, and says so; after signing in elsewhere the same button sends it."""
     page = opened("anna", expected="401")

@@ -92,7 +92,8 @@ function renderAdvice(known) {
 }
 
 function until(at) {
-  return dayOf(at) === dayOf(service.now()) ? clock(at) : `${day(at)}, ${clock(at)}`;
+  if (dayOf(at) === dayOf(service.now())) return clock(at);
+  return `${day(at) === t().tomorrow ? t().tomorrowWithin : day(at)}, ${clock(at)}`;
 }
 
 function renderCall(known) {
@@ -204,6 +205,16 @@ async function tell(event) {
   render();
 }
 
+// What was said to be kept on this phone is sent by now.
+function wasSent(answered) {
+  const answers = [...answered.values()];
+  const refused = answers.some((each) => each instanceof Refused && each.code !== "reward_differs");
+  const thanks = answers.some((each) => each?.counts === "now") ? t().thanksNow : t().thanksNext;
+  for (const [id, text] of [["thanks", thanks], ["saved", t().saved]]) {
+    if ($(id).textContent === t().thanksLater) put(id, refused ? t().refused : text);
+  }
+}
+
 // Send what is kept; what was answered to one of them, or null as long as there is no network.
 async function send(key) {
   try {
@@ -289,7 +300,7 @@ async function listen() {
   let pause = 1000;
   while (!signal.aborted && service.connected) {
     try {
-      await service.flush();
+      wasSent(await service.flush());
       await refresh();
       connectedAgain(true);
       await decide();

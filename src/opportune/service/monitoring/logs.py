@@ -27,8 +27,8 @@ class _StandardError:
     debug = info = warning = error = critical = msg
 
 
-def log_as_json() -> None:
-    """Log from now on as lines of JSON."""
+def log_as_json(*, least: int = logging.INFO) -> None:
+    """Log from now on as lines of JSON, from some level on."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -36,7 +36,7 @@ def log_as_json() -> None:
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=lambda *_names: _StandardError(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
     )
 
 

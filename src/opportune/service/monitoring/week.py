@@ -97,8 +97,9 @@ def _coming(connection: Connection, running: StudyInForce, now: int, end: int) -
 def _weights(running: StudyInForce, known: Forecast | None) -> Floats:
     """How many nudges each decision point has in the simulation; without one all are alike, but for the run-in."""
     if known is None:
-        return (np.arange(running.horizon) >= running.run_in).astype(float)
-    return np.diff([known.by(step)[0] for step in range(running.horizon + 1)]).clip(0.0)
+        return np.asarray(np.arange(running.horizon) >= running.run_in, dtype=np.float64)
+    found: Floats = np.diff([known.by(step)[0] for step in range(running.horizon + 1)]).clip(0.0)
+    return found
 
 
 def _to_come(
@@ -130,7 +131,7 @@ def _opens(running: StudyInForce, date: dt.date, timezone: str) -> Floats:
     if running.calendar is None:
         return np.ones(running.horizon)
     left = trial.open_points(running, date, timezone)
-    return (left - np.append(left[1:], 0)).astype(float)
+    return np.asarray(left - np.append(left[1:], 0), dtype=np.float64)
 
 
 def _open_share(running: StudyInForce, pattern: Mapping[int, float], now: int, timezone: str) -> float:
