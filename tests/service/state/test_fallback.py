@@ -147,17 +147,17 @@ def test_a_decision_is_tried_out_before_a_server_is_ready(
     """The first one that counts finds everything loaded; nothing of the trial is left, nor does it fail the start."""
     launch(writer_on(sqlite), text)
     tried: list[str] = []
-    decide, warned = Agent.decide, []
+    propose, warned = Agent.propose, []
 
     def counted(self: Agent, *given: Any, **more: Any) -> Any:
         tried.append("decided")
-        return decide(self, *given, **more)
+        return propose(self, *given, **more)
 
-    monkeypatch.setattr(Agent, "decide", counted)
+    monkeypatch.setattr(Agent, "propose", counted)
     monkeypatch.setattr("opportune.service.service.log.error", lambda what, **_: warned.append(what), raising=False)
     for failing in (False, True):
         if failing:
-            monkeypatch.setattr(Agent, "decide", lambda *_: 1 / 0)
+            monkeypatch.setattr(Agent, "propose", lambda *_, **__: 1 / 0)
         service = Service(sqlite)
         service.start()
         assert service.ready
