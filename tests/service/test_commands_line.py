@@ -43,8 +43,8 @@ def lived(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A study in the middle of its course, and someone who may run commands about it."""
     writer = Writer(database)
     launch(writer, study_text())
-    sign(database, monkeypatch)
     run_course(writer.write, people=3, steps=10)
+    sign(database, monkeypatch)
     return database
 
 
@@ -169,8 +169,8 @@ def test_a_backup_goes_into_the_other_kind_of_database(
     """How a study moves from a file to PostgreSQL."""
     writer = Writer(sqlite)
     launch(writer, study_text())
-    sign(sqlite, monkeypatch)
     run_course(writer.write, people=2, steps=5)
+    sign(sqlite, monkeypatch)
     assert run("backup", str(tmp_path / "b"), "--db", sqlite.url)[0] == 0
     code, out, err = run("restore", str(tmp_path / "b"), "--db", new_postgres)
     assert code == 0, err

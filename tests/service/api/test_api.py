@@ -13,6 +13,11 @@ from opportune.service.record.database import Database
 from opportune.service.record.queries import event_rows
 from opportune.service.verify.check import verify
 
+BEFORE = 2 + len(ROLES)
+"""Events once the study is launched, with a key for each role, and somebody is enrolled."""
+FIRST = f"d{BEFORE + 1}"
+"""The first decision's id then."""
+
 
 @pytest.fixture
 def site(sqlite: Database) -> Iterator[Site]:
@@ -92,7 +97,7 @@ def test_a_retry_gets_the_same_bytes(site: Site) -> None:
     problem(
         site.post("participants/P001/decisions", {"sensed": {**SENSED, "stress": 1}}, key="once"), 409, "key_reused"
     )
-    problem(site.post("decisions/d3/reward", {"reward": 0.5}, key="once"), 409, "key_reused")
+    problem(site.post(f"decisions/{FIRST}/reward", {"reward": 0.5}, key="once"), 409, "key_reused")
     other = add_key(site.service.database, "another app", "app")
     headers = {"Authorization": f"Bearer {other}", "Idempotency-Key": "once"}
     another = site.client.post("/api/v1/participants/P001/decisions", json={"sensed": SENSED}, headers=headers)
@@ -127,7 +132,7 @@ def test_pages(site: Site) -> None:
     """Lists come in pages; `next` leads through all of them, once each."""
     for number in range(7):
         site.enrol(f"P{number}")
-    for path, size in (("participants", 7), ("events", 8)):
+    for path, size in (("participants", 7), ("events", BEFORE + 6)):
         found: list[Any] = []
         after = ""
         while True:
@@ -188,7 +193,7 @@ def test_bad_bodies(site: Site, what: str, body: Any, status: int, code: str) ->
     """Whatever is wrong is named, and nothing is stored."""
     site.enrol()
     problem(site.post("participants/P001/decisions", body), status, code)
-    assert good(site.get("study"))["events"] == 2
+    assert good(site.get("study"))["events"] == BEFORE
 
 
 RAW = {
@@ -210,7 +215,7 @@ def test_bodies_that_are_no_json(site: Site, what: str) -> None:
     headers = {**site.headers("app"), "Content-Type": "application/json"}
     response = site.client.post("/api/v1/participants/P001/decisions", content=RAW[what], headers=headers)
     problem(response, 400, "malformed")
-    assert good(site.get("study"))["events"] == 2
+    assert good(site.get("study"))["events"] == BEFORE
 
 
 def test_a_body_of_ten_megabytes(site: Site) -> None:
@@ -230,7 +235,7 @@ def test_path_tricks(site: Site, name: str) -> None:
     response = site.client.get(f"/api/v1/participants/{name}/bundle", headers=site.headers("app"))
     assert response.status_code in {404, 405}, response.text
     assert site.post("participants", {"participant": name}, "staff").status_code == 400
-    assert good(site.get("study"))["events"] == 2
+    assert good(site.get("study"))["events"] == BEFORE
 
 
 def test_a_write_needs_an_idempotency_key(site: Site) -> None:
@@ -345,11 +350,11 @@ def test_watching(site: Site) -> None:
         ("participants/P001/decisions", {"sensed": "{}"}, "sensed: Expected `object`, got `str`"),
         ("participants/P001/decisions", {"sensed": SENSED, "reason": " \n"}, "reason: Expected `str` matching"),
         ("participants/P001/decisions", {"sensed": SENSED, "reason": "\u202ex"}, "reason: Expected `str` matching"),
-        ("decisions/d3/reward", {"reward": "0.7"}, "reward: Expected `float`, got `str`"),
-        ("decisions/d3/reward", {"reward": True}, "reward: Expected `float`, got `bool`"),
-        ("decisions/d3/reward", {"reward": 0.5, "corrects": 1}, "corrects: Expected `bool`, got `int`"),
-        ("decisions/d3/reward", [1], "body: Expected `object`, got `array`"),
-        ("decisions/d3/reward", {"reward": 0.5, "x" * 5000: 1}, "body: Object contains unknown field"),
+        (f"decisions/{FIRST}/reward", {"reward": "0.7"}, "reward: Expected `float`, got `str`"),
+        (f"decisions/{FIRST}/reward", {"reward": True}, "reward: Expected `float`, got `bool`"),
+        (f"decisions/{FIRST}/reward", {"reward": 0.5, "corrects": 1}, "corrects: Expected `bool`, got `int`"),
+        (f"decisions/{FIRST}/reward", [1], "body: Expected `object`, got `array`"),
+        (f"decisions/{FIRST}/reward", {"reward": 0.5, "x" * 5000: 1}, "body: Object contains unknown field"),
         ("decisions", [{"participant": "P001", "key": "k", "sensed": SENSED, "opened": 1}], "[0].opened: Expected"),
     ],
 )
@@ -362,7 +367,7 @@ def test_nothing_is_converted(site: Site, sqlite: Database, path: str, body: Any
     assert detail.startswith(said), detail
     assert len(detail) <= 300
     assert len(event_rows(sqlite, limit=100)) == before
-    assert good(site.post("decisions/d3/reward", {"reward": 1}))["reward"] == 1.0  # a whole number is a number
+    assert good(site.post(f"decisions/{FIRST}/reward", {"reward": 1}))["reward"] == 1.0  # a whole number is a number
 
 
 def nudged(site: Site, name: str = "P001") -> dict[str, Any]:
@@ -418,7 +423,7 @@ def test_names_end_where_they_seem_to(site: Site) -> None:
     site.enrol()
     item = {"participant": "P001", "sensed": SENSED, "key": "one\n"}
     assert site.post("decisions", [item]).status_code in {400, 422}
-    assert good(site.get("study"))["events"] == 2
+    assert good(site.get("study"))["events"] == BEFORE
 
 
 def test_what_was_reported_is_sealed_until_it_is_told(site: Site) -> None:
@@ -451,7 +456,7 @@ def test_a_pause_may_have_another_reason(site: Site) -> None:
     for reason in ("on holiday", "in hospital", "in hospital", None):
         good(site.request("PATCH", "/api/v1/participants/P001", "staff", {"status": "paused", "reason": reason}))
     assert good(site.get("participants/P001"))["reason"] == "in hospital"
-    assert good(site.get("study"))["events"] == 4, "launched, enrolled, paused twice"
+    assert good(site.get("study"))["events"] == BEFORE + 2, "paused twice"
     assert "in hospital" in good(site.get(f"decisions/{site.decide()['decision']}"))["reason"]
 
 

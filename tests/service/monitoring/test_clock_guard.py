@@ -176,7 +176,7 @@ def test_a_service_in_doubt_records_nothing(sqlite: Database) -> None:
         _set_clock(site, clock.now)
         site.service.look_after()
         problem(site.post("participants/P001/decisions", {"sensed": SENSED}), 503, "unavailable")
-        Writer(sqlite).do(ConfirmClock(who="boss", received=clock.now(), reason="set right"))
+        Writer(sqlite).do(ConfirmClock(who="admin one", received=clock.now(), reason="set right"))
         site.service.look_after()
         site.decide()
         assert alert_rows(sqlite) == []

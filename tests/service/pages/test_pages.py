@@ -303,6 +303,7 @@ def test_a_call_is_made(site: Site) -> None:
     assert "Nobody needs a call right now." in shown
     assert "reached; advised" in shown
     kinds = [item["event"]["kind"] for item in good(site.get("events"))["items"]]
+    kinds = [kind for kind in kinds if kind != "account"]
     assert kinds == ["launched", "enrolled", "proposed", "settled", "noted"]
     assert verify(site.service.database).findings == []
 
@@ -501,10 +502,11 @@ def test_bad_forms(sqlite: Database, fields: dict[str, str], status: int) -> Non
         anna = desks(site, anna="staff")["anna"]
         went(anna.send("/today", "/today/take", decision=decision))
         sent = anna.form(anna.page("/today"), "/today/outcome", decision=decision) | fields
+        before = good(site.get("study"))["events"]
         refused = anna.request("POST", "/today/outcome", sent)
         assert refused.status_code == status, refused.text
         assert "<h1>Not done</h1>" in refused.text
-        assert good(site.get("study"))["events"] == 3
+        assert good(site.get("study"))["events"] == before
 
 
 def test_all_questions_or_none() -> None:
@@ -650,7 +652,7 @@ def test_the_study_and_the_record(site: Site) -> None:
     page = cora.send("/record", "/record", kind="enrolled", participant="P002").text
     assert "P002" in page
     assert page.count("<tr>") == 2
-    assert "The record is whole: 9 events, 2 decisions" in cora.send("/record", "/record/verify").text
+    assert re.search(r"The record is whole: \d+ events, 2 decisions", cora.send("/record", "/record/verify").text)
     table = cora.request("GET", "/exports/decisions.csv")
     assert table.text.startswith("\ufeffparticipant,") or table.text.startswith("participant,")
     assert "attachment" in table.headers["content-disposition"]
@@ -671,7 +673,7 @@ def test_the_price_is_shown_where_there_is_one(sqlite: Database, policy: str, pr
         site.enrol()
         site.decide("P001")
         page = desks(site, cora="analyst")["cora"].page("/study")
-    assert "events on record: 3." in page
+        assert f"events on record: {good(site.get('study'))['events']}." in page
     assert ("Price at the latest decision" in page) == priced
 
 
@@ -890,7 +892,7 @@ def test_analysts_find_no_names_of_people(site: Site) -> None:
 
     for text in ("berta", "BERTA", "bert", '"who":"b', '"who":"berta","rec', "%erta"):
         assert found("cora", text) == 0, text
-    assert found("berta", "bert") == 1, "the control: it is on record"
+    assert found("berta", "bert") == 2, "the control: it is on record, as an account and as who called"
     for text in ("morning", '"stress":', "P001", "proposed", "New_York"):
         assert found("cora", text) == found("berta", text) > 0, text
     for text in ('"who":"b', '","happened":"'):  # what is stored but not shown is not found
@@ -903,9 +905,9 @@ def test_staff_do_not_see_by_what_decisions_are_made(sqlite: Database, unblinded
     """Probabilities, prices and coins stand on no page and in no answer for staff whom the study file does not name."""
     extra = 'unblinded = ["anna", "staff one"]\n' if unblinded else ""
     with site_on(sqlite, policy="PACE", budget=190, horizon=200, extra=extra) as site:
+        anna = desks(site, anna="staff")["anna"]
         site.enrol("P001")
         decision = next(made["decision"] for _ in range(30) if (made := site.decide())["status"] == "nudge")
-        anna = desks(site, anna="staff")["anna"]
         pages = [anna.page(path) for path in ("/today", "/participants/0")]
         said = {"answered": False}
         answers = [

@@ -195,11 +195,11 @@ def test_verify_finds_what_was_made_up(site: Site, database: Database) -> None:
     assert any("acknowledged" in text for text in verify(database).findings)
     with database.writing.begin() as connection:
         connection.execute(update(table).values(acknowledged=None))
-        row = {"id": "9.0", "seq": 9, "participant": "P001", "kind": "value", "text": "", "raised": 1}
+        row = {"id": "9.9", "seq": 9, "participant": "P001", "kind": "value", "text": "", "raised": 1}
         connection.execute(insert(table), row)
     assert any("not on record" in text for text in verify(database).findings)
     with database.writing.begin() as connection:
-        connection.execute(table.delete().where(table.c.id == "9.0"))
+        connection.execute(table.delete().where(table.c.id == "9.9"))
 
 
 def test_values_that_are_sensed_count_too(site: Site) -> None:

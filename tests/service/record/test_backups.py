@@ -43,8 +43,8 @@ def lived(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
     """A study in the middle of its course, and someone who may run commands about it."""
     writer = Writer(sqlite)
     launch(writer, study_text())
-    sign(sqlite, monkeypatch)
     run_course(writer.write, people=2, steps=4)
+    sign(sqlite, monkeypatch)
     return sqlite
 
 

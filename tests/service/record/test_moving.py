@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from course import BEGIN, launch, run_course
-from signed import sign
+from signed import DIRECTOR, sign
 from sqlalchemy import select
 from study_text import study_text
 
@@ -61,7 +61,7 @@ def test_what_a_moved_study_left_behind_is_refused(
     with pytest.raises(WriteError, match="the study was moved to"):
         serve_launches(lived, StudyInForce.from_text(study_text()))
     new = Database(there)
-    Writer(new).do(Enrol(who="staff", received=BEGIN, participant="P9"))
+    Writer(new).do(Enrol(who=DIRECTOR, received=BEGIN, participant="P9"))
     assert verify(new).findings == []
     new.close()
 

@@ -85,6 +85,7 @@ def test_a_fallback_that_was_amended_after_a_kill_strands_nobody(folder: Path) -
     database.migrate()
     enrol_all(Writer(database), STUDIES["finite"])
     key, port = add_key(database, "phones", "app"), free_port()
+    add_key(database, "boss", "admin")
     address = f"http://127.0.0.1:{port}"
     with parent("failing") as failing:
         pid = failing.start(database.url, port)

@@ -178,6 +178,9 @@ class Given(msgspec.Struct, kw_only=True):
     commitment: str | None = None
     what: str | None = None
     account: str | None = None
+    role: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    system_user: str | None = None
     severity: str | None = None
     serious: bool | None = None
     began: str | None = None
