@@ -1,7 +1,7 @@
 """Accounts that were there before a test begins, with keys that are the same every time."""
 
 from argon2 import PasswordHasher
-from sqlalchemy import Table, insert
+from sqlalchemy import Connection, Table, insert
 
 from opportune.service.accounts.changes import change_account, launching
 from opportune.service.accounts.keys import key_hash
@@ -24,6 +24,8 @@ def person_by_hand(database: Database, name: str, role: str, password: str) -> N
 
 def _add(database: Database, table: Table, what: str, name: str, role: str, hashed: str) -> None:
     row = {"name": name, "role": role, "hash": hashed, "created": clock.now()}
-    change_account(
-        database, launching(), what, name, lambda connection: connection.execute(insert(table), row), role=role
-    )
+
+    def insert_row(connection: Connection) -> None:
+        connection.execute(insert(table), row)
+
+    change_account(database, launching(), what, name, insert_row, role=role)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desk import PASSWORD, desks
@@ -89,7 +90,7 @@ def test_nobody_sees_where_commands_came_from(sqlite: Database) -> None:
     """The system's name for whoever amended, closed or confirmed is often that of a person; admins alone see it."""
     origin = {"from": "command line", "system_user": "jane.doe"}
     with site_on(sqlite) as site:
-        said = {"who": "boss", "reason": "ethics board", "origin": origin}
+        said: Any = {"who": "boss", "reason": "ethics board", "origin": origin}
         writer = Writer(sqlite)
         file = study_text(extra="\n# amended\n")
         writer.do(Amend(file=file, source="study.toml", received=clock.now(), **said))

@@ -34,7 +34,7 @@ class Accounts:
         Records of programs, which never added an account, may name anybody.
         """
         known, given = self._known, event.given
-        what, name = given.get("what"), given.get("account")
+        what, name = given.get("what"), str(given.get("account"))
         may = not known or event.who in known or event.who in PROGRAMS or event.who.startswith(PARTICIPANT)
         if event.kind == events.ACCOUNT and what in {"key added", "person added"}:
             known[name] = Account(what.removesuffix(" added"), str(given.get("role")))
