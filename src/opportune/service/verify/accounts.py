@@ -1,16 +1,13 @@
-"""Who may act, by the record: accounts as their events give them, held to the tables and to whoever has acted."""
+"""Who may act, by the record: accounts as their events give them, held to the tables."""
 
 from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from opportune.service.accounts.names import LAUNCHER, PARTICIPANT, REDCAP
-from opportune.service.commands.base import SYSTEM
 from opportune.service.record import events, tables
 from opportune.service.record.events import Event
 
 TABLES = {"key": tables.keys, "person": tables.people}
-PROGRAMS = {SYSTEM, LAUNCHER, REDCAP}
 
 
 class Account(NamedTuple):
@@ -28,14 +25,10 @@ class Accounts:
     def __init__(self) -> None:
         self._known: dict[str, Account] = {}
 
-    def take(self, event: Event) -> str | None:
-        """Let an event change the accounts; what is wrong with who did it, if anything is.
-
-        Records of programs, which never added an account, may name anybody.
-        """
+    def take(self, event: Event) -> None:
+        """Let an event change the accounts."""
         known, given = self._known, event.given
         what, name = given.get("what"), str(given.get("account"))
-        may = not known or event.who in known or event.who in PROGRAMS or event.who.startswith(PARTICIPANT)
         if event.kind == events.ACCOUNT and what in {"key added", "person added"}:
             known[name] = Account(what.removesuffix(" added"), str(given.get("role")))
         elif event.kind == events.ACCOUNT and name in known and what in {"key revoked", "person revoked"}:
@@ -46,7 +39,6 @@ class Accounts:
             for each in given.get("suspended") or ():
                 if each in known:
                     known[each] = known[each]._replace(suspended=True)
-        return None if may else f"was done by {event.who!r}, who has no account"
 
     def differences(self, connection: Connection) -> list[str]:
         """What of the stored accounts is not what the record gives; nothing where none are, as in an auditor's copy."""

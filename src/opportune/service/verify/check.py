@@ -42,8 +42,7 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
         replay = Replay(verdict, secret=_secret(connection))
         total = connection.execute(select(func.count()).select_from(tables.events)).scalar_one()
         for event, received in _events(connection, verdict):
-            if (wrong := accounts.take(event)) is not None:
-                verdict.add(f"event {event.seq} ({event.kind}) {wrong}")
+            accounts.take(event)
             try:
                 replay.take(event, received)
             except (OpportuneError, LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
