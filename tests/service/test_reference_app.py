@@ -204,7 +204,7 @@ def test_without_a_network_and_back(trial: Trial, opened: Open) -> None:
     page.get_by_role("button", name="Rather low").click()
     expect(page.locator("#thanks")).to_contain_text("It is kept on this phone")
     page.context.set_offline(False)
-    expect(page.locator("#thanks")).to_contain_text("Your advice")
+    expect(page.locator("#thanks")).to_contain_text("It counts for your next advice")
 
 
 def in_minutes(minutes: float) -> dt.datetime:
