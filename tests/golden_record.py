@@ -8,6 +8,7 @@ actions, outcome, coin), and the sum of their probabilities, which may differ by
 import hashlib
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -77,6 +78,7 @@ def trials() -> dict[str, str]:
         "trial": text,
         "trial, thompson, pooled, learned weekly": thompson.replace('update = "day"', 'update = "week"'),
         "trial, by itself": text.replace('update = "day"', 'update = "each reward"').replace("hard", "expected", 1),
+        "trial, pooled in part": text.replace(POOLED, f'{POOLED}pooled = "partial"\n', 1),
     }
 
 
@@ -225,18 +227,35 @@ def computed() -> dict[str, list[tuple[str, float]]]:
     return found
 
 
+def released() -> dict[str, Any] | None:
+    """The file as of the latest release; None before the first, or where the repository's tags are not there."""
+    latest = subprocess.run(
+        ["git", "describe", "--tags", "--abbrev=0", "--match", "v*"], cwd=HERE, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    shown = ["git", "show", f"{latest.stdout.strip()}:tests/{FILE.name}"]
+    if latest.returncode:
+        return None
+    found: dict[str, Any] = json.loads(subprocess.run(shown, cwd=HERE, capture_output=True, check=True).stdout)
+    return found
+
+
+def is_kept(known: dict[str, Any], found: dict[str, Any]) -> bool:
+    """Whether the decisions of a file are still made, unless the algorithm has another number by now."""
+    pinned = json.loads(json.dumps(found))
+    return known["algorithm"] != ALGORITHM or all(pinned.get(name) == each for name, each in known["studies"].items())
+
+
 def main() -> None:
     """Write the file, unless it has other decisions for the same version of the algorithm."""
-    found = computed()
-    if FILE.exists() and "--unreleased" not in sys.argv:
+    found, known = computed(), released()
+    if known is None and FILE.exists() and "--unreleased" not in sys.argv:
         known = json.loads(FILE.read_text(encoding="utf-8"))
-        pinned = json.loads(json.dumps(found))
-        same = all(pinned.get(name) == parts for name, parts in known["studies"].items())
-        if known["algorithm"] == ALGORITHM and not same:
-            sys.exit(
-                f"golden_record.json has the decisions of algorithm {ALGORITHM}: a change of decisions needs the next "
-                "number in algorithm/version.py (--unreleased if no study can have been launched with this one)"
-            )
+    if known is not None and not is_kept(known, found):
+        sys.exit(
+            f"golden_record.json has the decisions of algorithm {ALGORITHM}: a change of decisions needs the next "
+            "number in algorithm/version.py (--unreleased before the first release, as no study can have begun)"
+        )
     text = json.dumps({"algorithm": ALGORITHM, "studies": found}, indent=1, ensure_ascii=False)
     FILE.write_text(text + "\n", encoding="utf-8")
 

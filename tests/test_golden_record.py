@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from golden_record import AT_ONCE, FILE, computed, decisions_of, studies
+from golden_record import AT_ONCE, FILE, computed, decisions_of, is_kept, released, studies
 from opportune.algorithm.version import ALGORITHM
 from opportune.live.agent import Agent
 
@@ -25,6 +25,19 @@ def test_decisions_are_those_of_this_version_of_the_algorithm() -> None:
         pinned = known["studies"][name]
         assert [exact for exact, _ in parts] == [exact for exact, _ in pinned], f"{name}: {CHANGED}"
         assert [spent for _, spent in parts] == pytest.approx([spent for _, spent in pinned], abs=1e-6), name
+
+
+def test_the_file_has_the_decisions_of_the_latest_release() -> None:
+    """It cannot be written anew with other decisions under the same number, by the script or by hand."""
+    known = json.loads(FILE.read_text(encoding="utf-8"))
+    latest = released()
+    if latest is not None:
+        assert is_kept(latest, known["studies"]), CHANGED
+    (name, parts), *_ = known["studies"].items()
+    other = {**known["studies"], name: [["0" * 16, parts[0][1]], *parts[1:]]}
+    assert is_kept(known, known["studies"] | {"a new one": []})
+    assert not is_kept(known, other), "the control: one other decision"
+    assert is_kept({**known, "algorithm": ALGORITHM - 1}, other)
 
 
 def test_one_other_decision_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
