@@ -27,7 +27,7 @@ MISLEADING = [
     "opportune serve", "Opportune Serve", "command line", "REDCap", "redcap", "staff 1", "Staff 12", "ADMIN 3", "app 9",
     "analyst 44", "participant P001", "Participant x", "participant ",
     "\u0410da", "Ad\u0430", "s\u0435rvice", "Ada \u039duber",
-    "\u13a1oe Ada", "o\u0585",
+    "\u13a1oe Ada", "o\u0585", "Ada  Huber", "nurse\u2010two", "nurse\u2013two", "\u0391\u0434\u0430",
 ]  # fmt: skip
 
 

@@ -149,11 +149,12 @@ def test_only_the_first_admin_needs_nobody(run: Run, lived: Database, monkeypatc
 
 @pytest.mark.parametrize(
     "name", ["service", "Service", "opportune serve", "command line", "staff 2", "participant P001", "a\nb", " a", "",
-             "x" * 65, "ﬁne", "Nurse"],
+             "x" * 65, "ﬁne", "Nurse", "STRASSE"],
 )  # fmt: skip
 def test_names_that_would_mislead_are_refused(lived: Database, name: str) -> None:
     """Those of the service, of others however written, and those that analysts see in place of names."""
-    add_person(lived, "nurse", "staff", PASSWORD)
+    for taken in ("nurse", "Straße"):
+        add_person(lived, taken, "staff", PASSWORD)
     before = event_rows(lived, limit=100)
     for add in (lambda: add_key(lived, name, "app"), lambda: add_person(lived, name, "staff")):
         with pytest.raises(InputError, match="expected"):

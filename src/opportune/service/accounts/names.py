@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from opportune.errors import InputError
 from opportune.service.commands.base import SYSTEM
@@ -28,8 +28,10 @@ def check_name(name: str) -> str:
     good = isinstance(name, str) and 0 < len(name) <= MOST_CHARACTERS and name.isprintable() and name == name.strip()
     if not good or unicodedata.normalize("NFKC", name) != name:
         raise InputError(f"name is {name!r}; expected 1 to {MOST_CHARACTERS} printable characters")
+    if "  " in name or any(unicodedata.category(letter) == "Pd" and letter != "-" for letter in name):
+        raise InputError(f"name is {name!r}; expected one space at a time, and no dash but '-': others look like it")
     scripts = {unicodedata.name(letter, "?").split()[0] for letter in name if letter.isalpha()}
-    if "LATIN" in scripts and scripts & LOOKALIKE:
+    if len(scripts) > 1 and scripts & LOOKALIKE:
         raise InputError(f"name is {name!r}, which mixes letters that look alike; expected those of one alphabet")
     folded = name.casefold()
     misleading = (
@@ -45,7 +47,7 @@ def check_name(name: str) -> str:
 def check_free(connection: Connection, name: str) -> None:
     """Refuse a name that an account has or had, however it is written: the record must tell them apart."""
     for table in (tables.keys, tables.people):
-        for (taken,) in connection.execute(select(table.c.name).where(func.length(table.c.name) == len(name))):
+        for (taken,) in connection.execute(select(table.c.name)):
             if taken.casefold() == name.casefold():
                 text = f"someone or something is called {taken!r} already"
                 raise InputError(f"{text}; expected another name (revoked ones keep theirs)")
