@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opportune.cli.interrupts import kept
-from opportune.cli.serve import Db, readable, require_extra, warn_of_password
+from opportune.cli.serve import Db, readable, require_extra, warn_of_open_secret, warn_of_password
 from opportune.cli.shared import DONE, FAILED, say
 from opportune.cli.signing import accountless, signed_in
 from opportune.errors import InputError
@@ -159,6 +159,8 @@ def backup(
         with _bar("backup") as progress:
             rows = copy(database, file, progress, for_auditor=for_auditor)
         note_access(database, actor, "backed up", file=file.name)
+        if not for_auditor:
+            warn_of_open_secret(database)
         typer.echo(f"{file}: {rows:,} rows")
 
 

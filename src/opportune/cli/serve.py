@@ -63,6 +63,15 @@ def warn_of_password(db: str | None) -> None:
         )
 
 
+def warn_of_open_secret(database: "Database") -> None:
+    """Say so where whoever has the database, or a backup of it, has the seed of the coins."""
+    from opportune.service.record.secret import OPEN, lies_open  # noqa: PLC0415
+
+    with database.reading.connect() as connection:
+        if lies_open(connection):
+            say(f"opportune: warning: {OPEN}", DONE)
+
+
 def free_port(host: str, port: int) -> int:
     """A port that nobody listens on there: the one that is asked for, or with 0 any."""
     try:
@@ -113,6 +122,7 @@ def serve(
     from opportune.service.record.database import Database  # noqa: PLC0415
     from opportune.service.server import PROXIES, check_proxies, default_url, launch  # noqa: PLC0415
     from opportune.service.server import serve as answer  # noqa: PLC0415
+    from opportune.service.state import clock  # noqa: PLC0415
     from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
     running = StudyInForce.from_file(study)
@@ -128,6 +138,9 @@ def serve(
         launched = launch(database, running, rehearsal=rehearsal)
         alone, standby = may_be_first(database), database.standby()
     say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
+    if launched and not rehearsal:
+        say(f"it is {clock.iso(clock.now())[:19]} in UTC by this machine: everybody's days go by its clock", DONE)
+    warn_of_open_secret(database)
     if standby is not None:
         say(f"opportune: warning: {standby}", DONE)
     if rehearsal:

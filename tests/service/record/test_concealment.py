@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from course import BEGIN, answer_of, launch, run_course
 from desk import desks
+from signed import sign
 from site_over_http import ALWAYS, SENSED, Site, site_on
 from sqlalchemy import inspect, select, update
 from sqlalchemy import text as text_of
 from study_text import study_text
 
 from opportune.algorithm.rng import COIN, draw
+from opportune.cli import main as cli
 from opportune.errors import DataError
 from opportune.service.accounts.changes import launching
 from opportune.service.accounts.keys import ROLES
@@ -208,6 +210,19 @@ def test_a_backup_goes_on_with_the_same_seed(sqlite: Database, folder: Path) -> 
         assert verify(database).findings == []
     assert made[0] == made[1]
     other.close()
+
+
+@pytest.mark.parametrize("password", ["", "correct horse battery staple"])
+def test_a_seed_in_the_clear_is_warned_of(
+    sqlite: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, password: str
+) -> None:
+    """By whoever makes a backup, which has it too; an auditor's copy has none."""
+    monkeypatch.setenv("OPPORTUNE_SECRET", password)
+    with_people(sqlite, steps=1)
+    sign(sqlite, monkeypatch)
+    for extra, warned in (([], not password), (["--for-auditor"], False)):
+        assert cli.run(["backup", str(folder / f"b{len(extra)}"), *extra, "--db", sqlite.url]) == 0
+        assert ("unencrypted, as OPPORTUNE_SECRET was not set" in capsys.readouterr().err) == warned
 
 
 def test_the_seed_is_encrypted_where_there_is_a_password(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:

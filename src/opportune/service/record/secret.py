@@ -19,6 +19,10 @@ from opportune.service.record import tables
 VARIABLE = "OPPORTUNE_SECRET"
 LENGTH = 32
 """Bytes of the seed, and of the salt."""
+OPEN = (
+    f"the secret seed of the coins is stored unencrypted, as {VARIABLE} was not set at launch: whoever has "
+    "the database or a backup can compute coins and arms"
+)
 _NONCE, _TAG = 16, 32
 
 
@@ -68,6 +72,11 @@ def stored(connection: Connection) -> Secret | None:
             )
         content = _decrypted(content, password)
     return Secret(content[:LENGTH], content[LENGTH:])
+
+
+def lies_open(connection: Connection) -> bool:
+    """Whether the seed is stored as it is: whoever has the database, or a backup of it, can compute coins."""
+    return connection.execute(select(tables.secret.c.encrypted)).scalar() is False
 
 
 def from_disclosure(given: Mapping[str, Any]) -> Secret | None:
