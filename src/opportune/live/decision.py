@@ -140,7 +140,7 @@ def _staleness(made: Proposal | Decision) -> str:
 
 def _worth_in_words(rule: str, notes: Sequence[float]) -> str:
     """What a revealer says of its notes."""
-    revealer = REVEALERS.named()[rule]()
+    revealer = REVEALERS.named()[rule]
     return str(revealer.words(revealer.declares.notes(*notes)))
 
 

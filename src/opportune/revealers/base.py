@@ -93,7 +93,8 @@ class Revealer:
         """Why a nudge was considered at an eligible moment, in a word for analysts; None if the rule has none."""
         return None
 
-    def words(self, notes: Any) -> str:
+    @staticmethod
+    def words(notes: Any) -> str:
         """The rule's notes on a decision (`declares.notes`) in words; empty for rules that take none."""
         return ""
 

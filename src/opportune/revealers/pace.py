@@ -379,9 +379,7 @@ class Pace(Revealer):
         classes = {BY_RANK: "rank", BY_GRID: "grid", BY_GUARD: "guard", NEAR: "candidate"}
         return classes.get(int(notes.cause)) if self.by_candidates else None
 
-    def words(self, notes: Any) -> str:
-        """How the moment ranks; with the response model by what is worth a call and by how likely an answer is."""
-        return words(notes, answers=self.response)
+    words: ClassVar[Any] = staticmethod(words)
 
 
 def _recent(use: Use) -> int:

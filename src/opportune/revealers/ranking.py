@@ -45,10 +45,11 @@ def smoothed(worth, above, tied, share):  # type: ignore[no-untyped-def]
     return 1.0 if above <= share else 0.0
 
 
-def words(notes: Any, *, answers: bool) -> str:
+def words(notes: Any) -> str:
     """How the moment ranks, what old advice has cost, how far the budget reaches.
 
-    With `answers` moments are ranked by what they are worth times how likely an answer is.
+    A moment counts by what fresh advice is worth there or, with the response model, by that times how likely an answer
+    is.
     """
     cause = int(notes.cause)
     if cause == WAITING:
@@ -60,8 +61,7 @@ def words(notes: Any, *, answers: bool) -> str:
     better = "hardly any of the moments to expect"
     if notes.above >= 0.005:
         better = f"{notes.above:.0%} of the moments to expect"
-    counted = "fresh advice, times how likely an answer is," if answers else "fresh advice"
-    text = f"{counted} is worth more than now in {better}{debt}; {reach} {notes.share:.0%}"
+    text = f"fresh advice counts for more than now in {better}{debt}; {reach} {notes.share:.0%}"
     if notes.worth <= TIE:
         text = f"nothing would be gained by it now{debt}; {reach} {notes.share:.0%}"
     elif notes.worth - notes.debt <= TIE:

@@ -117,7 +117,7 @@ def test_the_study_files_hash_does_not_tell_names(sqlite: Database, tmp_path: Pa
         given = [file.read_text(encoding="utf-8") for file in tmp_path.iterdir()]
         given += [site.get(path, "analyst").text for path in ("study", "events?limit=1000", "study/content")]
         found = desks(site, cora="analyst")["cora"]
-        given.append(found.page("/record"))
+        given += [found.page("/record"), found.page("/study")]
         assert [each for each in given if real[:12] in each] == []
         assert hashlib.sha256((tmp_path / "study.toml").read_bytes()).hexdigest() == shown
         assert f",{shown}," in (tmp_path / "events.csv").read_text(encoding="utf-8")

@@ -153,8 +153,14 @@ def _listed(view: View, *, sort: str, page: int, search: str = "", status: str =
         "participants.html", rows=worded, total=len(chosen), counts=counts, page=page, pages=pages, sort=sort,
         sorts=SORTS, search=search, status=status, overdue=overdue, done=done, planned=view.running.participants,
         plain=not (search or status or overdue), baseline=baseline_questions(view.running),
-        show_left=shows_left(view),
+        show_left=shows_left(view), may_enrol=_may_enrol(view),
     )  # fmt: skip
+
+
+def _may_enrol(view: View) -> bool:
+    """Whether whoever looks may enrol: in a study with arms nobody who sees them."""
+    concealed = view.running.study.settings.arms is None or view.blind or bool(view.study["rehearsal"])
+    return view.session.caller.role in {STAFF, ADMIN} and concealed
 
 
 @get("/participants", opt=READERS, sync_to_thread=True, include_in_schema=False)

@@ -11,6 +11,7 @@ from litestar import get
 from sqlalchemy import func, select
 
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
+from opportune.service.accounts.pseudonyms import shown_hashes
 from opportune.service.api.requests import PAGE, roles
 from opportune.service.monitoring.alerts import CODES
 from opportune.service.monitoring.anchors import DAY, latest
@@ -205,10 +206,16 @@ def show_study(request: Asked) -> Page:
         "price": price if view.running.policy.revealer.priced and not view.blind else None,
         "answered_share": None if not settled else answered / settled, "settled": settled,
         "launched": t.moment(view.study["launched"], view.timezone), "anchor": _anchored(view),
-        "undelivered": undelivered,
+        "undelivered": undelivered, "file_hash": _file_hash(view),
         "pictures": [p for p in (_budget(view, found), _calls(view, found), _results(view, found)) if p is not None],
     }  # fmt: skip
     return view.show("study.html", **content)
+
+
+def _file_hash(view: View) -> str:
+    """The hash of the study file; to analysts that of the file as they see it."""
+    found = str(view.study["hash"])
+    return shown_hashes(view.service.database)[found] if view.session.caller.role == ANALYST else found
 
 
 def _anchored(view: View) -> dict[str, Any] | None:
