@@ -261,7 +261,7 @@ def test_what_partial_pooling_does_not_go_with() -> None:
     """A uniform radius, an agent alone, worlds that differ in their prior, a cohort without it, a prior given twice."""
     world = op.synthetic_worlds(1, seed=1)[0]
     partial = dataclasses.replace(op.pace_ucb(5), pooled="partial")
-    with pytest.raises(InputError, match="which has a pointwise radius; expected LinUCB"):
+    with pytest.raises(InputError, match="which has a pointwise radius; expected radius"):
         op.Policy(recommender=op.LinUCB(), revealer=op.Pace(), budget=op.Budget(3), pooled="partial")
     with pytest.raises(InputError, match="shared between participants; expected a Cohort"):
         op.Agent(world.problem, partial, horizon=10, seed=1, stream=0)
