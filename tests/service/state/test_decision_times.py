@@ -436,7 +436,9 @@ def test_weekends_are_those_of_where_somebody_is(sqlite: Database, enrolled: str
 
 
 @pytest.mark.parametrize("swept", [False, True], ids=["at a decision", "by the sweep"])
-def test_a_time_zone_may_change_from_a_date_on(sqlite: Database, swept: bool) -> None:
+def test_a_time_zone_may_change_from_a_date_on(
+    sqlite: Database, swept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Said beforehand, it holds from midnight of that date by the new clock, on record; the bundle knows it before."""
     writer = travelling(sqlite, "2026-12-01T09:30:00Z")
     known(writer, "2026-12-02T09:05:00Z")
@@ -456,6 +458,9 @@ def test_a_time_zone_may_change_from_a_date_on(sqlite: Database, swept: bool) ->
     if swept:
         sweep(writer, at("2026-12-04T15:00:00Z"))
         assert zone_of(sqlite) == "Asia/Tokyo"
+    with pytest.raises(Refused, match="stress is 'none'"):
+        known(writer, "2026-12-05T01:05:00Z", stress="none")
+    assert "batch failed" not in capsys.readouterr().out, "what is refused is refused before the clock is changed"
     found = known(writer, "2026-12-05T01:05:00Z")
     assert (found["zone"], found["weekend"], found["day"]) == ("Asia/Tokyo", "weekend", 5)
     changes = [row for row in event_rows(sqlite, limit=100) if row["kind"] == events.ZONE_CORRECTED]

@@ -40,7 +40,6 @@ class Propose(Command, kw_only=True):
             schedule.check_time(self.at, self.received, person)
         if person.status in {WITHDRAWN, COMPLETED}:
             raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
-        change_zone_if_due(transaction, person, happened, received=self.received)
         step = self._step(transaction, person, happened)
         if step > transaction.running.horizon:
             raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} are made")
@@ -52,6 +51,7 @@ class Propose(Command, kw_only=True):
         over = until <= self.received and "closed" not in (slot or {})
         if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
             given["past"] = True  # nobody can be nudged any more
+        change_zone_if_due(transaction, person, happened, received=self.received)  # nothing is refused from here on
         if not self.fallback:
             pool_if_due(transaction, self.received)
         settle_open(transaction, person, cause="next", command=self)
@@ -75,14 +75,14 @@ class Propose(Command, kw_only=True):
 
     def _step(self, transaction: Transaction, person: Participant, happened: int) -> int:
         """The decision point that is asked about: the next, or by the clock where the study has decision times."""
-        running, following = transaction.running, person.agent.step + 1
+        running, following, zone = transaction.running, person.agent.step + 1, person.zone_at(happened)
         if not running.times:
             return following
-        step = schedule.step_at(running, happened, person.began, person.timezone)
+        step = schedule.step_at(running, happened, person.began, zone)
         if step >= following:
             return step
-        there = clock.local(schedule.time_for(running, following, person), person.timezone)
-        comes = f"comes at {there:%H:%M} on {there:%Y-%m-%d} in {person.timezone}"
+        there = clock.local(schedule.time_for(running, following, person), zone)
+        comes = f"comes at {there:%H:%M} on {there:%Y-%m-%d} in {zone}"
         if step < 1:
             raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point {comes}")
         then = f"; the next {comes}" if following <= running.horizon else ""

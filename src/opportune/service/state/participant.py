@@ -10,6 +10,7 @@ import msgspec
 from opportune.live.agent import Agent
 from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
+from opportune.service.state import clock
 from opportune.service.state.packing import UNSOUND, Unsound, pack, unpack
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
@@ -34,7 +35,7 @@ class Participant:
     reason: str | None
     enrolled: int
     began: dt.date
-    """The local date of enrolment: day 1 of the study, also after a change of time zone; by the clock, if corrected."""
+    """The local date of enrolment, day 1 of the study, also after a change of time zone."""
     arm: str
     """The arm of the trial; "" where there are none."""
     member: int
@@ -101,6 +102,10 @@ class Participant:
         if self.next_timezone is not None and self.next_from is not None and date >= self.next_from:
             return self.next_timezone
         return self.timezone
+
+    def zone_at(self, moment: int) -> str:
+        """The time zone at a moment; a change that is to come holds from midnight of its date by the new clock."""
+        return self.zone_on(clock.local(moment, self.next_timezone or self.timezone).date())
 
     def pack(self) -> bytes:
         """The agent's state as it is stored; raises `Unsound` if it must not be."""

@@ -29,7 +29,7 @@ Given = Mapping[str, Any]
 
 def slot_given(running: StudyInForce, person: Participant, *, happened: int, step: int) -> dict[str, Any] | None:
     """Where a decision point lies in the calendar, as its event has it; None where nudges can be made at all times."""
-    calendar, timezone = running.calendar, person.timezone
+    calendar, timezone = running.calendar, person.zone_at(happened)
     without = None if person.calls else WORDS[OPTED_OUT]
     if person.arm and not person.agent.policy.revealer.spends:
         without = WORDS[ARM]
@@ -170,7 +170,7 @@ def _scheduled(running: StudyInForce, person: Participant, step: int, happened: 
         return {}
     if running.times:
         return schedule_of.values(step)
-    day = schedule.day_of(happened, person.began, person.timezone)
+    day = schedule.day_of(happened, person.began, person.zone_at(happened))
     last = (schedule_of.last_step or day * schedule_of.decisions_per_day) // schedule_of.decisions_per_day
     values = schedule_of.values((min(max(1, day), last) - 1) * schedule_of.decisions_per_day + 1)
     return {name: value for name, value in values.items()
