@@ -1,5 +1,6 @@
 """The coordinator: is the trial all right today, the launch checklist, arms as they are blinded, the week ahead."""
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -12,6 +13,7 @@ from site_over_http import Site, good, site_on
 from study_text import study_text
 
 from opportune.service.accounts.changes import Actor, note_access
+from opportune.service.commands.corrections import CorrectZone
 from opportune.service.commands.participants import Enrol
 from opportune.service.monitoring import forecast
 from opportune.service.monitoring.week import week
@@ -148,6 +150,27 @@ def test_the_week_ahead(sqlite: Database) -> None:
             connection.execute(tables.participants.update().values(calls=True))
         page = desks(site, anna="staff")["anna"].page("/week")
         assert re.search(r"About \d+ calls in the next seven days\.", page)
+
+
+def test_the_week_follows_a_planned_change_of_time_zone(sqlite: Database) -> None:
+    """From the date of the change on, calls are expected at the decision times of the new clock."""
+    here, there = "Europe/Berlin", "America/New_York"
+    with site_on(sqlite, text=study_text(times=True, budget=20)) as site:
+        running, now = site.service.running, clock.now()
+        today = clock.local(now, here).date()
+        site.service.writer.do(Enrol(who="s", received=now, participant="P001", timezone=here))
+        changed = today + dt.timedelta(days=3)
+        move = CorrectZone(who="s", received=now, participant="P001", timezone=there, from_date=changed, reason="trip")
+        site.service.writer.do(move)
+        with sqlite.reading.connect() as connection:
+            days = {day.date: sorted(day.hours) for day in week(connection, running, now, here)}
+
+    def hours(date: dt.date, timezone: str) -> list[int]:
+        moments = [dt.datetime.combine(date, dt.time(at // 60), clock.zone(timezone)) for at in running.times]
+        return sorted(moment.astimezone(clock.zone(here)).hour for moment in moments)
+
+    assert days[today + dt.timedelta(days=1)] == hours(today + dt.timedelta(days=1), here)
+    assert days[today + dt.timedelta(days=5)] == hours(today + dt.timedelta(days=5), there) != hours(today, here)
 
 
 def test_calls_to_come_are_those_of_the_simulation(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:

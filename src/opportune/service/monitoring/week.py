@@ -1,9 +1,9 @@
 """The week ahead: how many calls to expect on each day and at each hour, so that staff can be planned.
 
-Each participant's coming decision points have the nudges that simulating the study gives them (`monitoring.forecast`),
-scaled to what is left of the budget now; without a simulation, what is left is spread evenly. Where the calendar
-allows no nudge none is expected: the simulation's are those of open and closed points together, so that open ones have
-more.
+The simulation of the study (`monitoring.forecast`) says how many nudges each decision point gets. For each participant
+these numbers are scaled to the budget that is left now; without a simulation, the rest of the budget is spread evenly.
+No nudge is expected where the calendar forbids one. The simulation averages over points where the calendar allows a
+nudge and points where it does not, so the scaling gives the allowed ones more.
 """
 
 import datetime as dt
@@ -11,7 +11,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from sqlalchemy import Connection, select
 from opportune.service.monitoring import forecast
 from opportune.service.monitoring.forecast import Forecast
 from opportune.service.record import tables
-from opportune.service.state import clock, trial
+from opportune.service.state import clock, schedule, trial
 from opportune.service.state.participant import ACTIVE
 from opportune.service.state.study import StudyInForce
 
@@ -29,30 +28,30 @@ Floats = NDArray[np.float64]
 DAYS = 7
 DAY = 24 * clock.HOUR
 PATTERN = 28 * DAY
-"""Where apps ask when they like, so much of the past tells at which hours they do."""
+"""How far back to look for the hours at which apps ask, where the study has no decision times."""
 SPREAD = 1.28
-"""Standard deviations within which four of five days lie."""
+"""Four of five days lie within this many standard deviations."""
 
 
 @dataclass(frozen=True)
 class Day:
-    """What to expect of a day."""
+    """The calls to expect on one day."""
 
     date: dt.date
     hours: dict[int, float]
-    """Calls by the hour at which they come up."""
+    """The expected number of calls by the hour in which they appear."""
     low: int
     high: int
-    """Between which the number of calls lies on four of five such days."""
+    """On four of five such days the number of calls lies from `low` to `high`."""
 
     @property
     def expected(self) -> float:
-        """Calls in all."""
+        """The expected number of calls on the whole day."""
         return math.fsum(self.hours.values())
 
 
 def week(connection: Connection, running: StudyInForce, now: int, timezone: str) -> list[Day]:
-    """The next seven days, today's rest included, by the clock of a time zone."""
+    """The rest of today and the six days after it, by the clock of a time zone."""
     first = clock.local(now, timezone).date()
     days = [first + dt.timedelta(days=i) for i in range(DAYS)]
     hours: dict[dt.date, dict[int, float]] = {date: defaultdict(float) for date in days}
@@ -71,7 +70,7 @@ def week(connection: Connection, running: StudyInForce, now: int, timezone: str)
 
 
 def _coming(connection: Connection, running: StudyInForce, now: int, end: int) -> Iterator[tuple[int, float]]:
-    """The decision points to come and how probable a nudge is at each: (time, probability)."""
+    """The decision points to come: (time, probability of a nudge)."""
     table = tables.participants.c
     going = (table.status == ACTIVE) & (table.step < running.horizon) & table.calls.is_(True)
     people = [
@@ -95,7 +94,7 @@ def _coming(connection: Connection, running: StudyInForce, now: int, end: int) -
 
 
 def _weights(running: StudyInForce, known: Forecast | None) -> Floats:
-    """How many nudges each decision point has in the simulation; without one all are alike, but for the run-in."""
+    """The nudges that each decision point gets in the simulation; without one, equal weights after the run-in."""
     if known is None:
         return np.asarray(np.arange(running.horizon) >= running.run_in, dtype=np.float64)
     found: Floats = np.diff([known.by(step)[0] for step in range(running.horizon + 1)]).clip(0.0)
@@ -105,10 +104,10 @@ def _weights(running: StudyInForce, known: Forecast | None) -> Floats:
 def _to_come(
     connection: Connection, running: StudyInForce, known: Forecast | None, people: list[Any], weights: Floats
 ) -> list[float]:
-    """How many nudges each participant will probably have from now on."""
+    """The expected number of nudges that each participant still gets."""
     steps = [row["step"] for row in people]
     planned = [math.fsum(weights[step:]) for step in steps]
-    if running.shared:  # those who are still to come draw on it, too
+    if running.shared:  # participants who are yet to enrol draw on it too
         table = tables.study.c
         amount, spent, enrolled = connection.execute(select(table.amount, table.spent, table.enrolled)).one()
         others = max(0, running.participants - enrolled)
@@ -127,7 +126,7 @@ def _to_come(
 
 
 def _opens(running: StudyInForce, date: dt.date, timezone: str) -> Floats:
-    """For each decision point of somebody who enrolled on a day whether the calendar allows a nudge there."""
+    """1 for each decision point where the calendar allows a nudge, else 0, for participants who enrolled on a date."""
     if running.calendar is None:
         return np.ones(running.horizon)
     left = trial.open_points(running, date, timezone)
@@ -135,7 +134,7 @@ def _opens(running: StudyInForce, date: dt.date, timezone: str) -> Floats:
 
 
 def _open_share(running: StudyInForce, pattern: Mapping[int, float], now: int, timezone: str) -> float:
-    """Which share of decisions comes when the calendar allows a nudge, by the hours at which they come."""
+    """The share of decisions that come while the calendar allows a nudge, given the hours at which apps ask."""
     midnight, total, opened = now - now % DAY, 0.0, 0.0
     for day in range(DAYS):
         for hour, share in pattern.items():
@@ -147,10 +146,12 @@ def _open_share(running: StudyInForce, pattern: Mapping[int, float], now: int, t
 def _points(
     running: StudyInForce, row: Mapping[Any, Any], now: int, end: int, pattern: Mapping[int, float]
 ) -> Iterator[tuple[int, int, float]]:
-    """A participant's decision points to come: time, number, and which share of it falls on that time."""
+    """A participant's decision points to come: (time, number, share of the decision point that falls on that time)."""
     if running.times:
-        for step in range(row["step"] + 1, running.horizon + 1):
-            at = _time_of(running.times, row["began"], row["timezone"], step, running.per_day)
+        current = schedule.step_at(running, now, row["began"], row["timezone"])
+        for step in range(max(row["step"] + 1, current), running.horizon + 1):
+            zone = _zone_on(row, schedule.date_of(running, step, row["began"]))
+            at = schedule.time_of(running, step, row["began"], zone)
             if at > end:
                 return
             if at >= now:
@@ -168,16 +169,14 @@ def _points(
                 yield at, step, share
 
 
-@lru_cache(maxsize=65_536)
-def _time_of(times: tuple[int, ...], date: dt.date, timezone: str, step: int, per_day: int) -> int:
-    """When a decision point comes (state.schedule.time_of), worked out once for all who enrolled on a day."""
-    day, place = divmod(step - 1, per_day)
-    there = dt.datetime.combine(date + dt.timedelta(days=day), dt.time(times[place] // 60, times[place] % 60))
-    return clock.from_datetime(there.replace(tzinfo=clock.zone(timezone)))
+def _zone_on(row: Mapping[Any, Any], date: dt.date) -> str:
+    """A participant's time zone on a date, from a row of `participants` (Participant.zone_on)."""
+    zone: str = row["timezone"] if row["next_from"] is None or date < row["next_from"] else row["next_timezone"]
+    return zone
 
 
 def _pattern(connection: Connection, running: StudyInForce, now: int) -> dict[int, float]:
-    """Decisions of one participant in a day, by the hour in UTC, over the last weeks."""
+    """The mean number of decisions of one participant per day, by the hour in UTC, over the last four weeks."""
     table = tables.decisions.c
     query = select(table.happened, table.participant).where(table.happened > now - PATTERN, table.available.is_(True))
     counts: Counter[int] = Counter()
