@@ -1,4 +1,4 @@
-"""What is answered when something is refused: problem details (RFC 9457), each with a code that does not change."""
+"""Problem details (RFC 9457), the answer to refused requests; each has a code that does not change."""
 
 from typing import Any
 
@@ -7,29 +7,29 @@ import msgspec
 from opportune.errors import OpportuneError
 
 TITLES = {
-    "invalid": (422, "What was sent cannot be used"),
+    "invalid": (422, "Invalid content"),
     "unasked": (422, "Some questions were answered and others not"),
     "malformed": (400, "The body cannot be read"),
     "key_missing": (400, "The header Idempotency-Key is missing"),
     "unauthenticated": (401, "No valid key"),
     "forbidden": (403, "The key's role may not do this"),
     "not_found": (404, "Not found"),
-    "method_not_allowed": (405, "The address does not take this method"),
-    "exists": (409, "It exists already"),
+    "method_not_allowed": (405, "This address does not accept this method"),
+    "exists": (409, "Already exists"),
     "key_reused": (409, "The idempotency key was used with other content"),
-    "decided_already": (409, "This decision point has its decision"),
-    "settled_already": (409, "This decision is settled"),
+    "decided_already": (409, "This decision point already has a decision"),
+    "settled_already": (409, "This decision is already settled"),
     "not_settled": (409, "The nudge is still open"),
-    "taken": (409, "Someone else has taken it"),
-    "reward_differs": (409, "The decision has another reward"),
-    "not_active": (409, "The participant makes no more decisions"),
-    "over": (409, "All decisions are made"),
+    "taken": (409, "Someone else has taken this nudge"),
+    "reward_differs": (409, "The decision already has a different reward"),
+    "not_active": (409, "The participant is not active"),
+    "over": (409, "All decisions have been made"),
     "full": (409, "All planned participants are enrolled"),
     "closed": (409, "The study is closed"),
     "too_large": (413, "The body is too large"),
     "unsupported": (415, "The body is not JSON"),
     "too_many": (429, "Too many requests"),
-    "internal": (500, "Something is wrong with the service"),
+    "internal": (500, "Internal error"),
     "unavailable": (503, "Nothing can be stored at the moment"),
 }
 
@@ -45,13 +45,13 @@ class Problem(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, code: str, detail: str) -> "Problem":
-        """The problem with a code, and what it was this time."""
+        """The problem with this code; `detail` says what happened this time."""
         status, title = TITLES[code]
         return cls(type=f"urn:opportune:{code}", title=title, status=status, code=code, detail=detail)
 
 
 class Refused(OpportuneError):  # noqa: N818  (nothing went wrong here)
-    """A request that is answered with a problem; nothing of it is stored."""
+    """A refused request: it is answered with a problem, and nothing of it is stored."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -63,7 +63,7 @@ class Refused(OpportuneError):  # noqa: N818  (nothing went wrong here)
         return TITLES[self.code][0]
 
     def problem(self) -> Problem:
-        """What is answered."""
+        """The problem that answers the request."""
         return Problem.of(self.code, str(self))
 
 

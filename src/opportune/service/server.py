@@ -1,4 +1,4 @@
-"""The server: launches or finds the study, and answers on an address until it is stopped."""
+"""The server: launches or finds the study, and serves HTTP until it is stopped."""
 
 import ipaddress
 import os
@@ -25,12 +25,12 @@ from opportune.service.state.study import StudyInForce
 
 URL = "OPPORTUNE_DB"
 PROXIES = "FORWARDED_ALLOW_IPS"
-"""Whose word is taken for where requests come from: Uvicorn reads it."""
+"""The variable that names the proxies whose word is taken for a client's address; Uvicorn reads it."""
 MOST_PROXIES = 2**16
 
 
 def launch(database: Database, running: StudyInForce, *, who: str = LAUNCHER, rehearsal: bool = False) -> bool:
-    """Make the tables and launch the study, unless it is launched; whether it was launched now.
+    """Make the tables and launch the study, unless it is launched already; returns whether it was launched now.
 
     A database with the tables of an earlier version is refused: `opportune upgrade` brings them up to date.
     """
@@ -38,7 +38,7 @@ def launch(database: Database, running: StudyInForce, *, who: str = LAUNCHER, re
         database.migrate()
     database.require_current()
     with database.reading.connect() as connection:
-        secret.stored(connection)  # or say now that it cannot be read
+        secret.stored(connection)  # raises now if it cannot be read
     database.check_durable()
     command = Launch(who=who, received=clock.now(), file=running.text, source=running.study.source, rehearsal=rehearsal)
     return Writer(database).do(command).status == 201
@@ -51,7 +51,7 @@ def app_from_environment() -> Litestar:
 
 
 def serve(url: str, *others: Router, host: str, port: int, workers: int = 1) -> None:
-    """Answer until stopped, and log as the caller has set it up; addresses of others are for a single worker."""
+    """Serve until stopped, with the logging that the caller has set up; other routers need a single worker."""
     database = Database(url)
     if workers > 1 and database.sqlite:
         raise InputError(f"--workers is {workers}; expected 1 with SQLite: use PostgreSQL for several")
@@ -72,7 +72,7 @@ def serve(url: str, *others: Router, host: str, port: int, workers: int = 1) -> 
 
 
 def check_proxies(given: str) -> None:
-    """Refuse to take anyone's word for where requests come from: who guesses would come from elsewhere each time."""
+    """Refuse to trust all of the internet as proxies: an attacker could claim a new address for each guess."""
     for part in given.split(",") if given else []:
         try:
             network = ipaddress.ip_network(part.strip())

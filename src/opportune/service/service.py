@@ -1,4 +1,4 @@
-"""The service behind the addresses: the database, the writer, the keys, and what is done every few seconds."""
+"""The service behind the API and the pages: database, writer, accounts, and the jobs that run every few seconds."""
 
 import contextlib
 import gc
@@ -44,20 +44,20 @@ log = structlog.get_logger()
 
 @dataclass
 class Service:
-    """What requests are carried out with."""
+    """Everything that handling a request needs."""
 
     database: Database
     writer: Writer = field(init=False)
     keys: Keys = field(init=False)
     access: AccessLog = field(init=False)
     institution: Institution | None = field(default_factory=from_environment)
-    """Where people may sign in besides."""
+    """The institution's sign-in, if one is configured."""
     alerts: Alerts = field(init=False)
     rehearsed: int = 0
-    """The latest time that a rehearsal has told."""
+    """The latest time that a rehearsal has set; 0 until then."""
     ready: bool = False
     stopping: bool = False
-    """Whether the process was told to end: what goes on for long should."""
+    """Whether the process was asked to stop: long-lived requests must end."""
 
     def __post_init__(self) -> None:
         self.alerts = Alerts(self.database, now=self.now)
@@ -73,10 +73,10 @@ class Service:
         self._stop = threading.Event()
         self._rehearsal: bool | None = None  # not known yet
         self._sweeper: threading.Thread | None = None
-        self._copied = 0  # commands that were written when SQLite's log was last copied
+        self._copied = 0  # the writer's `written` when SQLite's log was last copied
 
     def start(self) -> None:
-        """Begin to write, and to look after what is overdue."""
+        """Start writing, sending messages and running the regular jobs."""
         self.database.check_durable()
         self.database.keep_to_file()
         self._try_out()
@@ -84,37 +84,37 @@ class Service:
         self.writer.start()
         self.delivery.start()
         self.enrolments.start()
-        self.look_after()  # what became due while nobody looked; and what that needs is loaded
-        self._sweeper = threading.Thread(target=self._look_after, name="sweeper", daemon=True)
+        self.look_after()  # handle what became due while the service was down, and load the code for it
+        self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)
         self._sweeper.start()
         gc.collect()
-        gc.freeze()  # what was made so far stays: the collector need not look at it again and again
+        gc.freeze()  # objects made so far live as long as the process: the collector need not visit them again
         gc.set_threshold(20_000, 20, 100)
-        self._hear_the_end()
+        self._watch_signals()
         self.ready = True
 
     def _try_out(self) -> None:
-        """Load what decisions need, before the first one waits for it."""
+        """Load what decisions need, so that the first one does not wait for it."""
         try:
             study_in_force(self.database).try_out()
-        except Exception as error:  # whatever it is, decisions say so, or are made by the fallback
-            log.error("no decision could be tried out", **described(error))
+        except Exception as error:  # decisions will report the same error, or use the fallback
+            log.error("the trial decision at startup failed", **described(error))
 
-    def _hear_the_end(self) -> None:
-        """Notice a signal that ends the server before it does: connections that stay open would hold it up."""
+    def _watch_signals(self) -> None:
+        """Notice a stop signal before the server acts on it: connections that stay open would delay the stop."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
             if callable(before):
-                signal.signal(number, partial(self._ending, before))
+                signal.signal(number, partial(self._on_signal, before))
 
-    def _ending(self, before: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, before: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
         self.stopping = True
         before(number, frame)
 
     def stop(self) -> None:
-        """Write what still waits, and end."""
+        """Write what is still waiting, then stop."""
         self.ready, self.stopping = False, True
         self._stop.set()
         if self._sweeper is not None:
@@ -129,32 +129,32 @@ class Service:
 
     @property
     def rehearsal(self) -> bool:
-        """Whether the record is that of a rehearsal, which its first event says once and for all."""
+        """Whether this is the record of a rehearsal; its first event fixes that."""
         if self._rehearsal is None:
             with self.database.reading.connect() as connection:
                 self._rehearsal = connection.execute(select(tables.study.c.rehearsal)).scalar()
         return bool(self._rehearsal)
 
     def blind(self, caller: Caller) -> bool:
-        """Whether someone is not to see probabilities, prices and coins: phones, and staff whom nobody unblinded."""
+        """Whether the caller must not see probabilities, prices and coins: a phone, or staff who are not unblinded."""
         if caller.role == STAFF:
             return caller.name not in study_in_force(self.database).unblinded
         return caller.role == PHONE
 
     def now(self) -> int:
-        """The time: what a rehearsal has told, or the clock's."""
+        """The current time: the rehearsal's if it has set one, else the clock's."""
         return self.rehearsed or clock.now()
 
-    def set_time(self, told: str) -> None:
-        """A rehearsal says what time it is; time does not go back."""
+    def set_time(self, given: str) -> None:
+        """Set the time of a rehearsal; an earlier time than before has no effect."""
         try:
-            told_at = clock.from_iso(told)
+            moment = clock.from_iso(given)
         except (ValueError, InputError):
-            text = f"Rehearsal-Time is {told!r}; expected a time such as 2026-03-29T09:00:00Z"
+            text = f"Rehearsal-Time is {given!r}; expected a time such as 2026-03-29T09:00:00Z"
             raise Refused("invalid", text) from None
-        if told_at > _LAST_REHEARSED:
-            raise Refused("invalid", f"Rehearsal-Time is {told!r}; expected a time before the year 9000")
-        self.rehearsed = max(self.rehearsed, told_at)
+        if moment > _LAST_REHEARSED:
+            raise Refused("invalid", f"Rehearsal-Time is {given!r}; expected a time before the year 9000")
+        self.rehearsed = max(self.rehearsed, moment)
 
     @property
     def running(self) -> StudyInForce:
@@ -162,17 +162,17 @@ class Service:
         return study_in_force(self.database)
 
     async def carry_out(self, command: Command) -> Reply:
-        """Have a command written; hands back the answer once it is durable."""
+        """Have the writer carry out a command; returns the reply once it is durable."""
         if not self.rehearsal and self.guard.jumped():
             raise Refused("unavailable", f"{self.guard.doubt}; nothing is recorded until an administrator confirms it")
         return await self.writer.submit_async(command)
 
     def healthy(self) -> str | None:
-        """What keeps the service from deciding, if anything does."""
+        """Why the service cannot make decisions; None if it can."""
         if not self.ready:
             return "starting or stopping"
         if not self.writer.alive:
-            return "the thread that writes has ended"
+            return "the writer's thread has ended"
         if self.writer.failing is not None:
             return f"nothing could be stored: {self.writer.failing}"
         try:
@@ -184,7 +184,7 @@ class Service:
         return None if reachable(self.database) else "the database does not answer"
 
     def look_after(self) -> None:
-        """Do what is to be done every few seconds."""
+        """Run the regular jobs; a job that fails is logged and does not stop the others."""
         for job in (
             self._check_file,
             self._check_clock,
@@ -203,7 +203,7 @@ class Service:
                 log_sparingly("a regular job failed", **described(error))
 
     def _check_clock(self) -> None:
-        """See whether the clock can be right; in a rehearsal requests say what time it is."""
+        """Alert when the clock cannot be right; a rehearsal is exempt, as its requests set the time."""
         if self.rehearsal:
             return
         doubt = self.guard.look()
@@ -215,43 +215,43 @@ class Service:
         self._clock_warned = doubt is not None
 
     def _check_file(self) -> None:
-        """Say so where the database's file is not there any more; nothing can be alerted of in a file that is gone."""
+        """Log that the database file was removed or replaced: no alert can be stored in a file that is gone."""
         try:
             self.database.require_file()
         except Elsewhere as error:
-            log_sparingly("the study goes on elsewhere", reason=str(error))
+            log_sparingly("the study continues elsewhere", reason=str(error))
 
     def _expire(self) -> None:
-        """Let expire what is overdue, by a clock that nobody doubts."""
+        """Expire what is overdue, unless the clock is in doubt."""
         if self.guard.doubt is None:
             expire_all(self.writer, self.now())
 
     def _may_enrol(self) -> bool:
-        """Whether people are taken in from elsewhere: not in a rehearsal, nor by a clock in doubt."""
+        """Whether REDCap may enrol participants: not in a rehearsal, nor while the clock is in doubt."""
         return not self.rehearsal and not self.guard.jumped()
 
     def _anchor(self) -> None:
-        """Tell the end of the record once a day, by a clock that nobody doubts."""
+        """Publish the end of the record once a day, unless the clock is in doubt."""
         if self.guard.doubt is None:
             anchor(self.database)
 
     def _try_again(self) -> None:
-        """See whether something can be stored again: nobody may ask while `/readyz` says that nothing can."""
+        """Check whether the database can be written again: requests may stay away while `/readyz` says it cannot."""
         if self.writer.failing is not None:
             with contextlib.suppress(Refused):
                 self.writer.submit(Touch(who=SYSTEM, received=self.now())).result()
 
     def copy_log(self) -> None:
-        """Bring SQLite's log into the file, beside the writer, which would have to do so once it is long."""
+        """Copy SQLite's log into the file, so that the writer need not do so once it is long."""
         written = self.writer.written
         if self.database.sqlite and written != self._copied:
             try:
                 if self.database.checkpoint():
                     self._copied = written
             except Exception as error:
-                log_sparingly("the log could not be copied", **described(error))
+                log_sparingly("SQLite's log could not be copied", **described(error))
 
-    def _look_after(self) -> None:
+    def _sweep(self) -> None:
         for second in itertools.count(1):
             if self._stop.wait(1.0):
                 return

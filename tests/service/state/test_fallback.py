@@ -241,7 +241,7 @@ def test_a_writer_outlives_what_nobody_foresaw(sqlite: Database, monkeypatch: py
     assert service.healthy() is None
     service.stop()
     service.ready = True
-    assert service.healthy() == "the thread that writes has ended"
+    assert service.healthy() == "the writer's thread has ended"
 
 
 def test_the_fallback_makes_no_nudge_where_a_value_lacks(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:

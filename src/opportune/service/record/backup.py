@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 
 
 class Restored(NamedTuple):
-    """What a restoration has done: rows, who did it, and the accounts that wait for an admin to let them in again."""
+    """The result of restoring: rows copied, who did it, and the accounts suspended until an admin readmits them."""
 
     rows: int
     by: Actor
@@ -32,9 +32,9 @@ class Restored(NamedTuple):
 
 
 def backup(database: Database, path: Path, progress: Progress | None = None, *, for_auditor: bool = False) -> int:
-    """Copy everything into a new SQLite file, as of one moment, while the service goes on; how many rows.
+    """Copy the database, as it is at one moment, into a new SQLite file; the service may run. Returns the rows copied.
 
-    An auditor's copy has the record and what follows from it: no secret seed, no accounts, no keys.
+    An auditor's copy contains the record and the tables derived from it: no secret seed, no accounts, no keys.
     """
     if path.exists():
         raise InputError(f"{path} exists; expected a new file for the backup")
@@ -46,7 +46,7 @@ def backup(database: Database, path: Path, progress: Progress | None = None, *, 
     target = Database(file_url(part))
     try:
         with database.moment() as source, _writing(path):
-            target.migrate(database.revision(source) or "head")  # as they are, also before an upgrade
+            target.migrate(database.revision(source) or "head")  # the same tables, even when an upgrade is due
             there = MetaData()
             with target.reading.connect() as made:
                 there.reflect(made)
@@ -57,7 +57,7 @@ def backup(database: Database, path: Path, progress: Progress | None = None, *, 
                 copied = _copy(source, into, progress, [table for table in wanted if table.name != "alembic_version"])
         target.close()
         with contextlib.closing(sqlite3.connect(part)) as connection:
-            connection.execute("PRAGMA journal_mode=DELETE")  # one file, without a second one beside it
+            connection.execute("PRAGMA journal_mode=DELETE")  # a single file, without a log beside it
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
@@ -71,16 +71,16 @@ def backup(database: Database, path: Path, progress: Progress | None = None, *, 
 def restore(
     path: Path, database: Database, sign_in: Callable[[Database], Actor], progress: Progress | None = None
 ) -> Restored:
-    """Copy a backup, also of an earlier version, into a database that has no study yet.
+    """Copy a backup, possibly of an earlier version, into a database without a study.
 
-    An admin whom the backup knows must sign in. All other accounts are suspended until an admin lets them in again:
-    what was revoked since the backup was made must not come to life with it. Sessions and invitations are left out.
+    An admin with an account in the backup must sign in. All other accounts are suspended until an admin readmits
+    them: a key revoked since the backup was made must not work again. Sessions and invitations are left out.
 
-    The backup itself stays as it is, to the last byte: a copy of it is brought to this version's tables.
+    The backup file is not changed: a copy of it is upgraded to this version's tables.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file; expected what opportune backup wrote")
-    beside = database.path.parent if database.sqlite else None  # where there must be room for it anyway
+    beside = database.path.parent if database.sqlite else None  # the restored file needs room there anyway
     with tempfile.TemporaryDirectory(prefix="opportune-restore-", dir=beside) as folder:
         source = Database(file_url(Path(folder) / "backup"))
         source.name = str(path)
@@ -101,7 +101,7 @@ def restore(
 
 
 def _suspend(into: Connection, but: str) -> list[str]:
-    """Suspend all accounts but one; who they are."""
+    """Suspend all accounts but one; returns their names."""
     found: list[str] = []
     for table in (tables.people, tables.keys):
         active = (table.c.revoked.is_(None), table.c.name != but)
@@ -113,9 +113,9 @@ def _suspend(into: Connection, but: str) -> list[str]:
 
 
 def _copy_backup(path: Path, copy: Database) -> None:
-    """A copy of a backup, with this version's tables; refused if it is none."""
+    """Copy a backup and upgrade the copy to this version's tables; refuse a file that is not a backup."""
     try:
-        for ending in ("", "-wal"):  # there is a second file if someone has opened it
+        for ending in ("", "-wal"):  # the log exists if someone has opened the backup
             file = path.with_name(path.name + ending)
             if file.exists():
                 shutil.copyfile(file, copy.path.with_name(copy.path.name + ending))
@@ -134,13 +134,13 @@ def _copy_backup(path: Path, copy: Database) -> None:
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Say that the backup cannot be written, not that the database cannot be read."""
+    """Report errors as a backup that cannot be written, unless the database cannot be read."""
     try:
         yield
     except OSError as error:
         raise WriteError(f"{path} cannot be written ({error.strerror})") from error
     except DBAPIError as error:
-        if (error.statement or "").startswith("SELECT"):  # what it is made from cannot be read
+        if (error.statement or "").startswith("SELECT"):  # the source cannot be read
             raise
         raise WriteError(f"{path} cannot be written ({error.orig})") from error
 
@@ -150,7 +150,7 @@ def _copy(source: Connection, into: Connection, progress: Progress | None, wante
     done, total = 0, sum(sizes.values())
     for table in wanted:
         columns = [column for column in table.c if column.name != _NUMBERED.get(table.name)]
-        query = select(*columns)  # in the order in which rows lie there: verify reads them along with the record
+        query = select(*columns)  # in stored order: verify reads the rows along with the record
         found = source.execute(query.order_by(table.c.id) if table.name in _NUMBERED else query).mappings()
         while chunk := [dict(row) for row in found.fetchmany(CHUNK)]:
             into.execute(insert(table), chunk)
@@ -165,8 +165,8 @@ def _files(path: Path) -> list[Path]:
 
 
 _TABLES = tuple(table for table in tables.metadata.sorted_tables if table is not tables.outbox)
-"""What is restored: messages of a backup may have been sent since, and a copy must not send them."""
+"""The tables that are restored: all but messages, which may have been sent since and must not be sent again."""
 _AUDITED = {"study", "events", "participants", "decisions"}
-"""What an auditor's copy has: the record, and what follows from it."""
+"""The tables in an auditor's copy: the record and what is derived from it."""
 _NUMBERED = {"alerts": "id"}
-"""What a database numbers itself: one that was told the numbers would give the next row one that is taken."""
+"""Columns that the database numbers: with copied numbers, PostgreSQL would give the next row a number in use."""

@@ -1,4 +1,4 @@
-"""Events: what happened, in order, each with a hash of itself and the event before."""
+"""Events: what happened, in order, each with the hash of the event before it."""
 
 import hashlib
 import secrets
@@ -11,7 +11,7 @@ from opportune.errors import DataError
 from opportune.service.record.study_file import published
 
 START = "0" * 64
-"""What the first event has in place of a hash before it."""
+"""The `before` of the first event, which follows no other."""
 
 LAUNCHED = "launched"
 ENROLLED = "enrolled"
@@ -46,21 +46,21 @@ KINDS = (
     ACKNOWLEDGED, CHECKED, POOLED, ACCOUNT, ACCESS, CALENDAR_CORRECTED,
 )  # fmt: skip
 ADMINISTRATION = (ACCOUNT, ACCESS, CHECKED)
-"""Who may do what, who took what, and what was seen to: nothing about participants follows from them."""
+"""Accounts, downloads and completed checks: these change nothing about participants."""
 COMMON = (LAUNCHED, ENROLLED, AMENDED, CLOSED, CLOCK, POOLED, *ADMINISTRATION)
-"""Those that concern all, or a new participant."""
+"""Kinds that concern the whole study, or a new participant."""
 ABOUT_ALL = (AMENDED, CLOSED)
-"""Those that every participant's app should know of."""
+"""Kinds that every participant's app is informed of."""
 FOR_APPS = {
     PROPOSED: "decision", SETTLED: "advice", OPENED: "opening", ANSWERED_LATE: "opening", STATUS: "status",
     REINSTATED: "status", ZONE_CORRECTED: "timezone", CALENDAR_CORRECTED: "timezone", AMENDED: "content",
     CLOSED: "closed",
 }  # fmt: skip
-"""What apps are told of, and what they call it."""
+"""Kinds that a participant's app is informed of, with the names that apps use."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What every event begins with: which it is, about whom, who did it, when, and by what."""
+    """The fields common to all events: number, kind, participant, author, times, and versions."""
 
     seq: int
     kind: str
@@ -71,22 +71,22 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     decision: str | None
     who: str
     received: str
-    """When the service had it, in UTC."""
+    """When the service received it, in UTC."""
     happened: str
-    """When it took place, in UTC; as received unless the caller said otherwise."""
+    """When it took place, in UTC; the time of receipt unless the caller gave another."""
     timezone: str | None
-    """The participant's time zone then."""
+    """The participant's time zone at that time."""
     version: str
     algorithm: int = 0
-    """The version of the algorithm; records of old that do not name one have 0."""
+    """The version of the algorithm; 0 in old records, which do not name one."""
     study: str
     """The hash of the study file that was in force."""
     salt: str = ""
-    """Random: whoever sees the hash of an event, and all of it but a name, cannot find the name by trying."""
+    """Random, so that a name removed from an event cannot be guessed by trying names against the event's hash."""
 
 
 class Event(Head, frozen=True, kw_only=True):
-    """One thing that happened: what came in (`given`), and what the algorithm answered (`answer`)."""
+    """One thing that happened: the input (`given`), and the algorithm's answer (`answer`)."""
 
     given: dict[str, Any]
     answer: dict[str, Any]
@@ -102,7 +102,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(body: str | bytes) -> Event:
-    """The event that was stored."""
+    """A stored event."""
     try:
         return _DECODER.decode(body)
     except msgspec.MsgspecError as error:
@@ -110,12 +110,12 @@ def decode(body: str | bytes) -> Event:
 
 
 def new_salt() -> str:
-    """What makes an event's hash of no use to whoever does not have all of it."""
+    """A new random salt for an event."""
     return secrets.token_urlsafe(16)
 
 
 def hash_of(body: bytes) -> str:
-    """SHA-256 of a stored event; it names the event before by its own, so one change breaks all that follow."""
+    """SHA-256 of a stored event; each event contains the hash before it, so one change breaks all that follow."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -126,11 +126,11 @@ _NUMBERS = {
 
 
 _ARMS = {"arm", "ineligible"}
-"""What tells to which arm someone belongs: with the arms of others, the end of a block could be foreseen."""
+"""What reveals a participant's arm: the arms of others would let staff foresee the end of a block."""
 
 
 def blinded(answer: dict[str, Any]) -> dict[str, Any]:
-    """What an event answers as staff see it: without arms, and without the numbers that a decision was made by."""
+    """An event's answer as blinded staff see it: without arms, and without the numbers behind the decision."""
     shown = {name: value for name, value in answer.items() if name not in _NUMBERS | _ARMS}
     if "settled" in shown:
         shown["settled"] = blinded(shown["settled"])
@@ -138,20 +138,20 @@ def blinded(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def for_staff(event: dict[str, Any], *, blind: bool) -> dict[str, Any]:
-    """An event as staff see it."""
+    """An event as staff see it; `blind` for those who are not unblinded."""
     given = exported(event["kind"], event["given"])
     if not blind:
         return {**event, "given": given}
-    told = {name: value for name, value in given.items() if name != "slot"}
-    return {**event, "given": told, "answer": blinded(event["answer"]), "salt": ""}
+    without_slot = {name: value for name, value in given.items() if name != "slot"}
+    return {**event, "given": without_slot, "answer": blinded(event["answer"]), "salt": ""}
 
 
 _ORIGIN = {"from", "system_user"}
-"""From where someone did something: the system's name for a user is often that of a person."""
+"""The origin of an administrative event: a system user's name is often a person's."""
 
 
 def exported(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What came in with an event as exports show it: without private lines of the study file, and from where."""
+    """An event's input as exports show it: without its origin and without the private lines of a study file."""
     left_out = _ORIGIN if kind in COMMON else ()  # elsewhere `from` is a date
     shown = {name: value for name, value in given.items() if name not in left_out}
     return {**shown, "file": published(given["file"])} if "file" in given else shown

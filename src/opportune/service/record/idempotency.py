@@ -1,4 +1,4 @@
-"""What was answered to requests, by caller and key, so that a retry gets the same bytes."""
+"""Stored answers to requests, by caller and idempotency key, so that a retry gets the same bytes."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,11 +8,11 @@ from sqlalchemy import Connection, insert, select
 from opportune.service.record import tables
 
 Key = tuple[str, str]
-"""The caller's name, and the key that the caller chose."""
+"""The caller's name, and the idempotency key that the caller chose."""
 
 
 class Answer(NamedTuple):
-    """What was answered, and a fingerprint of the request."""
+    """A stored answer, and the fingerprint of its request."""
 
     fingerprint: str
     status: int
@@ -28,7 +28,7 @@ class Answers:
         self._new: list[Key] = []
 
     def read(self, keys: Iterable[Key]) -> None:
-        """Look up what was answered to some requests: a query for each caller, as SQLite has no index for pairs."""
+        """Look up the answers to these requests, one query per caller: SQLite uses no index for `IN` over pairs."""
         wanted: dict[str, list[str]] = {}
         for caller, key in keys:
             wanted.setdefault(caller, []).append(key)
@@ -39,7 +39,7 @@ class Answers:
                 self._known[caller, key] = Answer(*answer)
 
     def find(self, key: Key) -> Answer | None:
-        """What was answered to a request that was looked up; None if it is new."""
+        """The stored answer to a request that was looked up; None if the request is new."""
         return self._known.get(key)
 
     def add(self, key: Key, answer: Answer) -> None:

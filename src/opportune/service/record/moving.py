@@ -1,4 +1,4 @@
-"""Moving a study to another database: what it leaves behind is marked, so that nobody goes on there by mistake."""
+"""Moving a study to another database: the old one is marked as moved, so that nobody continues there by mistake."""
 
 import contextlib
 import sqlite3
@@ -14,12 +14,12 @@ from opportune.service.record.database import Database
 
 @contextlib.contextmanager
 def leaving(url: str | None, backup: Path, new: Database) -> Iterator[None]:
-    """While a study is restored that leaves another database for good; that is marked once it is.
+    """Hold the old database while the study is restored elsewhere, then mark the old one as moved.
 
     Args:
-        url: of the database that it leaves; None for a copy, which leaves the study where it is.
-        backup: what is restored. It must be all that the database has on record.
-        new: where the study goes.
+        url: of the old database; None for a copy, which does not move the study.
+        backup: the file that is restored. It must contain the old database's whole record.
+        new: the database that the study moves to.
 
     """
     if url is None:
@@ -30,7 +30,7 @@ def leaving(url: str | None, backup: Path, new: Database) -> Iterator[None]:
         old.require_current()
         old.require_here()
         if old.url == new.url:
-            raise InputError(f"--moved-from is {old.name}, which is where the study goes; expected where it comes from")
+            raise InputError(f"--moved-from is {old.name}, the new database; expected the database that it comes from")
         with old.held():
             _require_whole(old, backup)
             yield
@@ -42,7 +42,7 @@ def leaving(url: str | None, backup: Path, new: Database) -> Iterator[None]:
 
 
 def _require_whole(old: Database, backup: Path) -> None:
-    """Refuse a backup that lacks something of the record."""
+    """Refuse a backup that lacks part of the record."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{backup}?mode=ro", uri=True)) as connection:
             saved = connection.execute("SELECT seq, head FROM study").fetchone()
@@ -53,7 +53,7 @@ def _require_whole(old: Database, backup: Path) -> None:
     with old.reading.connect() as connection:
         there = connection.execute(select(table.hash).where(table.seq == seq)).scalar()
         since = connection.execute(select(table.kind).where(table.seq > seq)).scalars()
-        lacking = any(kind not in events.ADMINISTRATION for kind in since)  # as is, that the backup was made
+        lacking = any(kind not in events.ADMINISTRATION for kind in since)  # making the backup is such an event
     if there != head or lacking:
-        text = f"{old.name} has not the record that is in {backup}"
+        text = f"{backup} does not contain the whole record of {old.name}"
         raise DataError(f"{text}; expected a backup made after its service was stopped, so that nothing is lost")

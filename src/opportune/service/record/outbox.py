@@ -1,7 +1,7 @@
-"""The outbox: messages about alerts, calls, decisions and the end of the record, stored with what they are about.
+"""The outbox: messages about alerts, calls, decisions and the end of the record.
 
-They are written in the transaction of what they tell, so none is lost, and none tells what was not stored. They name
-participants by their pseudonyms and hold no health data.
+Each is written in the transaction of the event that it reports, so that none is lost and none reports what was not
+stored. Messages name participants by their pseudonyms and contain no health data.
 """
 
 from collections.abc import Iterable
@@ -17,28 +17,34 @@ from opportune.service.state.study import StudyInForce
 
 ALERT, CALL, SETTLED, HEAD, UNATTENDED, CHANGED = "alert", "call", "settled", "head", "unattended", "changed"
 FOLLOWED = "followed"
-"""What an app's server is told, so that it wakes a participant's phone; within, `kind` is what apps call it."""
+"""A message to an app's server, so that it wakes a participant's phone; `kind` in its body is the app's word."""
 WEBHOOK, MAIL, REDCAP, APP = "webhook", "mail", "redcap", "app"
 MAILED = {ALERT, UNATTENDED}
-"""What people are written to about; programs may want the rest."""
+"""Kinds that are always mailed; the study file may name others."""
 
 
 def put(
     connection: Connection, running: StudyInForce, messages: Iterable[tuple[str, dict[str, Any]]], now: int, *,
     rehearsal: bool = False,
 ) -> None:  # fmt: skip
-    """Store messages, given as (kind, content), for each channel that the study file has for them.
+    """Store messages, given as (kind, content), for each channel that the study file sets up for them.
 
-    What is rehearsed is not written to REDCap, which holds what happened to people.
+    A rehearsal writes nothing to REDCap, which holds what happened to people.
     """
     head = {"study": running.study.name, "at": clock.iso(now)}
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for kind, content in messages:
-        body = msgspec.json.encode({**head, "kind": kind, **content}).decode()
-        row = {"kind": kind, "created": now, "attempts": 0, "due": now, "body": body}
         for channel in _channels(running, kind):
             if channel != REDCAP or not rehearsal:
-                rows[channel, body] = {**row, "channel": channel}
+                body = msgspec.json.encode({**head, "kind": kind, **content}).decode()
+                rows[channel, body] = {
+                    "kind": kind,
+                    "created": now,
+                    "attempts": 0,
+                    "due": now,
+                    "body": body,
+                    "channel": channel,
+                }
     if rows:
         connection.execute(insert(tables.outbox), list(rows.values()))
 
@@ -60,11 +66,11 @@ _CHANGING = {
     events.SKIPPED, events.REPORTED_CORRECTED, events.OUTCOME_CORRECTED, events.ZONE_CORRECTED, events.REINSTATED,
     events.STATUS,
 }  # fmt: skip
-"""Events that change what is written to REDCap of a participant or a decision."""
+"""Events that change what REDCap holds about a participant or a decision."""
 
 
 def messages_about(event: Event) -> list[tuple[str, dict[str, Any]]]:
-    """What an event is worth telling: that a call is due or was settled, that there is something new about someone."""
+    """The messages that an event gives rise to: a call is due or settled, or something about a participant changed."""
     about = {"participant": event.participant, "decision": event.decision}
     found: list[tuple[str, dict[str, Any]]] = []
     if event.kind == events.PROPOSED and event.answer["nudged"] and "settled" not in event.answer:

@@ -1,4 +1,4 @@
-"""What the API and the command line read: rows, in pages."""
+"""The rows that the API, the pages and the command line read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,18 +16,18 @@ class _Because(msgspec.Struct):
 
 
 class _Why(msgspec.Struct):
-    """Of an event only why its nudge was made: the rest is not read."""
+    """The part of an event that says why its nudge was made; the rest is not decoded."""
 
     answer: _Because
 
 
 _WHY = msgspec.json.Decoder(_Why)
 MOST_AT_ONCE = 200
-"""How many overdue decisions a sweep takes up."""
+"""The most rows of a sweep, and the most ids in one query."""
 
 
 def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
-    """Nudges whose window has ended, and settled decisions whose reward is no longer waited for."""
+    """Open nudges whose window has ended, and settled decisions whose reward is overdue."""
     table = tables.decisions
     with database.reading.connect() as connection:
         late = select(table.c.id).where(tables.open_nudge, table.c.expires <= now)
@@ -39,7 +39,7 @@ def overdue(database: Database, now: int) -> tuple[list[str], list[str]]:
 
 
 def due_zones(database: Database, now: int) -> list[str]:
-    """Participants whose time zone is to change by now."""
+    """Participants whose announced change of time zone is due."""
     table = tables.participants.c
     query = select(table.name, table.next_timezone, table.next_from).where(table.next_timezone.is_not(None))
     with database.reading.connect() as connection:
@@ -48,7 +48,7 @@ def due_zones(database: Database, now: int) -> list[str]:
 
 
 def rows(database: Database, query: Select[Any]) -> list[dict[str, Any]]:
-    """What a query finds."""
+    """The rows that a query returns."""
     with database.reading.connect() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
 
@@ -61,7 +61,7 @@ def study_row(database: Database) -> dict[str, Any] | None:
 
 
 def spent(database: Database, study: dict[str, Any]) -> tuple[float, int]:
-    """What is spent in all: of a budget that participants share, or of their own together."""
+    """Probabilities and nudges spent in total: of the shared budget, or summed over the participants' own."""
     if study["amount"] is not None:
         return study["spent"], study["nudges"]
     table = tables.participants.c
@@ -90,14 +90,14 @@ def decision_row(database: Database, decision: str) -> dict[str, Any] | None:
 
 
 def decision_rows(database: Database, name: str, *, after: int = 0, limit: int) -> list[dict[str, Any]]:
-    """A participant's decisions in their order."""
+    """A participant's decisions by step."""
     table = tables.decisions
     query = select(table).where(table.c.participant == name, table.c.step > after)
     return rows(database, query.order_by(table.c.step).limit(limit))
 
 
 def occasions(database: Database, decisions: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Why nudges were made (live.occasion), by their decisions; those of which the record says."""
+    """Why nudges were made (live.occasion), by decision; decisions whose event does not say are left out."""
     table, found = tables.events.c, dict[str, dict[str, Any]]()
     with database.reading.connect() as connection:
         for first in range(0, len(decisions), MOST_AT_ONCE):
@@ -111,7 +111,7 @@ def occasions(database: Database, decisions: Sequence[str]) -> dict[str, dict[st
 
 
 def open_nudges(database: Database, *, after: tuple[int, str] = (0, ""), limit: int) -> list[dict[str, Any]]:
-    """The nudges that wait for an answer, the most urgent first."""
+    """Nudges that wait for an answer, the most urgent first."""
     table = tables.decisions
     expires, name = after
     later = (table.c.expires > expires) | ((table.c.expires == expires) & (table.c.id > name))
@@ -122,7 +122,7 @@ def open_nudges(database: Database, *, after: tuple[int, str] = (0, ""), limit: 
 def event_rows(
     database: Database, *, after: int = 0, limit: int, participant: str | None = None
 ) -> list[dict[str, Any]]:
-    """Events in their order."""
+    """Events in the order of the record."""
     table = tables.events
     query = select(table).where(table.c.seq > after)
     if participant is not None:
@@ -131,7 +131,7 @@ def event_rows(
 
 
 def alert_rows(database: Database, *, limit: int = 500) -> list[dict[str, Any]]:
-    """Alerts that are not cleared, red ones before the others, the latest first."""
+    """Alerts that are not cleared: red, yellow, then the others, the latest first in each."""
     table = tables.alerts
     level = case({"red": 0, "yellow": 1}, value=table.c.level, else_=2)
     query = select(table).where(table.c.cleared.is_(None))
@@ -139,12 +139,12 @@ def alert_rows(database: Database, *, limit: int = 500) -> list[dict[str, Any]]:
 
 
 def count(database: Database, table: Any, *conditions: Any) -> int:
-    """How many rows there are."""
+    """How many rows of a table meet the conditions."""
     with database.reading.connect() as connection:
         query = select(func.count()).select_from(table)
         return int(connection.execute(query.where(*conditions) if conditions else query).scalar_one())
 
 
 def page(found: Sequence[dict[str, Any]], limit: int) -> tuple[Sequence[dict[str, Any]], bool]:
-    """The first rows, and whether there are more; `found` has one more than `limit` if so."""
+    """The first `limit` rows, and whether there are more; callers query one row beyond the limit to know."""
     return found[:limit], len(found) > limit

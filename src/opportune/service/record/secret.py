@@ -1,6 +1,6 @@
 """The secret seed of a study with people: made at launch, committed to in the record, disclosed when the study closes.
 
-It lies in a table of its own that no endpoint, page or export reads, encrypted where OPPORTUNE_SECRET is set.
+It is stored in its own table, which no endpoint, page or export reads, and encrypted if OPPORTUNE_SECRET is set.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ VARIABLE = "OPPORTUNE_SECRET"
 LENGTH = 32
 """Bytes of the seed, and of the salt."""
 OPEN = (
-    f"the secret seed of the coins is stored unencrypted, as {VARIABLE} was not set at launch: whoever has "
+    f"the secret seed of the coins is stored unencrypted, as {VARIABLE} was not set at launch: anyone with "
     "the database or a backup can compute coins and arms"
 )
 _NONCE, _TAG = 16, 32
@@ -28,28 +28,28 @@ _NONCE, _TAG = 16, 32
 
 @dataclass(frozen=True)
 class Secret:
-    """A seed and the salt of its commitment; neither is ever shown by `repr`."""
+    """A seed and the salt of its commitment; `repr` shows neither."""
 
     seed: bytes = field(repr=False)
     salt: bytes = field(repr=False)
 
     @property
     def commitment(self) -> str:
-        """What the record says of the seed at launch: the SHA-256 of the salt and the seed."""
+        """The SHA-256 of salt and seed, which the record contains from launch on."""
         return hashlib.sha256(self.salt + self.seed).hexdigest()
 
     def disclosed(self) -> dict[str, str]:
-        """What the record says of the seed once the study is closed."""
+        """Seed and salt as the record contains them once the study is closed."""
         return {"seed": self.seed.hex(), "salt": self.salt.hex()}
 
 
 def random_bytes(count: int) -> bytes:
-    """Bytes from the operating system's randomness."""
+    """Random bytes from the operating system."""
     return secrets.token_bytes(count)
 
 
 def make(connection: Connection) -> Secret:
-    """Make the study's secret seed, and store it with this transaction."""
+    """Make the study's secret seed and store it in this transaction."""
     made = Secret(random_bytes(LENGTH), random_bytes(LENGTH))
     password = os.environ.get(VARIABLE, "")
     content = made.seed + made.salt
@@ -59,7 +59,7 @@ def make(connection: Connection) -> Secret:
 
 
 def stored(connection: Connection) -> Secret | None:
-    """The secret seed that is stored; None where there is none, as in a rehearsal or in an auditor's copy."""
+    """The stored secret seed; None if there is none, as in a rehearsal or an auditor's copy."""
     row = connection.execute(select(tables.secret.c.encrypted, tables.secret.c.content)).one_or_none()
     if row is None:
         return None
@@ -75,23 +75,23 @@ def stored(connection: Connection) -> Secret | None:
 
 
 def lies_open(connection: Connection) -> bool:
-    """Whether the seed is stored as it is: whoever has the database, or a backup of it, can compute coins."""
+    """Whether the seed is stored unencrypted: anyone with the database or a backup can then compute coins."""
     return connection.execute(select(tables.secret.c.encrypted)).scalar() is False
 
 
 def from_disclosure(given: Mapping[str, Any]) -> Secret | None:
     """The secret seed that a `closed` event discloses; None if it discloses none."""
-    told = given.get("secret")
-    if told is None:
+    disclosed = given.get("secret")
+    if disclosed is None:
         return None
     try:
-        return Secret(bytes.fromhex(told["seed"]), bytes.fromhex(told["salt"]))
+        return Secret(bytes.fromhex(disclosed["seed"]), bytes.fromhex(disclosed["salt"]))
     except (LookupError, TypeError, ValueError):
-        raise DataError("the secret seed that is disclosed cannot be read") from None
+        raise DataError("the disclosed secret seed cannot be read") from None
 
 
 def _keys(password: str, nonce: bytes) -> tuple[bytes, bytes]:
-    """A pad for the content and a key for the tag; a nonce is never used twice, so neither is a pad."""
+    """A pad for the content and a key for the tag; no nonce is used twice, so no pad is either."""
     made = hashlib.scrypt(password.encode(), salt=nonce, n=2**14, r=8, p=1, dklen=3 * LENGTH)
     return made[: 2 * LENGTH], made[2 * LENGTH :]
 

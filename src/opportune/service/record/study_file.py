@@ -1,4 +1,4 @@
-"""The study file as it is shown and exported: without the addresses and the names of people that it holds."""
+"""The study file as shown and exported: without the private addresses and the names of people in it."""
 
 import re
 from collections.abc import Iterator, MutableMapping
@@ -9,9 +9,9 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 PRIVATE = {"webhook", "app_webhook", "mail", "unblinded", "contact_url"}
-"""Keys of [serve] that are taken out: who has a webhook's address can send what looks like an alert."""
+"""Keys of [serve] that are removed: with a webhook's address, anyone can forge an alert."""
 NAMING = {"mail", "unblinded"}
-"""Those that hold names of people: no word of these is left in a comment."""
+"""Those that hold people's names, which are removed from comments as well."""
 REMOVED = "not exported"
 _TEXT_OR_COMMENT = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|(?P<comment>\#[^\n]*)''', re.DOTALL
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 @lru_cache(maxsize=64)
 def published(text: str) -> str:
-    """A study file without what is private in it, however that is written; it says the same of the trial."""
+    """A study file without its private lines, however they are written; what it says of the trial is unchanged."""
     try:
         file = tomlkit.parse(text)
     except TOMLKitError:
@@ -35,14 +35,14 @@ def published(text: str) -> str:
     for key in PRIVATE & serve.keys():
         del serve[key]
     shown = tomlkit.dumps(file)
-    for word in private:  # in comments, too, but not where part of another word
+    for word in private:  # in comments, too
         if "://" in word or "@" in word:
             shown = shown.replace(word, f"({REMOVED})")
     return _without_names(shown, names) if names else shown
 
 
 def _without_names(text: str, names: set[str]) -> str:
-    """A study file without some words in its comments: elsewhere they may be words of the trial."""
+    """A study file without some names in its comments; outside comments they may be words of the trial."""
     named = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, names), key=len, reverse=True))})", re.IGNORECASE)
 
     def shown(found: re.Match[str]) -> str:

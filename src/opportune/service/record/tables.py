@@ -1,7 +1,7 @@
-"""The tables: the record of events, and what follows from it, kept because asking the record would take long.
+"""The tables: the record of events, and tables derived from it because reading the record each time would be slow.
 
-`events` is the truth. `study`, `participants` and `decisions` are what folding it gives, written in the same
-transaction; `verify` folds it again and compares. `requests` holds what was answered to whom, so that a retry gets the
+`events` is the truth. `study`, `participants` and `decisions` are the result of folding it, written in the same
+transaction; `verify` folds it again and compares. `requests` holds the answers to requests, so that a retry gets the
 same bytes. Times are microseconds since 1970, UTC.
 """
 
@@ -25,11 +25,11 @@ from sqlalchemy import (
 
 metadata = MetaData()
 SPARE = 1e-6
-"""Expected budgets are sums of probabilities, which are rounded."""
+"""Tolerance of the budget checks: spending is a sum of probabilities, which are rounded."""
 
 
 def _within(prefix: str) -> CheckConstraint:
-    """The budget invariant, in the database: never more than there is, counted if the budget is hard."""
+    """The budget invariant as a database check: spending never exceeds the amount, nor do nudges if it is hard."""
     rule = f"amount IS NULL OR (spent <= amount + {SPARE} AND (hard = 0 OR nudges <= amount))"
     return CheckConstraint(f"({rule}) AND spent >= 0 AND nudges >= 0", name=f"{prefix}_budget")
 
@@ -39,7 +39,7 @@ study = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("rehearsal", Boolean, nullable=False),  # fixed at launch
-    Column("algorithm", Integer, nullable=False),  # the version of the algorithm, fixed at launch
+    Column("algorithm", Integer, nullable=False),  # its version, fixed at launch
     Column("moved", Text),  # the database that the study was moved to
     Column("seq", BigInteger, nullable=False),  # the last event
     Column("head", Text, nullable=False),  # its hash
@@ -49,13 +49,13 @@ study = Table(
     Column("launched", BigInteger, nullable=False),
     Column("enrolled", Integer, nullable=False),
     Column("amendments", Integer, nullable=False),
-    Column("pooled", BigInteger),  # since when what all have in common stands: its last update, or the first enrolment
-    Column("amount", Float),  # of the budget that all share; NULL where each has its own, or none
+    Column("pooled", BigInteger),  # when the pooled part was last updated; before that, the first enrolment
+    Column("amount", Float),  # of the shared budget; NULL if each participant has a budget, or nobody
     Column("hard", Integer, nullable=False),
     Column("spent", Float, nullable=False),
     Column("nudges", Integer, nullable=False),
     Column("file", Text, nullable=False),
-    Column("shared", LargeBinary, nullable=False),  # the model and the budget, where they are shared
+    Column("shared", LargeBinary, nullable=False),  # the shared model and budget, if any
     CheckConstraint("id = 1", name="study_one"),
     _within("study"),
 )
@@ -97,10 +97,10 @@ participants = Table(
     Column("reason", Text),
     Column("enrolled", BigInteger, nullable=False),
     Column("began", Date, nullable=False),  # the local date of enrolment, day 1
-    Column("arm", Text, nullable=False),  # "" where the trial has none
-    Column("member", Integer, nullable=False),  # which of the arm's participants
-    Column("stratum", Integer, nullable=False),  # by which arms are balanced
-    Column("baseline", Text),  # what is known from enrolment on, as JSON
+    Column("arm", Text, nullable=False),  # "" without arms
+    Column("member", Integer, nullable=False),  # the participant's number within the arm
+    Column("stratum", Integer, nullable=False),  # arms are balanced within each
+    Column("baseline", Text),  # values given at enrolment, as JSON
     Column("calls", Boolean, nullable=False),  # whether the participant wants to be called
     Column("seq", BigInteger, nullable=False),  # the last event about the participant
     Column("step", Integer, nullable=False),
@@ -111,16 +111,16 @@ participants = Table(
     Column("hard", Integer, nullable=False),
     Column("spent", Float, nullable=False),
     Column("nudges", Integer, nullable=False),
-    Column("state", LargeBinary, nullable=False),  # the agent's, as of that event
+    Column("state", LargeBinary, nullable=False),  # the agent's, after event `seq`
     _within("participants"),
 )
 PARTICIPANT = tuple(column for column in participants.c if column.name != "state")
-"""What pages and programs read of participants: all but the state, which is long."""
+"""The columns that pages and programs read: all but the state, which is long."""
 
-# Indexes of what is still to come hold little, and grow at their end: a decision that is over costs them nothing.
+# Partial indexes of what is still to come stay small: a decision that is over is not in them.
 _OPEN = text("status = 'nudge'")
 _UNREWARDED = text("reward_due IS NOT NULL")
-_DUE = ("reward_due", "happened", "participant")  # all that is asked for of what is due
+_DUE = ("reward_due", "happened", "participant")  # all columns that queries for what is due need
 
 decisions = Table(
     "decisions",
@@ -134,9 +134,9 @@ decisions = Table(
     Column("received", BigInteger, nullable=False),
     Column("timezone", Text, nullable=False),
     Column("sensed", Text, nullable=False),
-    Column("reported", Text),  # as the model knows it
+    Column("reported", Text),  # as the model used it
     Column("reported_first", Text),  # before any correction
-    Column("reported_corrected", Text),  # as it stands for the analysis; NULL without a correction
+    Column("reported_corrected", Text),  # for the analysis; NULL without a correction
     Column("available", Boolean, nullable=False),
     Column("reason", Text),
     Column("nudge", Boolean, nullable=False),
@@ -157,7 +157,7 @@ decisions = Table(
     Column("expires", BigInteger),
     Column("status", Text, nullable=False),  # nudge or settled
     Column("outcome", Text),  # opened, answered, unanswered, none
-    Column("outcome_corrected", Text),  # as staff said later
+    Column("outcome_corrected", Text),  # as staff corrected it later
     Column("settled", BigInteger),
     Column("action", Text, nullable=False),
     Column("revealed", Boolean, nullable=False),
@@ -170,8 +170,8 @@ decisions = Table(
     Column("reward_received", BigInteger),
     Column("reward_first", Float),
     Column("reward_changes", Integer, nullable=False),
-    Column("reward_due", BigInteger),  # when it is no longer waited for; NULL once it is there or given up
-    Column("features", Text, nullable=False),  # the study file in force, by the beginning of its hash
+    Column("reward_due", BigInteger),  # when waiting ends; NULL once it has arrived or was given up
+    Column("features", Text, nullable=False),  # the study file in force: the first characters of its hash
     Column("version", Text, nullable=False),
     UniqueConstraint("participant", "step", name="decisions_step"),
     Index("decisions_due", *_DUE, sqlite_where=_UNREWARDED, postgresql_where=_UNREWARDED),
@@ -180,13 +180,13 @@ decisions = Table(
 )
 
 open_nudge = decisions.c.status == literal_column("'nudge'")
-"""A nudge waits for an answer; written out, so that databases see that their index of open nudges has it."""
+"""A nudge waits for an answer; a literal, not a parameter, so that databases use the index of open nudges."""
 
 requests = Table(
     "requests",
     metadata,
     Column("caller", Text, primary_key=True),
-    Column("key", Text, primary_key=True),  # of the caller's choosing
+    Column("key", Text, primary_key=True),  # chosen by the caller
     Column("fingerprint", Text, nullable=False),
     Column("status", Integer, nullable=False),
     Column("answer", LargeBinary, nullable=False),
@@ -201,7 +201,7 @@ keys = Table(
     Column("created", BigInteger, nullable=False),
     Column("used", BigInteger),
     Column("revoked", BigInteger),
-    Column("suspended", BigInteger),  # by a restored backup, until an admin lets it in again
+    Column("suspended", BigInteger),  # by a restored backup, until an admin readmits it
 )
 
 people = Table(
@@ -213,17 +213,17 @@ people = Table(
     Column("created", BigInteger, nullable=False),
     Column("used", BigInteger),
     Column("revoked", BigInteger),
-    Column("suspended", BigInteger),  # by a restored backup, until an admin lets them in again
+    Column("suspended", BigInteger),  # by a restored backup, until an admin readmits them
     Column("language", Text),
     Column("timezone", Text),
     Column("totp", Text),  # the secret of the second factor
     Column("totp_since", BigInteger),  # when it was confirmed; NULL while it is being set up
-    Column("totp_step", BigInteger),  # of the last code that was used, which is good once
+    Column("totp_step", BigInteger),  # of the last code used; a code is good once
     Column("recovery", Text),  # hashes of the recovery codes that are left
-    Column("subject", Text),  # who it is at the institution's sign-in
+    Column("subject", Text),  # the person's identifier at the institution's sign-in
 )
 
-attempts = Table(  # signing in, by person and place: who guesses elsewhere does not lock out the right person
+attempts = Table(  # to sign in, by person and place: guesses from elsewhere do not lock the person out
     "attempts",
     metadata,
     Column("person", Text, primary_key=True),
@@ -234,12 +234,12 @@ attempts = Table(  # signing in, by person and place: who guesses elsewhere does
     Column("succeeded", BigInteger),
 )
 
-tokens = Table(  # of participants: each reads and writes one participant
+tokens = Table(  # of participants' apps: each token gives access to one participant
     "tokens",
     metadata,
     Column("hash", Text, primary_key=True),
     Column("participant", Text, nullable=False),
-    Column("refreshes", Boolean, nullable=False),  # good for making access tokens, and for nothing else
+    Column("refreshes", Boolean, nullable=False),  # a refresh token, good only for making access tokens
     Column("parent", Text),  # the refresh token it was made with
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger, nullable=False),
@@ -247,7 +247,7 @@ tokens = Table(  # of participants: each reads and writes one participant
     Index("tokens_participant", "participant"),
 )
 
-access = Table(  # who looked at what, beside the record
+access = Table(  # who looked at what, outside the record
     "access",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -275,7 +275,7 @@ alerts = Table(
     Index("alerts_open", "cleared", "code", "participant"),
 )
 
-calls = Table(  # what staff do about nudges beside the record: who has taken one, and what is about to be recorded
+calls = Table(  # staff's work on nudges, outside the record: who has taken one, and an outcome about to be recorded
     "calls",
     metadata,
     Column("decision", Text, primary_key=True),
@@ -287,16 +287,16 @@ calls = Table(  # what staff do about nudges beside the record: who has taken on
     Column("outcome", Text),  # reached, unreachable, declined
     Column("done_by", Text),
     Column("done", BigInteger),
-    Column("due", BigInteger),  # when the outcome goes on record, which can be undone until then; NULL once it has
+    Column("due", BigInteger),  # when the outcome is recorded, and can be undone until then; NULL afterwards
     Column("changed", BigInteger, nullable=False),
     Index("calls_changed", "changed"),
     Index("calls_due", "due"),
 )
 
-escalations = Table(  # what staff must see to at once, and who has seen to it
+escalations = Table(  # what staff must deal with at once, and who has done so
     "escalations",
     metadata,
-    Column("id", Text, primary_key=True),  # the event that raised it, and its place there
+    Column("id", Text, primary_key=True),  # the event that raised it, and its position within that event
     Column("seq", BigInteger, nullable=False),  # the last event that changed it
     Column("participant", Text, nullable=False),
     Column("kind", Text, nullable=False),  # value, adverse event or wrong person
@@ -315,8 +315,8 @@ sessions = Table(
     metadata,
     Column("hash", Text, primary_key=True),  # of what the browser holds
     Column("person", Text, nullable=False),
-    Column("purpose", Text, nullable=False),  # session, or what it is good for once
-    Column("form", Text, nullable=False),  # what every form must bring along
+    Column("purpose", Text, nullable=False),  # session, or the single use of an invitation
+    Column("form", Text, nullable=False),  # the token that every form must send along
     Column("language", Text, nullable=False),
     Column("timezone", Text),
     Column("created", BigInteger, nullable=False),
@@ -327,21 +327,21 @@ sessions = Table(
     Index("sessions_person", "person"),
 )
 
-viewed = Table(  # nudges that somebody who can act on them has looked at, beside the record
+viewed = Table(  # nudges that someone who can act on them has looked at, outside the record
     "viewed",
     metadata,
     Column("decision", Text, primary_key=True),
     Column("at", BigInteger, nullable=False),
 )
 
-forecasts = Table(  # what a study is expected to spend, worked out once for each study file
+forecasts = Table(  # the spending expected in a study, computed once per study file
     "forecasts",
     metadata,
     Column("hash", Text, primary_key=True),  # of the study file
     Column("body", Text, nullable=False),
 )
 
-outbox = Table(  # messages that are to be sent, written in the transaction of what they are about
+outbox = Table(  # messages to be sent, written in the transaction of the event they report
     "outbox",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -350,13 +350,13 @@ outbox = Table(  # messages that are to be sent, written in the transaction of w
     Column("body", Text, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
-    Column("due", BigInteger),  # when it is tried next; NULL once it is delivered or given up
+    Column("due", BigInteger),  # the next attempt; NULL once it is delivered or given up
     Column("delivered", BigInteger),
-    Column("failure", Text),  # why it was not taken the last time
+    Column("failure", Text),  # why the last attempt failed
     Index("outbox_due", "due"),
 )
 
-anchors = Table(  # what the end of the record was, once a day: a record that was cut off since does not have it
+anchors = Table(  # the end of the record, once a day: a record that was cut off later lacks it
     "anchors",
     metadata,
     Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970, UTC

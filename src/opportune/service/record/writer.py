@@ -1,8 +1,8 @@
-"""The writer: whatever waits goes into one transaction, and is answered once that is durable.
+"""The writer: carries out all waiting commands in one transaction, and answers them once it is durable.
 
-One thread per process owns the writing connection and the agents. A transaction that fails is rolled back and what it
-touched is forgotten, so that the next reads what is stored; its commands are tried again one by one, so that one that
-cannot be carried out does not take others with it.
+One thread per process owns the writing connection and the agents. A transaction that fails is rolled back, and the
+agents it touched are read again from the database. Its commands are then retried one by one, so that a command that
+fails does not affect the others.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from opportune.service.record.transaction import Memory, Transaction
 from opportune.service.state.packing import Unsound
 
 MOST_AT_ONCE = 256
-UNKNOWN_END = "the request came to an end that nobody foresaw; try again with the same key"
+UNKNOWN_END = "an unexpected error ended the request; try again with the same key"
 log = structlog.get_logger()
 
 
 class Reply(NamedTuple):
-    """What a command was answered: the status and the body, the same bytes for every retry."""
+    """The answer to a command: the status and the body, the same bytes for every retry."""
 
     status: int
     body: bytes
 
 
 class Waiting(NamedTuple):
-    """A command that waits to be written, and the future of its reply; in an event loop, if there is one."""
+    """A waiting command and the future of its reply, which belongs to an event loop if `loop` is given."""
 
     command: Command
     future: "Future[Reply] | asyncio.Future[Reply]"
@@ -49,7 +49,7 @@ class Waiting(NamedTuple):
 
 
 class TooLate(Exception):  # noqa: N818  (a command was refused)
-    """A command was refused after it had changed something: the transaction must go."""
+    """A command was refused after it had changed something: the transaction must be rolled back."""
 
     def __init__(self, refused: Refused) -> None:
         super().__init__(str(refused))
@@ -57,7 +57,7 @@ class TooLate(Exception):  # noqa: N818  (a command was refused)
 
 
 class Writer:
-    """Carries out commands in batches; `submit` hands back a future that is done once the answer is durable."""
+    """Carries out commands in batches; `submit` returns a future that is done once the answer is durable."""
 
     def __init__(
         self, database: Database, *, on_alert: Callable[[str, str, str | None, str], object] | None = None
@@ -65,11 +65,11 @@ class Writer:
         self.database = database
         self.memory = Memory()
         self.failing: str | None = None
-        """Why nothing could be stored the last time, if so."""
+        """Why the last transaction could not be stored; None if it was."""
         self.batches = 0
         self.written = 0
         self._alert = on_alert
-        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()  # None: come to an end
+        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()  # None: stop
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -78,29 +78,29 @@ class Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what still waits, and end."""
+        """Write what is still waiting, then stop."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join()
             self._thread = None
 
     def submit(self, command: Command) -> "Future[Reply]":
-        """Have a command carried out with whatever else waits."""
+        """Have a command carried out, in a batch with others that wait."""
         future: Future[Reply] = Future()
         self._waiting.put(Waiting(command, future))
         return future
 
     def submit_async(self, command: Command) -> "asyncio.Future[Reply]":
-        """Have a command of an event loop carried out with whatever else waits; the future is done in that loop."""
+        """Have a command carried out, in a batch with others; the future is done in the running event loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Reply] = loop.create_future()
         self._waiting.put(Waiting(command, future, loop))
         return future
 
     def do(self, command: Command) -> Reply:
-        """Carry out one command, here and now; for programs without a writer's thread.
+        """Carry out one command in the calling thread, for programs without a writer's thread.
 
-        Raises what the command was refused for, or `WriteError` where nothing can be stored.
+        Raises `Refused` or `InputError` if the command was refused, and `WriteError` if nothing can be stored.
         """
         found = self.write([command])[0]
         if isinstance(found, Refused) and found.code == "unavailable":
@@ -114,7 +114,7 @@ class Writer:
             self.deliver(batch, self._write_anyway([item.command for item in batch]))
 
     def _next(self, most: int = MOST_AT_ONCE) -> list[Waiting]:
-        """What waits, as soon as something does; nothing once the writer is to end and nothing waits any more."""
+        """The waiting commands, as soon as there is one; empty once the writer stops and none is left."""
         first = self._waiting.get()
         batch = [] if first is None else [first]
         while batch and len(batch) < most:
@@ -123,13 +123,13 @@ class Writer:
             except queue.Empty:
                 break
             if item is None:
-                self._waiting.put(None)  # for the next time
+                self._waiting.put(None)  # for the next call
                 break
             batch.append(item)
         return batch
 
     def deliver(self, waiting: Sequence[Waiting], found: "Sequence[Reply | Exception]") -> None:
-        """Hand out answers, after they are durable; an event loop is woken once for all that wait in it."""
+        """Hand out answers once they are durable; each event loop is woken once for all of its futures."""
         loops: dict[asyncio.AbstractEventLoop | None, list[tuple[Any, Reply | Exception]]] = {}
         for item, reply in zip(waiting, found, strict=True):
             loops.setdefault(item.loop, []).append((item.future, reply))
@@ -137,16 +137,16 @@ class Writer:
             if loop is None:
                 _answer_all(answered)
             else:
-                with contextlib.suppress(RuntimeError):  # it has ended, and nobody waits any more
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
                     loop.call_soon_threadsafe(_answer_all, answered)
 
     @property
     def alive(self) -> bool:
-        """Whether what waits will be written."""
+        """Whether the writer's thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def _write_anyway(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
-        """Whatever happens, everyone is answered, and the thread goes on."""
+        """Carry out commands; whatever happens, each is answered and the thread continues."""
         try:
             return self.write(commands)
         except Exception as error:
@@ -154,7 +154,7 @@ class Writer:
             return [Refused("internal", UNKNOWN_END) for _ in commands]
 
     def write(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
-        """Carry out commands in one transaction; if it fails, in one each."""
+        """Carry out commands in one transaction; if it fails, each in its own."""
         try:
             found = self._transaction(commands)
         except (DBAPIError, OSError) as error:
@@ -169,7 +169,7 @@ class Writer:
         return [self._alone(command) for command in commands]
 
     def _alone(self, command: Command) -> "Reply | Exception":
-        """One command by itself; a decision that the learned policy cannot make, or settle, is by the fallback."""
+        """Carry out one command by itself; if the learned policy cannot decide or settle, the fallback does."""
         try:
             return self._transaction([command])[0]
         except (DBAPIError, OSError) as error:
@@ -180,11 +180,11 @@ class Writer:
             if command.settles:
                 return self._fall_back(command, error)
             if isinstance(error, Unsound):
-                return Refused("invalid", "with this the learned state would no longer be finite; it is refused")
+                return Refused("invalid", "refused: with this value the learned state would no longer be finite")
             return self._failed(error, command)
 
     def _fall_back(self, command: Command, error: Exception) -> "Reply | Exception":
-        """Do without the learned policy as far as need be: it may be able to settle a nudge, and not to decide."""
+        """Use the fallback only as far as needed: a policy that cannot decide may still settle the open nudge."""
         log.error("the learned policy could not be used", **described(error))
         another: Exception = error
         for what in ("fallback", "let_stand") if isinstance(command, Propose) else ("let_stand",):
@@ -206,11 +206,11 @@ class Writer:
     def _alert_of_fallback(self, command: Command, reply: Reply, error: Exception) -> None:
         why = error if isinstance(error, OpportuneError) else type(error).__name__
         what = "made" if isinstance(command, Propose) else "settled"
-        about = msgspec.json.decode(reply.body).get("participant")  # none where the study is closed
+        about = msgspec.json.decode(reply.body).get("participant")  # None if the study is closed
         self._raise_alert("red", "fallback", about, f"A decision was {what} by the fallback: {why}")
 
     def _raise_alert(self, level: str, code: str, participant: str | None, text: str) -> None:
-        """Raise an alert; where that cannot be done, whoever asked is answered all the same."""
+        """Raise an alert; a failure to do so is logged and changes no answer."""
         if self._alert is None:
             return
         try:
@@ -226,7 +226,7 @@ class Writer:
             )
         elif command.records:
             self._raise_alert("red", "unrecorded", None, "Something could not be recorded; the log says what and why.")
-        return Refused("internal", "the request could not be carried out; nothing of it is stored")
+        return Refused("internal", "the request could not be carried out; nothing was stored")
 
     def _unavailable(self, error: Exception) -> Refused:
         self.failing = _reason(getattr(error, "orig", error))
@@ -236,7 +236,7 @@ class Writer:
 
     def _elsewhere(self, error: Elsewhere) -> Refused:
         self.failing = str(error)
-        log_sparingly("the study goes on elsewhere", reason=self.failing)
+        log_sparingly("the study continues elsewhere", reason=self.failing)
         return Refused("unavailable", self.failing)
 
     def _transaction(self, commands: Sequence[Command]) -> "list[Reply | Exception]":
@@ -269,13 +269,13 @@ class Writer:
         return found
 
     def _carry_out(self, transaction: Transaction, command: Command) -> "Reply | Exception":
-        """One command of a transaction. What is refused has changed nothing: all checks come before all events."""
+        """Carry out one command of a transaction. A refusal has changed nothing: checks come before events."""
         key = (command.who, command.key)
         before = transaction.answers.find(key) if command.key else None
         if before is not None:
             if before.fingerprint == command.fingerprint:
                 return Reply(before.status, before.body)
-            return Refused("key_reused", "the idempotency key was used before, with other content")
+            return Refused("key_reused", "the idempotency key was used before with other content")
         seq = transaction.seq
         try:
             status, answer = command.run(transaction)
@@ -291,7 +291,7 @@ class Writer:
 
 
 def _reason(error: BaseException) -> str:
-    """Why nothing can be stored; of what a server says only the kind, as it may name whom it was about."""
+    """Why nothing can be stored; of a server's error only its type, as the message may contain row values."""
     if isinstance(error, sqlite3.Error):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

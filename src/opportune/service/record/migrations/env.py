@@ -1,4 +1,4 @@
-"""What Alembic runs the steps with: the connection that `Database.migrate` has opened, in its transaction."""
+"""Alembic's environment: migrations run on the connection of `Database.migrate`, in its transaction."""
 
 from alembic import context
 
