@@ -123,8 +123,7 @@ class Numbers:
 
     def sound(self, arrays: tuple[str, ...] = STATE) -> bool:
         """Whether these arrays of the state are finite and their variances positive, so that one can go on."""
-        row = self.row(arrays)
-        return bool(np.isfinite(row).all() and (row[self.places(arrays).variances] > 0.0).all())
+        return is_sound(self.row(arrays), self.places(arrays))
 
     def places(self, arrays: tuple[str, ...]) -> "Places":
         """Where the numbers of a row are; worked out once."""
@@ -139,6 +138,11 @@ class Places(NamedTuple):
     sizes: dict[str, int]  # of its parts, by name
     state: NDArray[np.int64]  # those that are no padding, in the arrays one after the other
     variances: NDArray[np.int64]  # the variances among these
+
+
+def is_sound(row: Floats, places: Places) -> bool:
+    """Whether the numbers of a row are finite and the variances among them positive."""
+    return bool(np.isfinite(row).all() and (row[places.variances] > 0.0).all())
 
 
 def places_of(at: Layout, arrays: tuple[str, ...]) -> Places:

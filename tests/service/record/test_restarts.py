@@ -26,6 +26,7 @@ from opportune.service.record.queries import alert_rows
 from opportune.service.record.transaction import Transaction
 from opportune.service.record.writer import Reply, Writer
 from opportune.service.state import clock
+from opportune.service.state.packing import pack
 from opportune.service.verify.check import rebuilt, verify
 
 PEOPLE = 40
@@ -116,7 +117,7 @@ def test_a_state_can_be_rebuilt_across_an_amendment(sqlite: Database, monkeypatc
     ask_all(writer, BEGIN + 3 * clock.HOUR)
     with sqlite.reading.connect() as connection:
         stored = {row.name: row.state for row in connection.execute(select(tables.participants))}
-        made = {name: person.pack() for name, person in rebuilt(connection).participants.items()}
+        made = {name: pack(person.agent) for name, person in rebuilt(connection).participants.items()}
     assert made == stored
     with sqlite.writing.begin() as connection:
         connection.execute(update(tables.participants).values(state=b"damaged"))

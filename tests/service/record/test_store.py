@@ -21,6 +21,7 @@ from opportune.service.record import events, tables
 from opportune.service.record.database import Database
 from opportune.service.record.queries import event_rows
 from opportune.service.record.writer import Reply, Writer
+from opportune.service.state.packing import pack
 from opportune.service.verify.check import rebuilt, verify
 from opportune.service.verify.replay import Replay, Verdict
 
@@ -328,8 +329,8 @@ def test_without_words_the_fold_answers_the_same(sqlite: Database, sharing: str)
             silent.take(events.decode(row["body"]), row["received"])
     assert silent.verdict.findings == []
     assert silent.decisions == spoken.decisions
-    assert {n: p.pack() for n, p in silent.participants.items()} == {
-        n: p.pack() for n, p in spoken.participants.items()
+    assert {n: pack(p.agent) for n, p in silent.participants.items()} == {
+        n: pack(p.agent) for n, p in spoken.participants.items()
     }
 
 

@@ -105,12 +105,15 @@ def test_text_that_cannot_be_is_refused(change: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
-def test_numbers_that_cannot_be_are_refused(value: float) -> None:
-    """NaN, infinity and a variance below 0, of a participant's own and of what all share."""
+def test_numbers_that_cannot_be_are_refused(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN, infinity and a variance below 0 are neither stored nor resumed: a participant's own, and what all share."""
     one = cohort(pooled=True)
     agent = one.seat(0, stream=1)
     steps(agent, 3)
     agent.numbers.parts(agent.numbers.own)["snapshot.cov"][0, 0] = value
+    with pytest.raises(packing.Unsound, match="no longer finite"):
+        pack(agent)
+    monkeypatch.setattr(packing, "is_sound", lambda *_: True)  # as if somebody had edited the database
     with pytest.raises(StateError, match="cannot be resumed: it h"):
         unpack(cohort(pooled=True).seat(0, stream=1), pack(agent), agent.steps.values())
     one.common.parts(one.common.shared)["model.theta"][0] = np.nan

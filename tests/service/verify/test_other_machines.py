@@ -14,6 +14,7 @@ from opportune.service.commands.decisions import Answer, Propose
 from opportune.service.commands.rewards import Reward
 from opportune.service.record.database import Database
 from opportune.service.record.writer import Writer
+from opportune.service.state.packing import pack
 from opportune.service.verify.check import rebuilt, verify
 
 LAST_BITS = 2.0**-50
@@ -48,7 +49,7 @@ def elsewhere(by: float = LAST_BITS) -> Iterator[None]:
 def states_of(database: Database) -> dict[str, bytes]:
     """Everyone's state, folded from the record here."""
     with database.reading.connect() as connection:
-        return {name: person.pack() for name, person in rebuilt(connection).participants.items()}
+        return {name: pack(person.agent) for name, person in rebuilt(connection).participants.items()}
 
 
 @pytest.mark.parametrize("text", STUDIES.values(), ids=STUDIES)

@@ -13,7 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, event, inspect, text, update
+from sqlalchemy import Connection, Engine, Table, Update, bindparam, create_engine, event, inspect, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
@@ -25,21 +25,21 @@ from opportune.service.record import events
 
 BUSY_MILLISECONDS = 10_000
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-65536", "wal_autocheckpoint=64000")
-"""The log is copied into the file as soon as nobody writes, or beside the writer (`checkpoint`).
+"""`checkpoint` copies the log into the file every second, beside the writer.
 
-It begins anew once all of it is copied, which while others write succeeds to the writer alone. That takes care of what
-is left when the log has 250 MB; decisions wait meanwhile, so that should happen to fewer than one in a hundred.
+The log restarts only once all of it is copied, which under constant writing only the writer itself can do. It does so
+when the log reaches 250 MB (64,000 pages); decisions wait meanwhile, and fewer than one in a hundred should.
 """
 MIGRATIONS = Path(__file__).parent / "migrations"
-MIGRATION_LOCK, BEGINNING_LOCK = 748291, 748292  # numbers that PostgreSQL knows locks by
+MIGRATION_LOCK, BEGINNING_LOCK = 748291, 748292  # PostgreSQL identifies advisory locks by number
 
 
 def normal_url(url: str) -> str:
-    """A database's address as SQLAlchemy takes it."""
+    """A database's address in SQLAlchemy's form."""
     expected = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     try:
         make_url(url)
-    except (ArgumentError, ValueError):  # such as a port that is none
+    except (ArgumentError, ValueError):  # such as a port that is not a number
         raise InputError(f"the database is {_without_password(url)!r}; expected {expected}") from None
     if url.startswith(("postgresql://", "postgres://")):
         return "postgresql+psycopg://" + url.split("://", 1)[1]
@@ -49,7 +49,7 @@ def normal_url(url: str) -> str:
 
 
 def file_url(path: Path) -> str:
-    """The address of a SQLite file, whatever characters its name has."""
+    """The address of a SQLite file, whatever characters its name contains."""
     return URL.create("sqlite", database=str(path)).render_as_string()
 
 
@@ -61,11 +61,11 @@ def _without_password(url: str) -> str:
 
 
 class Elsewhere(DataError):  # noqa: N818  (nothing went wrong here)
-    """The study goes on elsewhere: with another version of Opportune, or in another database."""
+    """The study continues elsewhere: with another version of Opportune, or in another database."""
 
 
 class Database:
-    """Connections to one database: one that writes, and as many as need be that read."""
+    """Connections to one database: `writing` for the writer's transactions, `reading` for all others."""
 
     def __init__(self, url: str) -> None:
         self.url = normal_url(url)
@@ -73,10 +73,10 @@ class Database:
         self.name = _without_password(url)
         if self.sqlite:
             self.path = Path(make_url(self.url).database or "")
-            self.name = f"sqlite:///{self.path}"  # as people read it
+            self.name = f"sqlite:///{self.path}"  # without the escapes of a URL
             if not self.path.parent.is_dir():
                 raise InputError(f"{self.path.parent} is not a folder; expected one for the database file")
-        self._file: tuple[int, int] | None = None  # the one that a service writes to, once it has begun
+        self._file: tuple[int, int] | None = None  # device and inode of the file, once a service writes to it
         self.writing = self._engine("BEGIN IMMEDIATE")
         self.reading = self._engine("BEGIN")
 
@@ -91,7 +91,7 @@ class Database:
 
         @event.listens_for(engine, "connect")
         def _connect(connection: Any, _record: Any) -> None:
-            connection.isolation_level = None  # transactions begin where we say so, and as we say
+            connection.isolation_level = None  # `_begin` starts transactions, not the driver
             for pragma in PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").close()
 
@@ -103,21 +103,21 @@ class Database:
 
     @contextlib.contextmanager
     def moment(self) -> Iterator[Connection]:
-        """A transaction that sees everything as it is now, whatever is written meanwhile."""
+        """A transaction that sees the database as it is now, whatever is written meanwhile."""
         engine = self.reading if self.sqlite else self.reading.execution_options(isolation_level="REPEATABLE READ")
         with engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
     def still(self) -> Iterator["Database"]:
-        """The database as it is now, for one thread to read from."""
+        """A view of the database as it is now, for a single thread to read."""
         with self.moment() as connection:
             view = copy.copy(self)
             view.reading = cast("Engine", _Still(connection))
             yield view
 
     def check_durable(self) -> None:
-        """Refuse a database that would say that something is stored before it is."""
+        """Refuse a database whose settings let it report a commit before it is durable."""
         with self.writing.connect() as connection:
             if self.sqlite:
                 level = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
@@ -131,7 +131,7 @@ class Database:
                     raise DataError(f"{self.name} has {setting} = {value}; expected on, or a decision could be lost")
 
     def standby(self) -> str | None:
-        """What to say of a standby that may lack what was answered last; None where there is nothing to say."""
+        """A warning about a standby that may lack the last answers; None if there is nothing to warn of."""
         if self.sqlite:
             return None
         with self.reading.connect() as connection:
@@ -145,13 +145,13 @@ class Database:
         )
 
     def revision(self, connection: Connection) -> str | None:
-        """The version of the tables that are there; None for none."""
+        """The version of the database's tables; None if there are none."""
         return MigrationContext.configure(connection).get_current_revision()
 
     def migrate(self, to: str = "head") -> tuple[str | None, str]:
-        """Bring the tables to this version's, or to an earlier one's; from which version, and to which.
+        """Upgrade the tables to this version, or to an earlier one; returns the version before and after.
 
-        All in one transaction. A newer database is refused, and so is one that another algorithm decides in.
+        All steps run in one transaction. A newer database is refused, as is a study on another algorithm version.
         """
         scripts = _scripts()
         with self.writing.begin() as connection:
@@ -162,12 +162,12 @@ class Database:
             self._refuse_newer(found, scripts)
             if found is not None:
                 self.require_algorithm(connection)
-                if not self.sqlite:  # who writes at this moment finishes first, and sees the new tables the next time
+                if not self.sqlite:  # a running write finishes first; the next one sees the new tables
                     connection.execute(text("SELECT id FROM study FOR UPDATE"))
             if found is None and (others := inspect(connection).get_table_names()):
                 raise InputError(
-                    f"{self.name} has tables of something else ({', '.join(sorted(others)[:3])}); expected an empty "
-                    "database, or that of a study"
+                    f"{self.name} contains tables of another program ({', '.join(sorted(others)[:3])}); expected an "
+                    "empty database, or that of a study"
                 )
             if found != newest:
                 config = Config()
@@ -180,8 +180,8 @@ class Database:
         known = {script.revision for script in scripts.walk_revisions()}
         if found is not None and found not in known:
             raise DataError(
-                f"{self.name} has tables of version {found}; this version of Opportune knows them up to "
-                f"{scripts.get_current_head()}: go on with the version that made them, or a newer one"
+                f"{self.name} has tables of version {found}; this version of Opportune reads versions up to "
+                f"{scripts.get_current_head()}: use the version of Opportune that wrote them, or a newer one"
             )
 
     def is_empty(self) -> bool:
@@ -190,7 +190,7 @@ class Database:
             return self.revision(connection) is None
 
     def require_current(self) -> None:
-        """Refuse a database whose tables are not this version's, or that has none."""
+        """Refuse a database without tables, or with tables of another version."""
         if self.sqlite and not self.path.exists():
             raise InputError(f"{self.path} does not exist; expected the database of a study (see opportune serve)")
         scripts = _scripts()
@@ -208,28 +208,28 @@ class Database:
             raise DataError(f"{what}: stop the service, then run opportune upgrade")
 
     def require_here(self) -> None:
-        """Refuse a study that was moved: what is done to what it left behind has no effect where it is now."""
+        """Refuse a study that was moved: changes made here would have no effect where it is now."""
         with self.reading.connect() as connection:
             moved = connection.execute(text("SELECT moved FROM study")).scalar()
         if moved is not None:
-            raise DataError(f"the study was moved from {self.name} to {moved}; expected --db with where it is now")
+            raise DataError(f"the study was moved from {self.name} to {moved}; expected --db with its new database")
 
     def require_algorithm(self, connection: Connection) -> None:
-        """Refuse a record whose decisions another version of the algorithm has made: it would not go on as it began."""
+        """Refuse a record decided by another version of the algorithm: a study keeps one version to the end."""
         body = connection.execute(text("SELECT body FROM events ORDER BY seq DESC LIMIT 1")).scalar()
         if body is None:
             return
         last = events.decode(body)
         if last.algorithm != ALGORITHM:
-            here = f"the study in {self.name} goes by algorithm {last.algorithm}, and this Opportune by {ALGORITHM}"
-            raise DataError(f"{here}: a study stays on its own to the end; go on with Opportune {last.version}")
+            here = f"the study in {self.name} uses algorithm {last.algorithm}, and this Opportune {ALGORITHM}"
+            raise DataError(f"{here}: a study keeps its algorithm to the end; continue with Opportune {last.version}")
 
     @contextlib.contextmanager
     def beginning(self) -> Iterator[None]:
-        """While a server looks for the study, and launches it: one after the other, as several may start at once."""
+        """Hold a lock while a server finds or launches the study, as several servers may start at once."""
         if self.sqlite:
             with self.held():
-                pass  # or say now that another service has it
+                pass  # raises now if another service holds the file
             yield
             return
         with self.reading.connect() as connection:
@@ -241,11 +241,11 @@ class Database:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold a SQLite file while a service runs on it: one process at a time, and the lock says which."""
+        """Hold a SQLite file for one process at a time; the lock file contains its number."""
         if not self.sqlite:
             yield
             return
-        file = self.path.resolve()  # by whichever name someone calls it
+        file = self.path.resolve()  # the same lock for every path to the file
         path = file.with_name(file.name + ".lock")
         with path.open("ab+", buffering=0) as lock:
             try:
@@ -268,11 +268,11 @@ class Database:
                 lock.truncate(0)
 
     def keep_to_file(self) -> None:
-        """From now on notice where another SQLite file takes the place of the one that is there, or none does."""
+        """Remember the SQLite file, so that `require_file` notices when it is removed or replaced."""
         self._file = self._file_there() if self.sqlite else None
 
     def require_file(self) -> None:
-        """Raise `Elsewhere` where the file was removed or replaced: what is written would be lost with it."""
+        """Raise `Elsewhere` if the file was removed or replaced: anything written now would be lost."""
         if self._file is not None and self._file_there() != self._file:
             raise Elsewhere(f"{self.path} was removed or replaced: put it back, and start the service again")
 
@@ -284,7 +284,7 @@ class Database:
         return found.st_dev, found.st_ino
 
     def checkpoint(self) -> bool:
-        """Have SQLite copy its log into the file as far as nobody is in the way; whether all of it was."""
+        """Copy as much of SQLite's log into the file as readers and writers allow; returns whether all was copied."""
         with contextlib.closing(self.writing.raw_connection()) as connection:
             driver: Any = connection.driver_connection
             _busy, length, copied = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -297,7 +297,7 @@ class Database:
 
 
 class _Still(NamedTuple):
-    """In place of an engine: whoever connects gets the connection that is there."""
+    """Stands in for an engine: every `connect` gives the same open connection."""
 
     connection: Connection
 
@@ -307,7 +307,7 @@ class _Still(NamedTuple):
 
 
 def insert_if_missing(connection: Connection, table: Table) -> Any:
-    """A statement that inserts rows, but for those whose key is there already."""
+    """A statement that inserts rows, except those whose key exists already."""
     maker = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     return maker(table).on_conflict_do_nothing()
 
@@ -316,28 +316,36 @@ def update_rows(
     connection: Connection, table: Table, key: str, columns: Iterable[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Set some columns of rows that are found by their key."""
-    values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns if name != key}
-    change = update(table).where(table.c[key] == bindparam("found_by")).values(values)
-    connection.execute(
-        change, [{"found_by": row[key], **{f"new_{name}": row[name] for name in values}} for row in rows]
+    names = tuple(name for name in columns if name != key)
+    found = [{"found_by": row[key], **{f"new_{name}": row[name] for name in names}} for row in rows]
+    connection.execute(_update(table, key, names), found)
+
+
+@cache
+def _update(table: Table, key: str, names: tuple[str, ...]) -> Update:
+    """Build the statement that sets these columns, once."""
+    return (
+        update(table)
+        .where(table.c[key] == bindparam("found_by"))
+        .values({name: bindparam(f"new_{name}") for name in names})
     )
 
 
 def check_schema(connection: Connection) -> None:
-    """Raise `Elsewhere` where the tables are not this version's: another version may be at work on them."""
+    """Raise `Elsewhere` if the tables are of another version: they were upgraded while this process ran."""
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     if found != newest():
-        raise Elsewhere(f"the tables are of version {found}, and this process knows {newest()}: start it again")
+        raise Elsewhere(f"the tables are of version {found}, and this process expects {newest()}: restart it")
 
 
 @cache
 def newest() -> str | None:
-    """The version of the tables that this version of Opportune has."""
+    """The version of the tables that this version of Opportune uses."""
     return _scripts().get_current_head()
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether an error says that the database cannot be reached for now, or that none of its connections is free."""
+    """Whether an error means that the database cannot be reached for now, or that no connection is free."""
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
     return isinstance(error, PoolTimeout)

@@ -1,7 +1,8 @@
 """One transaction of the writer: what it reads, the events it appends, and the rows that follow from them.
 
-Whoever writes has locked the study's row (PostgreSQL) or the file (SQLite) first, so events have one order, and what
-was read is what still holds. Agents are kept between transactions and are as good as the row's `seq` says.
+A writer first locks the study's row (PostgreSQL) or the file (SQLite), so events have one order, and what was read
+stays valid until the commit. Agents are kept between transactions; a participant's is current while its `seq` equals
+the stored row's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from opportune.service.record.idempotency import Answers, Key
 from opportune.service.state import clock, projection
 from opportune.service.state.escalations import keep_escalations
 from opportune.service.state.fold import Fold
-from opportune.service.state.packing import UNSOUND, Unsound, pack_shared, shared_arrays, unpack_shared
+from opportune.service.state.packing import pack, pack_shared, unpack_shared
 from opportune.service.state.participant import CHANGING, Participant
 from opportune.service.state.streams import streams_for
 from opportune.service.state.study import StudyInForce
@@ -31,18 +32,18 @@ _STUDY = [column for column in tables.study.c if column.name not in {"file", "sh
 
 
 class Memory:
-    """What a writer keeps between transactions: agents, as of the events that it has seen."""
+    """The agents that a writer keeps between transactions, and the last events that they include."""
 
     def __init__(self) -> None:
         self.fold: Fold | None = None
         self.participants: dict[str, Participant] = {}
         self.seq = 0
-        """The event that what participants share is as of."""
+        """The last event that the shared state includes."""
         self.seen = (0, events.START)
-        """The last event that was seen, and its hash: what is kept is good only for a record that has it."""
+        """The last event seen, and its hash: the memory is valid only for a record that contains it."""
 
     def forget(self, names: Iterable[str] | None = None) -> None:
-        """Drop what may not be what is stored: of all participants, or of some."""
+        """Drop what may differ from the database: the shared state, and all participants or these."""
         self.seq = 0
         for name in list(self.participants) if names is None else names:
             self.participants.pop(name, None)
@@ -55,7 +56,7 @@ class Transaction:
         self.connection = connection
         self.memory = memory
         row = connection.execute(select(*_STUDY).with_for_update()).mappings().one_or_none()
-        check_schema(connection)  # after the lock: whoever changes the tables holds it until they are changed
+        check_schema(connection)  # after the lock, which a migration holds until the tables are changed
         self.study: dict[str, Any] | None = None if row is None else dict(row)
         self.seq: int = 0 if row is None else row["seq"]
         self.head: str = events.START if row is None else row["head"]
@@ -63,7 +64,7 @@ class Transaction:
         self.applying = False
         self.rebuilt = False
         self.wrote = False
-        """Whether there is something to make durable."""
+        """Whether the transaction writes anything."""
         self.answers = Answers(connection)
         self._events: list[dict[str, Any]] = []  # rows
         self._messages: list[tuple[str, dict[str, Any]]] = []
@@ -82,7 +83,7 @@ class Transaction:
 
     @property
     def said(self) -> dict[str, tuple[str, str]]:
-        """What staff have said of calls and can still undo: {decision: (outcome, who)}; read once, if at all."""
+        """Outcomes of calls that staff can still undo: {decision: (outcome, who)}; read when first needed."""
         if self._said is None:
             calls = tables.calls.c
             query = select(calls.decision, calls.outcome, calls.done_by).where(calls.due.is_not(None))
@@ -90,7 +91,7 @@ class Transaction:
         return self._said
 
     def calls_changed(self) -> None:
-        """Staff have said something in this transaction."""
+        """Read `said` again: the table of calls was changed in this transaction."""
         self._said = None
 
     @property
@@ -106,14 +107,14 @@ class Transaction:
         return self.fold.running
 
     def _attach(self, row: Mapping[Any, Any]) -> None:
-        """Bring what is kept between transactions to what this one has read."""
+        """Bring the memory up to date with the study's row."""
         memory = self.memory
         if row["algorithm"] != ALGORITHM:
-            raise Elsewhere(f"the study goes by algorithm {row['algorithm']}, and this process by {ALGORITHM}")
+            raise Elsewhere(f"the study uses algorithm {row['algorithm']}, and this process {ALGORITHM}")
         if row["moved"] is not None:
             raise Elsewhere(f"the study was moved to {row['moved']}")
         if memory.seen != (self.seq, self.head) and not self._on_record(*memory.seen):
-            memory.forget()  # the record lost its end since, and another has grown
+            memory.forget()  # the record was cut off since, and continued differently
             memory.fold = None
         if memory.fold is None or memory.fold.running.hash != row["hash"]:
             running = StudyInForce.from_text(self.connection.execute(select(tables.study.c.file)).scalar_one())
@@ -132,12 +133,12 @@ class Transaction:
         memory.seq = self.seq
 
     def _on_record(self, seq: int, head: str) -> bool:
-        """Whether an event is on record with this hash, and with it everything before."""
+        """Whether the record contains an event with this hash, and so everything before it."""
         query = select(tables.events.c.hash).where(tables.events.c.seq == seq)
         return seq == 0 or self.connection.execute(query).scalar() == head
 
     def _rebuild(self) -> None:
-        """A stored state cannot be used: make all of them from the record, and store them with this transaction."""
+        """Rebuild all states from the record, as a stored one cannot be used; this transaction stores them."""
         from opportune.service.verify.check import rebuilt  # noqa: PLC0415  (which folds what transactions write)
 
         made = rebuilt(self.connection)
@@ -147,17 +148,17 @@ class Transaction:
         self.rebuilt = True
 
     def read(self, *, keys: Iterable[Key] = (), names: Iterable[str] = (), ids: Iterable[str] = ()) -> None:
-        """Read what a batch of commands is about: requests, participants and decisions, a query each."""
+        """Read the requests, participants and decisions that a batch of commands concerns, with few queries."""
         self.answers.read(keys)
         people = [*names, *(row["participant"] for row in self._read_decisions(list(ids)))]
         missing = [name for name in dict.fromkeys(people) if name not in self.participants]
         if missing:
             self._read_people(missing)
             waiting = [person.open_decision for name in missing if (person := self.participants[name]) is not None]
-            self._read_decisions([decision for decision in waiting if decision is not None])  # settled by the next
+            self._read_decisions([decision for decision in waiting if decision is not None])  # the next one settles it
 
     def _read_decisions(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows of decisions, as of the events of this transaction."""
+        """Rows of decisions, including the changes made in this transaction."""
         missing = [decision for decision in ids if decision not in self._decisions]
         if missing:
             query = select(tables.decisions).where(tables.decisions.c.id.in_(missing))
@@ -166,7 +167,7 @@ class Transaction:
         return [self._decisions[decision] for decision in ids if decision in self._decisions]
 
     def _read_people(self, names: Sequence[str]) -> None:
-        """Participants by name; the state of those that are in memory as they are stored is not read."""
+        """Read participants by name; states that memory holds at the stored `seq` are not read."""
         table, known = tables.participants.c, self.memory.participants
         self.participants |= dict.fromkeys(names)
         stored = self.connection.execute(select(table.name, table.seq).where(table.name.in_(names))).all()
@@ -176,12 +177,12 @@ class Transaction:
             query = select(tables.participants).where(table.name.in_(stale))
             rows = {row["name"]: row for row in self.connection.execute(query).mappings()}
         for name, _seq in stored:
-            unpacked = name in rows and not self.rebuilt  # else all are made from the record by now
+            unpacked = name in rows and not self.rebuilt  # a rebuild has put all participants in memory
             self.participants[name] = self._unpacked(rows[name]) if unpacked else self.memory.participants[name]
 
     def _unpacked(self, row: Mapping[Any, Any]) -> Participant:
-        """The participant that a row describes; what is in memory of it need not be read again."""
-        known = self.memory.participants.pop(row["name"], None)  # until it is whole
+        """The participant of a row; decisions that memory already holds are not read again."""
+        known = self.memory.participants.pop(row["name"], None)  # put back only once it is complete
         seat = {name: row[name] for name in ("arm", "member", "began")}
         agent = self.fold.agent(row["number"], **seat) if known is None else known.agent
         since = 0 if known is None else known.seq
@@ -191,7 +192,7 @@ class Transaction:
         try:
             person = Participant.from_row(row, decisions, agent=agent, known=[] if known is None else known.decisions)
         except StateError:
-            if self._events:  # the record in the database does not have them yet
+            if self._events:  # a rebuild would lack them: they are not in the database yet
                 raise
             self._rebuild()
             return self.memory.participants[row["name"]]
@@ -208,7 +209,7 @@ class Transaction:
         return found
 
     def decision(self, decision: str) -> dict[str, Any]:
-        """A decision's row by its id, as of the events of this transaction."""
+        """A decision's row by its id, including the changes made in this transaction."""
         if decision not in self._decisions:
             self.read(ids=[decision])
         found = self._decisions.get(decision)
@@ -217,7 +218,7 @@ class Transaction:
         return found
 
     def launch(self, running: StudyInForce, *, who: str, received: int, source: str, rehearsal: bool) -> None:
-        """The first event: the study file is in force from now on; what coins are tossed with is fixed."""
+        """Append the first event: it puts the study file in force and fixes the seed of the coins."""
         made = None if rehearsal else secret.make(self.connection)
         seed = None if made is None else made.seed
         self.memory.fold = Fold(running, streams_for(running, rehearsal=rehearsal, secret=seed), explains=True)
@@ -235,7 +236,7 @@ class Transaction:
         self.connection.execute(insert(tables.study), row)
 
     def enrol(self, name: str, given: dict[str, Any], *, who: str, received: int) -> Participant:
-        """A new participant, of whom the time zone is given, and what is known from enrolment on."""
+        """Enrol a participant; `given` contains the time zone and the baseline values."""
         assert self.study is not None
         if self._seats is None:
             table = tables.participants.c
@@ -255,11 +256,11 @@ class Transaction:
         self, kind: str, person: Participant, given: dict[str, Any], *, who: str, received: int,
         happened: int | None = None, step: int | None = None, decision: str | None = None,
     ) -> Event:  # fmt: skip
-        """Let something happen to a participant, and append it to the record."""
+        """Apply an event to a participant, and append it to the record."""
         at = received if happened is None else happened
         self._changed[person.name] = person
         sealed = person.sealed(given.get("earlier")) if kind in {events.SETTLED, events.PROPOSED} else []
-        self.applying = True  # until it has happened; what fails on the way may have changed the agent
+        self.applying = True  # if the call fails, this stays set: the agent may have changed
         answer = self.fold.apply(kind, person, given, step)
         self.applying = False
         if kind == events.PROPOSED:
@@ -277,7 +278,7 @@ class Transaction:
         return event
 
     def _follow(self, event: Event, person: Participant, received: int, happened: int) -> None:
-        """What follows from an event in the tables."""
+        """Change the decisions' rows as an event requires."""
         for new, values in projection.changes(event, person, self.running, received, happened):
             if new:
                 self._decisions[values["id"]] = values
@@ -287,7 +288,7 @@ class Transaction:
                 self._change(person, values, happened)
 
     def _change(self, person: Participant, values: dict[str, Any], happened: int) -> None:
-        """What is new in the row of a decision."""
+        """Change values in a decision's row."""
         decision = values["id"]
         if decision in self._decisions:
             self._decisions[decision].update(values)
@@ -318,7 +319,7 @@ class Transaction:
         return event
 
     def amend(self, running: StudyInForce, given: dict[str, Any], *, who: str, received: int) -> Event:
-        """From now on another study file is in force."""
+        """Put another study file in force."""
         assert self.study is not None
         event = self._append(events.AMENDED, given=given, answer={}, who=who, received=received)
         self.fold.amend(running)
@@ -328,7 +329,7 @@ class Transaction:
         return event
 
     def close(self, given: dict[str, Any], *, who: str, received: int) -> Event:
-        """No more decisions are made, and the secret seed is disclosed."""
+        """Close the study: no more decisions are made, and the secret seed is disclosed."""
         assert self.study is not None
         known = secret.stored(self.connection)
         if known is not None:
@@ -338,7 +339,7 @@ class Transaction:
 
     def administer(self, kind: str, given: dict[str, Any], *, who: str, received: int,
                    answer: dict[str, Any] | None = None, people: Iterable[Participant] = ()) -> Event:  # fmt: skip
-        """Something was done about accounts, the clock or all of these people, or taken: that it was is on record."""
+        """Append an event about accounts, downloads, the clock, or all of these people."""
         event = self._append(kind, given=given, answer=answer or {}, who=who, received=received)
         for person in people:
             person.seq, self._changed[person.name] = event.seq, person
@@ -361,11 +362,11 @@ class Transaction:
         self._write_study()
 
     def touch(self) -> None:
-        """Have the study's row written as it is, to see whether that can be done."""
+        """Have the study's row written unchanged, to see whether the database accepts writes."""
         self.wrote = self.study is not None
 
     def _update_decisions(self) -> None:
-        """Write what has changed in rows that were there; those in which the same columns have changed together."""
+        """Update stored rows, grouping those in which the same columns have changed."""
         alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for values in self._updates.values():
             alike.setdefault(tuple(values), []).append(values)
@@ -373,10 +374,8 @@ class Transaction:
             update_rows(self.connection, tables.decisions, "id", columns, rows)
 
     def _write_people(self) -> None:
-        """Write the participants to whom something has happened; raises `Unsound` where a state must not be stored."""
-        if self.running.together and not all(c.common.sound(shared_arrays(c)) for c in self.fold.cohorts.values()):
-            raise Unsound(UNSOUND)
-        rows = [{**p.row(shared=self.running.shared), "state": p.pack()} for p in self._changed.values()]
+        """Write the changed participants; raises `Unsound` if a state must not be stored."""
+        rows = [{**p.row(shared=self.running.shared), "state": pack(p.agent)} for p in self._changed.values()]
         new = [row for row in rows if row["name"] in self._enrolled]
         if new:
             self.connection.execute(insert(tables.participants), new)
@@ -395,5 +394,5 @@ class Transaction:
         self.connection.execute(update(tables.study).values(values))
 
     def committed(self) -> None:
-        """What was written is durable: what is kept in memory is as of its last event."""
+        """Note that the transaction is durable: memory now includes its last event."""
         self.memory.seq, self.memory.seen = self.seq, (self.seq, self.head)

@@ -21,7 +21,7 @@ from opportune.errors import StateError
 from opportune.live import corrections, learning
 from opportune.live.agent import Agent
 from opportune.live.cohort import Cohort
-from opportune.live.numbers import Numbers
+from opportune.live.numbers import Numbers, is_sound
 from opportune.live.point import Step
 from opportune.live.saving import careful, describe_proposal, restore_proposal
 
@@ -29,7 +29,6 @@ FORMAT = b"OPS2"
 _HEAD = struct.Struct("<4sIIII")  # the format, checksum of the rest, lengths of the text, the names and the numbers
 MOVED = b"moved"
 """What is noted where participants have learned something in common."""
-UNSOUND = "the state of a participant is no longer finite"
 
 
 class Unsound(StateError):  # noqa: N818  (a state is)
@@ -37,7 +36,7 @@ class Unsound(StateError):  # noqa: N818  (a state is)
 
 
 def pack(agent: Agent) -> bytes:
-    """What is an agent's own, but for its steps."""
+    """Pack what is an agent's own, without its steps; raises `Unsound` if that must not be stored."""
     made = agent.open_proposal
     proposal = "null" if made is None else json.dumps(describe_proposal(made))
     order = agent.pending.order_bytes()
@@ -111,8 +110,10 @@ def _yes(value: bool) -> str:
 
 
 def _sealed(text: bytes, numbers: Numbers, arrays: tuple[str, ...], order: bytes = b"") -> bytes:
-    names = msgspec.json.encode(numbers.places(arrays).sizes)
-    return seal(text, names, order + numbers.row(arrays).tobytes())
+    row, places = numbers.row(arrays), numbers.places(arrays)
+    if not is_sound(row, places):
+        raise Unsound("the state of a participant is no longer finite")
+    return seal(text, msgspec.json.encode(places.sizes), order + row.tobytes())
 
 
 def seal(text: bytes, names: bytes, numbers: bytes) -> bytes:

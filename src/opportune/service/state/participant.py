@@ -11,7 +11,7 @@ from opportune.live.agent import Agent
 from opportune.live.point import UNDECIDED, Step
 from opportune.live.saving import restore_step
 from opportune.service.state import clock
-from opportune.service.state.packing import UNSOUND, Unsound, pack, unpack
+from opportune.service.state.packing import unpack
 
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
 STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
@@ -106,12 +106,6 @@ class Participant:
     def zone_at(self, moment: int) -> str:
         """The time zone at a moment; a change that is to come holds from midnight of its date by the new clock."""
         return self.zone_on(clock.local(moment, self.next_timezone or self.timezone).date())
-
-    def pack(self) -> bytes:
-        """The agent's state as it is stored; raises `Unsound` if it must not be."""
-        if not self.agent.numbers.sound():
-            raise Unsound(UNSOUND)
-        return pack(self.agent)
 
     def spending(self) -> tuple[float, int]:
         """What the budget that the agent draws on has spent: probabilities, and nudges."""

@@ -1,5 +1,6 @@
 """A study file as the service runs it: what decides, and the times and words that the file sets."""
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,7 +11,7 @@ from opportune.live.cohort import Cohort
 from opportune.policy import Policy
 from opportune.problems.finite import Problem
 from opportune.service.state import clock
-from opportune.service.state.packing import pack
+from opportune.service.state.packing import Unsound, pack
 from opportune.study import Study, load_study, parse_study
 from opportune.study.calendar import Calendar
 from opportune.study.serving import live
@@ -139,7 +140,7 @@ class StudyInForce:
         made = agent.propose({name: value for name, value in values.items() if name not in given}, **slot)
         agent.settle(answered=False if made.nudged else None)
         agent.learn(self.reward_default or 0.0)
-        if agent.numbers.sound():
+        with contextlib.suppress(Unsound):
             pack(agent)
 
     @property
