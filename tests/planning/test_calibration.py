@@ -132,7 +132,7 @@ BAD = {
     "_4": ("P00,3,1,run,0.1,0,,0", "line 4: action is 'run'; expected one of 'rest', 'walk'"),
     "_5": ("P00,4,1,rest,abc,0,,0", "line 5: reward is 'abc'; expected a finite number"),
     "_6": ("P00,5,1,rest,nan,0,,0", "line 6: reward is 'nan'; expected a finite number"),
-    "_7": ("P00,1,1,rest,0.1,0,,0", "line 7: participant P00 has step 1 in line 2 already"),
+    "_7": ("P00,1,1,rest,0.1,0,,0", "line 7: participant P00 already has step 1 in line 2"),
     "_8": ("P00,zero,1,rest,0.1,0,,0", "line 8: step is 'zero'; expected a whole number >= 1"),
     "_9": (",8,1,rest,0.1,0,,0", "line 9: no participant; expected a name or number"),
     "_10": ("P00,9,,rest,0.1,0,,0", "line 10: no stress; expected a value"),

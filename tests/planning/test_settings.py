@@ -17,7 +17,7 @@ from opportune.study import parse_study
         ({"target": 0.0}, "target is 0.0; expected a finite number > 0 and < 1"),
         ({"target": 1.0}, "target is 1.0; expected"),
         ({"budgets": [4, 25]}, "budgets is 25; expected a finite number >= 0 and <= 24"),
-        ({"budgets": [0]}, "expected a number above 0 among them"),
+        ({"budgets": [0]}, "expected at least one number above 0"),
         ({"budgets": [float("nan")]}, "budgets is nan"),
         ({"replicates": 1}, "replicates is 1; expected a whole number from 2"),
         ({"participants": 1}, "participants is 1; expected a whole number from 2 to 1000000"),

@@ -1,15 +1,15 @@
-"""The value of the budget: what patients get for a number of nudges, and the least number that reaches the target.
+"""The value of the budget: the outcome for each number of nudges, and the least number that reaches the target.
 
-With V(b) the mean outcome per day under budget b and V(never) that without nudges, what a budget brings is the share
+With V(b) the mean outcome per day under budget b and V(never) the outcome without nudges, the share of budget b is
 
     s(b) = (V(b) - V(never)) / (V(most) - V(never)),
 
-where V(most) is the better of two ends: a nudge at every allowed decision, and the rule without a limit on its budget.
-Caps and habituation may make the first worse than the rule. Where V(most) is not above V(never) beyond chance, there is
-no share.
+where V(most) is the better of two extremes: a nudge at every allowed decision, and the rule without a limit on its
+budget. Caps and habituation can make the first worse than the rule. The share is undefined unless V(most) exceeds
+V(never) beyond chance.
 
-Each participant draws effects from the file's distributions, and counts as one observation. Intervals of means are
-Student's t; those of shares and of the least budget come from drawing participants again (bootstrap percentiles).
+Each participant draws effects from the file's distributions and counts as one observation. Intervals of means use
+Student's t; those of shares and of the least budget are percentiles of a bootstrap over participants.
 """
 
 import math
@@ -34,31 +34,31 @@ BETWEEN = 3
 
 
 class Least(NamedTuple):
-    """The least budget that reaches the target, with its interval, and how it differs between participants."""
+    """The least budget that reaches the target, with its interval and its spread across participants."""
 
     budget: int
     low: float
     high: float
     share: float
-    """The share that this budget brings: the target or, where no budget reaches it, the target times `most`."""
+    """The share that this budget achieves: the target or, if no budget reaches it, the target times `most`."""
     reached: bool
     """Whether the target itself can be reached."""
     most: float
-    """The share that the policy brings without a limit."""
+    """The share that the policy achieves without a limit on its budget."""
     drawn_low: float
     drawn_high: float
-    """The least budget of one participant in ten is below and above."""
+    """The middle 80% of participants have a least budget between `drawn_low` and `drawn_high`."""
     never_reached: float
     """The share of participants for whom no budget reaches the target."""
     useful: bool
-    """Whether the better end is better than no nudges, beyond chance."""
+    """Whether the better extreme beats no nudges beyond chance."""
 
 
 class Values(NamedTuple):
-    """What each policy brings at each budget, for each participant."""
+    """The outcome of each policy at each budget, for each participant."""
 
     outcome: dict[str, dict[float, Floats]]
-    """{policy: {budget: outcome per day [participant]}}; budget 0 is never nudging."""
+    """{policy: {budget: outcome per day [participant]}}; budget 0 means no nudges."""
     nudges: dict[str, dict[float, Floats]]
     always: Floats
     always_nudges: Floats
@@ -76,15 +76,15 @@ class Values(NamedTuple):
 
     @property
     def most(self) -> Floats:
-        """The outcome at the end of the scale: see `most`."""
+        """The outcome at the top of the scale: see `most`."""
         return most(self.never, self.always, self.unlimited)
 
 
 def find_values(settings: Settings, simulations: Simulations) -> Values:
-    """Simulate every policy at every budget, and the two ends.
+    """Simulate every policy at every budget, and the two extremes.
 
-    Each policy of the file is a part by itself, kept when it is finished. On a GPU all are one: kernels are built for
-    the rules that run together, and take longer to build than to run.
+    On a CPU each policy of the file is a part of its own, kept once it is finished. On a GPU all policies form one
+    part: kernels are built for the rules that run together, and building takes longer than running.
     """
     asked = {entry: _asked(settings, entry) for entry in settings.entries}
     parts = [[entry] for entry in asked] if settings.device == "cpu" else [list(asked)]
@@ -106,7 +106,7 @@ def find_values(settings: Settings, simulations: Simulations) -> Values:
 
 
 def _asked(settings: Settings, entry: int) -> dict[float, Policy]:
-    """A policy of the file at every budget; that of the plan also without a limit, and at every decision."""
+    """A policy of the file at every budget; the plan's policy also without a limit and with a nudge at every step."""
     asked = {float(budget): settings.policy(entry, budget) for budget in settings.budgets}
     if entry == settings.main:
         asked[float(settings.horizon)] = settings.policy(entry, float(settings.horizon))
@@ -122,22 +122,22 @@ def _run(
 
 
 def most(never: Floats, always: Floats, unlimited: Floats) -> Floats:
-    """The better end for each participant, NaN where on average it is not above `never` beyond chance."""
+    """The better extreme for each participant; NaN if its mean does not exceed that of `never` beyond chance."""
     better = always if always.mean() >= unlimited.mean() else unlimited
     gain = interval(better - never)
-    sure = gain.mean > 0.0 and not gain.low <= 0.0  # NaN, with one participant, says nothing against it
+    sure = gain.mean > 0.0 and not gain.low <= 0.0  # with one participant `low` is NaN, which is no evidence against
     return better if sure else np.full_like(better, np.nan)
 
 
 def shares(values: Any, never: Any, end: Any) -> Floats:
-    """The share of the gain at the end of the scale that a budget brings; NaN where that gain is 0 or unknown."""
+    """The share of the largest possible gain that a budget achieves; NaN if that gain is 0 or unknown."""
     gain = np.asarray(end - never, dtype=np.float64)
     worth = np.where(np.abs(gain) > 1e-12, gain, np.nan)
     return np.asarray((values - never) / worth, dtype=np.float64)
 
 
 def crossing(budgets: Floats, reached: Floats, target: float) -> float:
-    """The least budget at which a curve through these points reaches the target; infinite if it never does."""
+    """The least budget at which the curve through these points reaches the target; infinite if it never does."""
     for i, (budget, share) in enumerate(zip(budgets, reached, strict=True)):
         if share >= target:
             if i == 0:
@@ -148,7 +148,7 @@ def crossing(budgets: Floats, reached: Floats, target: float) -> float:
 
 
 def resampled(values: Mapping[float, Floats], never: Floats, end: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Budgets, and the share each brings in cohorts of participants who are drawn again: [cohort, budget]."""
+    """Budgets, and their shares in bootstrap cohorts of participants: [cohort, budget]."""
     budgets = np.array(sorted(values))
     curves = np.stack([values[b] for b in budgets], axis=1)
     n = len(never)
@@ -158,9 +158,9 @@ def resampled(values: Mapping[float, Floats], never: Floats, end: Floats, seed: 
 
 
 def find_least(settings: Settings, values: Values, simulations: Simulations) -> Least:
-    """The least budget that reaches the target under the policy that the plan is for.
+    """The least budget that reaches the target under the plan's policy.
 
-    Between the two budgets that enclose it, more are simulated, with fewer replications.
+    The search simulates more budgets between the two that enclose it, with fewer replications.
     """
     curve = values.outcome[values.main]
     never, end = float(values.never.mean()), float(values.most.mean())
@@ -206,7 +206,7 @@ def find_least(settings: Settings, values: Values, simulations: Simulations) -> 
 
 
 def _own_least(values: Values, target: float) -> Floats:
-    """The least budget of each single participant who gains by nudges."""
+    """The least budget of each participant who gains from nudges."""
     curve = values.outcome[values.main]
     budgets = np.array(sorted(curve))
     own = shares(np.stack([curve[b] for b in budgets], axis=1), values.never[:, None], values.most[:, None])
@@ -215,7 +215,7 @@ def _own_least(values: Values, target: float) -> Floats:
 
 
 def value_table(settings: Settings, values: Values) -> pd.DataFrame:
-    """What each policy brings at each budget: outcome per day with its interval, share, what one more nudge adds."""
+    """A row per policy and budget: outcome per day with its interval, share, and the gain from one more nudge."""
     rows = []
     never, top = float(values.never.mean()), float(values.most.mean())
     for policy, curve in values.outcome.items():
@@ -247,7 +247,7 @@ def value_table(settings: Settings, values: Values) -> pd.DataFrame:
 
 
 def quantiles(values: Floats) -> tuple[float, float]:
-    """The middle 95% of what is finite; NaN where nothing is."""
+    """The 2.5% and 97.5% quantiles of the finite values; NaN if there are none."""
     known = values[np.isfinite(values)]
     if known.size == 0:
         return math.nan, math.nan

@@ -1,4 +1,4 @@
-"""Calibration: noise, contexts and effects from pilot data, in a study file that says where they came from."""
+"""Calibration: fit noise, contexts and effects to pilot data, and write them into a copy of the study file."""
 
 import math
 from collections import Counter
@@ -16,13 +16,13 @@ from opportune.study.base import show
 from opportune.study.variables import VariableTable
 
 LEAST_SD = 1e-6
-"""Of a prior; where a pilot leaves no doubt at all."""
+"""The least standard deviation of a prior, for effects that the pilot data determine completely."""
 CHANCE = 0.5
-"""Added to the count of each level, so that a level that was not seen is not impossible (Jeffreys)."""
+"""Added to the count of each level, so that a level missing from the data stays possible (Jeffreys)."""
 
 
 class Calibrated(NamedTuple):
-    """The result of a calibration: the new file's text, the fit, and rows that were left out."""
+    """The result of a calibration: the new file's text, the fit, the rows left out, and notes."""
 
     text: str
     fitted: Fitted
@@ -35,7 +35,7 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False, prior: 
     """Fit noise, context distribution and effects to pilot data; see `read_pilot` for the file.
 
     The new text is the study's own with these numbers replaced, each with a comment; everything else stays. With
-    `prior`, or where the study has a [prior] already, agents start from what the pilot taught.
+    `prior`, or if the study already has a [prior], agents start from the fitted effects.
     """
     pilot = read_pilot(study, path, skip_bad=skip_bad)
     x, y, who, names = pilot.features(study)
@@ -46,7 +46,7 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False, prior: 
         Edit(("reward", "noise_sd"), f"{fitted.sigma:.4g}", f"fitted to {used}"),
         *_effects(study, fitted, used),
     ]
-    notes = [] if len(names) > 1 else ["one participant: nothing is known of how participants differ"]
+    notes = [] if len(names) > 1 else ["one participant: the data do not show how participants differ"]
     for variable, table in study.settings.variables.items():
         edits += _context(pilot, variable, table, name, notes)
     edits += _rates(pilot, name)
@@ -54,7 +54,7 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False, prior: 
         edits += _prior(study, fitted, used)
     text = rewrite(study.text, edits)
     if study.settings.contexts.joint is not None:
-        notes.append("joint in [contexts] was left as it is: probabilities of combinations are not fitted")
+        notes.append("joint in [contexts] is unchanged: probabilities of combinations are not fitted")
     try:
         parse_study(text, source=study.source)
     except InputError as error:
@@ -66,11 +66,11 @@ def calibrate(study: Study, path: str | Path, *, skip_bad: bool = False, prior: 
 
 
 def _effects(study: Study, fitted: Fitted, used: str) -> list[Edit]:
-    """[effects] anew: a distribution for each term, how participants differ and how unsure the mean is kept apart."""
+    """A new [effects]: a distribution for each term, with the spread of participants apart from the mean's error."""
     lines = [
         f"# Fitted to {used}, with coefficients that differ between participants.",
-        "# sd: how participants differ, the noise of their own estimates taken out.",
-        "# se: how unsure the mean is, for all participants alike; more rows or participants make it smaller.",
+        "# sd: how much participants differ, without the noise of their own estimates.",
+        "# se: the standard error of the mean, which all participants share; more data make it smaller.",
     ]
     width = max(len(term) for term in study.terms) + 2
     for i, term in enumerate(study.terms):
@@ -83,10 +83,10 @@ def _effects(study: Study, fitted: Fitted, used: str) -> list[Edit]:
 
 
 def _prior(study: Study, fitted: Fitted, used: str) -> list[Edit]:
-    """[prior] anew: for somebody new, the mean's own uncertainty and the spread of participants together."""
+    """A new [prior]: for a new participant, the mean's standard error and the spread of participants combined."""
     lines = [
-        f"# Fitted to {used}: for somebody new, how participants differ",
-        "# and how unsure the mean is, together.",
+        f"# Fitted to {used}. For a new participant: the spread",
+        "# of participants and the standard error of the mean, combined.",
     ]
     width = max(len(term) for term in study.terms) + 2
     for i, term in enumerate(study.terms):
@@ -97,7 +97,7 @@ def _prior(study: Study, fitted: Fitted, used: str) -> list[Edit]:
 
 
 def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: list[str]) -> list[Edit]:
-    """How one variable arrives: shares of its levels, or the distribution that the file names."""
+    """The distribution of one variable: shares of its levels, or the kind of distribution that the file names."""
     values = [row.context[name] for row in pilot.rows if row.context.get(name) is not None]
     if table.schedule is not None or table.table is not None or table.history is not None:
         return []
@@ -111,7 +111,7 @@ def _context(pilot: Pilot, name: str, table: VariableTable, source: str, notes: 
     counts = Counter(values)
     unseen = [level for level in table.values if not counts[level]]
     if unseen:
-        notes.append(f"{name}: {', '.join(map(str, unseen))} not in the data; given a small probability")
+        notes.append(f"{name}: {', '.join(map(str, unseen))} missing from the data; given a small probability")
     share = np.array([counts[level] + CHANCE for level in table.values])
     rounded = np.round(share / share.sum(), 4)
     rounded[int(rounded.argmax())] += 1.0 - rounded.sum()
@@ -124,7 +124,7 @@ def _long(values: list[float]) -> str:
 
 
 def _distribution(table: VariableTable, values: Any) -> str:
-    """The kind of distribution that the file has for a number, a normal one if it has none, fitted by moments."""
+    """A distribution fitted by moments, of the kind that the file has for this variable or else a normal one."""
     kind = table.distribution.kind if table.distribution is not None else "normal"
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     if kind == "lognormal" and (values > 0).all():
@@ -138,7 +138,7 @@ def _distribution(table: VariableTable, values: Any) -> str:
 
 
 def _rates(pilot: Pilot, source: str) -> list[Edit]:
-    """How often patients open the app and answer nudges, where the data have it."""
+    """How often patients open the app and answer nudges, if the data have these columns."""
     opened = [row.marks["opened"] for row in pilot.rows if "opened" in row.marks]
     answered = [
         row.marks["answered"] for row in pilot.rows if row.marks.get("nudged") == 1.0 and "answered" in row.marks

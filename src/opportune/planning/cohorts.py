@@ -1,6 +1,6 @@
-"""Whole cohorts as they will be: beginning over the enrolment days, some leaving, staff with or without a cap per day.
+"""Whole cohorts over calendar days: staggered enrolment, dropout, and staff with or without a daily cap.
 
-A few cohorts are gone through day by day (`planning.days`). Larger cohorts are subsampled to `MOST_PEOPLE`, and caps
+A few cohorts are simulated day by day (`planning.days`). Larger cohorts are subsampled to `MOST_PEOPLE`, and caps
 are scaled in proportion.
 """
 
@@ -20,7 +20,7 @@ from opportune.policy import Policy
 MOST_PEOPLE = 1_000
 """The largest cohort that is simulated day by day; a shared budget ranks everybody's moments at each decision."""
 STEPS = 60_000
-"""Decisions that are gone through for each policy or cap, about; how many cohorts there are follows from it."""
+"""About how many decisions are simulated for each policy or cap; this sets the number of cohorts."""
 MOST_COHORTS = 10
 
 
@@ -28,9 +28,9 @@ class Cohorts:
     """Cohorts of a study's participants, the same ones for every policy and cap.
 
     Args:
-        settings: the plan's.
-        worlds: the participants, all of them.
-        dropout: the share who leave before the end; the file's unless given.
+        settings: the plan's settings.
+        worlds: all participants.
+        dropout: the share of participants who leave early; by default the file's.
 
     """
 
@@ -41,12 +41,12 @@ class Cohorts:
 
     @property
     def share(self) -> float:
-        """The share of the study's participants who are in a cohort."""
+        """The share of the study's participants that a cohort contains."""
         return len(self.worlds) / self.settings.participants
 
     @property
     def count(self) -> int:
-        """How many cohorts there are."""
+        """The number of cohorts."""
         return cohorts_of(self.settings)
 
     @cached_property
@@ -56,20 +56,20 @@ class Cohorts:
 
     @cached_property
     def lasts(self) -> list[Whole]:
-        """How many decisions each participant makes, for each cohort."""
+        """The number of decisions of each participant, for each cohort."""
         rng = np.random.default_rng(self.settings.seed)
         return [leaving(rng, len(self.worlds), self.settings.horizon, self.dropout) for _ in range(self.count)]
 
     @cached_property
     def draws(self) -> list[list[Draws]]:
-        """What happens to each participant, for each cohort."""
+        """The random draws of each participant, for each cohort."""
         return [draws_of(self.settings, self.worlds, r) for r in range(self.count)]
 
     def run(self, policy: Policy, *, cap: float = math.inf) -> xr.Dataset:
         """Run every cohort under a policy.
 
         Returns:
-            Whether the rule said to nudge and whether that was made, [world, cohort, step], and each participant's
+            Whether the rule proposed a nudge and whether staff made it, [world, cohort, step], and each participant's
             outcome per day in the study, [world].
 
         """
@@ -90,7 +90,7 @@ class Cohorts:
         )
 
     def _sized(self, policy: Policy) -> Policy:
-        """A policy for the participants who are here, with their part of a budget that all share."""
+        """The policy with a shared budget scaled to the participants of one cohort."""
         if policy.budget is None or not policy.shared or self.share == 1.0:
             return policy
         amount = policy.budget.amount * self.share
@@ -99,13 +99,13 @@ class Cohorts:
 
 
 def _outcome(found: Sequence[Days]) -> Floats:
-    """Each participant's outcome per decision, over the decisions that were made in all cohorts."""
+    """Each participant's outcome per decision, over the decisions made in all cohorts."""
     every = np.concatenate([days.outcome for days in found], axis=1)
     return np.asarray(np.nanmean(every, axis=1))
 
 
 def cohorts_of(settings: Settings) -> int:
-    """How many cohorts are gone through day by day."""
+    """The number of cohorts to simulate day by day."""
     people = min(settings.participants, MOST_PEOPLE)
     return max(1, min(MOST_COHORTS, STEPS // (people * settings.horizon)))
 
@@ -116,7 +116,7 @@ def beginnings(people: int, days: int) -> Whole:
 
 
 def leaving(rng: np.random.Generator, people: int, horizon: int, dropout: float) -> Whole:
-    """How many decisions each participant makes; those who drop out, at a constant hazard, make fewer."""
+    """The number of decisions of each participant; participants drop out at a constant hazard."""
     if dropout <= 0.0:
         return np.full(people, horizon)
     hazard = -math.log1p(-dropout) / horizon

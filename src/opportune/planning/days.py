@@ -1,12 +1,12 @@
-"""A cohort day by day: who begins when, who leaves, and how many nudges staff can make in a day.
+"""A cohort day by day: when participants begin and leave, and how many nudges staff can make in a day.
 
-`simulate` has all participants begin together, stay, and get every nudge. Here they go through the study's own days,
-one decision point at a time, with the same step functions, draws and order of calls: where all begin together, nobody
-leaves and there is no cap, every decision is that of `simulate`.
+In `simulate` all participants begin together, stay, and get every nudge. Here they follow the study's calendar, one
+decision point at a time, with the same step functions, draws and order of calls: if all begin together, nobody leaves
+and there is no cap, every decision equals that of `simulate`.
 
-What happens in a live study happens here. A nudge is charged to the budget when it is proposed. Nudges are made in the
-order of their proposals; one beyond the day's cap is not made, and counts as unanswered. What a participant who leaves
-would have decided is no longer expected by those who share a budget.
+The rules are those of a live study. A nudge is charged to the budget when it is proposed. Nudges are made in the order
+of their proposals; one beyond the day's cap is not made and counts as unanswered. When a participant leaves, those who
+share the budget stop reserving nudges for the remaining decisions.
 """
 
 import math
@@ -34,10 +34,10 @@ Whole = NDArray[np.int64]
 
 
 class Days(NamedTuple):
-    """What became of each participant's decisions, [participant, step]."""
+    """The course of each participant, [participant, step]."""
 
     nudged: NDArray[np.bool_]
-    """Whether the rule said to nudge: charged to the budget."""
+    """Whether the rule proposed a nudge, which is charged to the budget."""
     made: NDArray[np.bool_]
     """Whether staff made the nudge."""
     outcome: Floats
@@ -45,24 +45,24 @@ class Days(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A reward under way."""
+    """A reward that has not arrived yet."""
 
     came: int
     due: int
-    """The step at whose end it is learned from: when it came, or at the model's next update."""
+    """The step at whose end the model learns from it: on arrival, or at the model's next update."""
     step: int
     action: int
     reward: float
 
 
 class Draws:
-    """What happens to a participant whatever is decided: a pure function of (seed, stream), drawn beforehand."""
+    """The events of a participant that decisions do not change: a pure function of (seed, stream), drawn beforehand."""
 
     def __init__(self, world: Any, *, horizon: int, seed: int, stream: int) -> None:
         self.key = np.uint64(seed), np.uint64(stream)
         walk = visit(world, np.zeros(horizon, dtype=np.int64), seed=seed, stream=stream)
         self.where: list[tuple[int, ...]] = [tuple(row) for row in walk.moments.tolist()]
-        self.values = walk.values  # those of the participant's own history follow from what is decided
+        self.values = walk.values  # without those of the participant's own history, which depend on decisions
         self.coin = [float(draw(*self.key, step, COIN)) for step in range(1, horizon + 1)]
         self.happened = [Happened(*row) for row in walk.happened.tolist()]
         self.delay = world.happenings.reward_delay
@@ -70,10 +70,10 @@ class Draws:
 
 
 class Person:
-    """One participant of a cohort: its state, and its steps."""
+    """One participant of a cohort: the state and the steps."""
 
     def __init__(self, draws: Draws, at: Layout, arrays: Mapping[str, Floats]) -> None:
-        self.draws, self._places, self._arrays = draws, at.numbers(), arrays  # kept for as long as the handle
+        self.draws, self._places, self._arrays = draws, at.numbers(), arrays  # the handle points into the arrays
         self.handle = handle_of(self._places, arrays)
         self.continuous, self.reported = at.sizes.contexts == 0, at.sizes.reported > 0
         self.histories, self.update = at.sizes.histories > 0, at.sizes.update
@@ -86,7 +86,7 @@ class Person:
         self.called: list[int] = []
 
     def step(self, t: int, may_call: bool, slot: Slot = ANYTIME) -> tuple[bool, bool, float]:
-        """Decision point t, from 0: whether the rule said to nudge, whether that was made, the outcome."""
+        """Run decision point t, from 0: whether the rule proposed a nudge, whether it was made, and the outcome."""
         draws, handle, where = self.draws, self.handle, self.draws.where[t]
         if self.update > 1:
             self._deliver(t)
@@ -126,11 +126,11 @@ class Person:
         return float(self.found[0]), float(self.found[1])
 
     def leave(self, decisions: int) -> None:
-        """The participant leaves; `decisions` of those expected will not be made."""
+        """The participant leaves; `decisions` of the expected ones will not happen."""
         self.budget.foregone[0] += decisions
 
     def _post(self, t: int, action: int, revealed: bool, seen: bool, reward: float) -> None:
-        """Put a late reward on its way; a reveal has uncovered every step so far."""
+        """Queue a late reward; a reveal has uncovered every step so far."""
         draws = self.draws
         if draws.happened[t].rewarded:
             came = t + 1 + draws.happened[t].late
@@ -141,7 +141,7 @@ class Person:
             self.seen.update(late.step for late in self.mail)
 
     def _receive(self, step: int) -> None:
-        """Rewards that come at the end of this step are on record, and learned from unless they wait for an update."""
+        """Record the rewards that arrive at the end of this step; learn from those that need not await an update."""
         if self.histories:
             for late in self.mail:
                 if late.came == step:
@@ -163,7 +163,7 @@ class Person:
 
 
 def draws_of(settings: Settings, worlds: Sequence[Any], replicate: int) -> list[Draws]:
-    """What happens to each participant in one replication: as in that of `simulate` with the same number."""
+    """The draws of each participant in one replication, equal to those of `simulate` for the same replication."""
     return [
         Draws(world, horizon=settings.horizon, seed=settings.seed, stream=w << 32 | replicate)
         for w, world in enumerate(worlds)
@@ -184,15 +184,15 @@ def go_through(
     """Simulate a cohort's days under a policy.
 
     Args:
-        settings: the plan's.
+        settings: the plan's settings.
         worlds: the participants.
-        draws: what happens to each of them.
-        policy: who recommends, who reveals; shared budgets and pooled models are those of this cohort.
+        draws: the random draws of each of them.
+        policy: recommender and revealer; shared budgets and pooled models are those of this cohort.
         begins: each participant's first day, from 0.
-        lasts: how many decisions each makes before leaving; the horizon for those who stay.
+        lasts: the number of decisions of each participant; the horizon for those who stay.
         cap: the most nudges that staff can make in a day.
-        order: a seed: with a cap, who comes first at a moment, and so in the queue for staff, is drawn anew at each;
-            where something is shared participants go in their order, as in `simulate`.
+        order: a seed. With a cap, the order of participants in the queue for staff is drawn at each moment; if
+            participants share a budget or a model, they keep their order, as in `simulate`.
 
     """
     horizon, per_day, n = settings.horizon, settings.per_day, len(worlds)
@@ -223,7 +223,7 @@ def go_through(
 
 
 def _slots(settings: Settings, policy: Policy, begins: Whole) -> list[list[Slot]] | None:
-    """What the calendar says of each participant's decision points; None where nothing depends on one."""
+    """The calendar slot of each participant's decision points; None if nothing depends on the calendar."""
     timetable = settings.study.timetable(len(begins))
     if timetable is None:
         return None

@@ -1,4 +1,4 @@
-"""Who gets the nudges: their spread over participants, over levels of what is known of a moment, and over time."""
+"""Who gets the nudges: their spread over participants, over levels of the variables seen beforehand, and over time."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -29,10 +29,10 @@ def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Fl
     """Who gets the nudges.
 
     Args:
-        settings: the plan's.
-        nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
-        moments: the contexts of these steps, as `seen_variables` takes them.
-        together: whether there was a nudge, [participant, cohort, step], where participants share one budget.
+        settings: the plan's settings.
+        nudged: whether there was a nudge under the plan's policy, [participant, replicate, step].
+        moments: the contexts of these steps, as `seen_variables` expects them.
+        together: whether there was a nudge when participants share one budget, [participant, cohort, step].
 
     """
     shared = together.sum(axis=2)
@@ -46,7 +46,7 @@ def find_fairness(settings: Settings, nudged: Floats, moments: Any, together: Fl
 
 
 def _until_leaving(settings: Settings, nudged: Floats) -> Floats:
-    """Nudges as they are made: none to participants who have left."""
+    """The nudges that are made: participants who have left get none."""
     people, replicates, horizon = nudged.shape
     dropout = settings.study.settings.participants.dropout
     lasts = leaving(np.random.default_rng(settings.seed), people * replicates, horizon, dropout)
@@ -54,9 +54,9 @@ def _until_leaving(settings: Settings, nudged: Floats) -> Floats:
 
 
 def _participants(kind: str, counts: Floats) -> pd.DataFrame:
-    """The lowest and highest tenth of participants, the middle, and all: nudges [participant, replicate].
+    """Nudges of the lowest and highest tenth of participants, of the middle, and of all: [participant, replicate].
 
-    In each simulated cohort participants are ranked by their nudges.
+    Participants are ranked by their nudges in each simulated cohort.
     """
     ranked = np.sort(counts, axis=0)
     tenth = max(1, round(len(ranked) / 10))
@@ -85,9 +85,9 @@ def _participants(kind: str, counts: Floats) -> pd.DataFrame:
 
 
 def _levels(settings: Settings, nudged: Floats, moments: Any) -> pd.DataFrame:
-    """How probable a nudge is at each level of each variable that the revealer sees, per decision point.
+    """The probability of a nudge per decision point, at each level of each variable that the revealer sees.
 
-    Variables that may be any number are shown in classes.
+    Continuous variables are shown in classes.
     """
     rows = []
     for seen in seen_variables(settings, moments):
@@ -102,7 +102,7 @@ def _levels(settings: Settings, nudged: Floats, moments: Any) -> pd.DataFrame:
 
 
 def _times(nudged: Floats) -> pd.DataFrame:
-    """Early against late: the share of a participant's nudges in each third of the study."""
+    """The share of a participant's nudges in each third of the study."""
     horizon = nudged.shape[2]
     edges = [0, round(horizon / 3), round(2 * horizon / 3), horizon]
     each = nudged.sum(axis=(1, 2))

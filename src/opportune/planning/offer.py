@@ -1,8 +1,8 @@
-"""What the file's own budget brings, in its own unit, beside the best simple alternative and beside no limit at all.
+"""The gain from the file's own budget, beside the best simple alternative and beside no limit at all.
 
-Gains are against no nudges under the same recommender, in pairs: every policy meets the same arrivals and noise. The
-simple alternatives spend the same budget under the same hours and caps: at every k-th decision, k as large as the
-budget allows, and at random moments.
+Gains are paired differences to no nudges under the same recommender: every policy meets the same arrivals and noise.
+The simple alternatives spend the same budget under the same hours and caps: at every k-th decision, with k as large as
+the budget allows, and at random moments.
 """
 
 import math
@@ -22,37 +22,37 @@ from opportune.study.arms import arm_entries
 
 
 class Offer(NamedTuple):
-    """What the budget of the file brings for each participant and day."""
+    """The gain from the file's budget for each participant and day."""
 
     budget: float
     gain: Interval
     unlimited: Interval
-    """What the same policy would bring if only hours and caps limited it."""
+    """The gain from the same policy if only hours and caps limited it."""
     made: float
-    """Nudges that a participant gets."""
+    """Nudges that a participant gets on average."""
     simple: str
-    """The simple alternative that does best."""
+    """The best simple alternative."""
     simple_gain: Interval
     lead: Interval
     """How far the plan's policy is ahead of it."""
     hours: float
-    """Hours of staff for all participants; NaN where the file does not say how long a nudge takes."""
+    """Hours of staff for all participants; NaN if the file does not say how long a nudge takes."""
     days: float
-    """Days of all participants who get nudges."""
+    """Total study days of the participants who may get nudges."""
 
     @property
     def sure(self) -> bool:
-        """Whether the gain can be told from nothing."""
+        """Whether the gain's interval excludes 0."""
         return not self.gain.low <= 0.0 <= self.gain.high
 
     @property
     def per_hour(self) -> float:
-        """What an hour of staff gains; NaN where hours are not known."""
+        """The gain from an hour of staff; NaN if hours are unknown."""
         return self.gain.mean * self.days / self.hours if self.hours else math.nan
 
 
 def find_offer(settings: Settings, simulations: Simulations, values: Values) -> Offer:
-    """What the file's budget brings; simulates the simple alternatives."""
+    """The gain from the file's budget; simulates the simple alternatives."""
     budget, main = settings.proposed, values.main
     never, mine = values.never, values.outcome[main][budget]
     made = float(values.nudges[main][budget].mean())
@@ -80,7 +80,7 @@ def find_offer(settings: Settings, simulations: Simulations, values: Values) -> 
 
 
 def simple_policies(settings: Settings, budget: float) -> dict[str, Policy]:
-    """What a team could do without any rule, by its name in a sentence."""
+    """Policies that a team could follow without a learned rule, by their names in a sentence."""
     own = settings.policy(settings.main, budget)
     every = interval_of(settings, budget)
     times = "every decision" if every == 1 else f"every {every} decisions"
@@ -91,7 +91,7 @@ def simple_policies(settings: Settings, budget: float) -> dict[str, Policy]:
 
 
 def interval_of(settings: Settings, budget: float) -> int:
-    """The longest interval at which the budget is still spent; where hours let none spend it, one that spends most."""
+    """The longest interval that still spends the budget; if hours never allow that, the one that spends most."""
     timetable = settings.study.timetable(settings.participants)
     run_in = settings.study.settings.study.run_in_days * settings.per_day
     allowed = np.ones((1, settings.horizon), dtype=np.bool_) if timetable is None else timetable.closed == 0
@@ -105,8 +105,8 @@ def interval_of(settings: Settings, budget: float) -> int:
 def find_arms(settings: Settings, simulations: Simulations, budget: float) -> pd.DataFrame:
     """A row for each arm of the file, with its policy at the file's budget; empty without arms.
 
-    All participants go through every arm, so that arms are compared on the same people. The difference is to the first
-    arm without nudges or, where all have them, to the first arm.
+    All participants run through every arm, so the same people are compared. The difference is to the first arm without
+    nudges or, if all arms have them, to the first arm.
     """
     columns = ["arm", "participants", "nudges", "outcome", "low", "high", "gain", "gain_low", "gain_high"]
     arms = settings.study.settings.arms

@@ -1,4 +1,4 @@
-"""What a plan says first: what the file's budget brings, for how much work, and who gets the nudges and why."""
+"""The opening sentences of a plan: what the file's budget gains, for how much work, and who gets the nudges and why."""
 
 import math
 from typing import Any
@@ -11,13 +11,13 @@ from opportune.problems.history import History
 from opportune.study.naming import article, variable_name
 
 ALIKE = 0.1
-"""Rates of a nudge that differ by a smaller share of the larger one are called about the same."""
+"""Nudge rates that differ by less than this share of the larger one count as equal."""
 RARE = 0.005
-"""A level at fewer decisions than this share is not spoken of."""
+"""A level at a smaller share of decisions is not mentioned."""
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number for people, with `digits` significant digits."""
+    """A number for readers, with `digits` significant digits."""
     if not math.isfinite(value):
         return "–"
     if value == 0.0:
@@ -34,18 +34,18 @@ def ordinal(n: int) -> str:
 
 
 def count(plan: Plan, n: float) -> str:
-    """A number of nudges, in the study's word for them."""
+    """A number of nudges, with the study's word for them."""
     whole = round(n)
     return f"{whole:,} {plan.settings.nudge if whole == 1 else plan.settings.nudges}"
 
 
 def most_of(plan: Plan) -> str:
-    """What shares are read against."""
+    """The reference of shares: the outcome at share 100%."""
     return f"the most that {plan.settings.nudges} bring here"
 
 
 def best_end(plan: Plan) -> str:
-    """How the most is had: the better of the two ends."""
+    """The better of the two extremes, which is share 100%."""
     values = plan.values
     if values.always.mean() >= values.unlimited.mean():
         return f"{article(plan.settings.nudge)} at every allowed decision"
@@ -53,7 +53,7 @@ def best_end(plan: Plan) -> str:
 
 
 def offered(plan: Plan) -> str:
-    """What the file's own budget brings, beside no limit and beside the best simple alternative."""
+    """The gain from the file's own budget, beside no limit and beside the best simple alternative."""
     offer, settings = plan.offer, plan.settings
     nudges, unit = settings.nudges, settings.unit
     gain, more = offer.gain, f"{unit} a day more than none"
@@ -66,8 +66,8 @@ def offered(plan: Plan) -> str:
     limit = f"unlimited {nudges} would bring {number(offer.unlimited.mean)}"
     made = ""
     if offer.made < 0.95 * offer.budget:
-        made = f" On average {number(offer.made)} of them are made: hours, caps and the rule itself leave some out."
-    doubt = "" if offer.sure else " That cannot be told from nothing."
+        made = f" On average {number(offer.made)} of them are made: hours, caps and the rule itself prevent the rest."
+    doubt = "" if offer.sure else " This difference could be chance."
     rate = ""
     if offer.sure and gain.mean > 0.0 and math.isfinite(offer.per_hour):
         rate = f" An hour of staff gains {number(offer.per_hour)} {unit}."
@@ -75,7 +75,7 @@ def offered(plan: Plan) -> str:
 
 
 def _simple(plan: Plan) -> str:
-    """The best simple alternative at the same budget, and who is ahead."""
+    """The best simple alternative at the same budget, and which of the two is ahead."""
     offer, settings = plan.offer, plan.settings
     lead = offer.lead
     text = (
@@ -85,25 +85,25 @@ def _simple(plan: Plan) -> str:
         return f"{text} with the same budget."
     if lead.high < 0.0:
         return f"{text} with the same budget, which is more: consider it."
-    return f"{text} with the same budget, which cannot be told from what {plan.values.main} brings."
+    return f"{text} with the same budget; the difference from {plan.values.main} could be chance."
 
 
 def hours_in_words(hours: float) -> str:
-    """Hours as people say them: "120 hours", "1 hour" or "less than an hour"."""
+    """Hours in words: "120 hours", "1 hour" or "less than an hour"."""
     if hours < 1.0:
         return "less than an hour"
     return "1 hour" if round(hours) == 1 else f"{round(hours):,} hours"
 
 
 def _ends(found: Interval) -> str:
-    """An interval's ends, as part of a sentence; nothing for one without ends."""
+    """An interval's limits, as part of a sentence; empty if they are unknown."""
     if math.isnan(found.low) or math.isnan(found.high):
         return ""
     return f", {number(found.low)} to {number(found.high)}"
 
 
 def who(plan: Plan) -> list[str]:
-    """Who gets the nudges and why, for an ethics board: a sentence for every variable that the rule sees."""
+    """Who gets the nudges and why, for an ethics board: a sentence for each variable that the rule sees."""
     levels = plan.fairness.levels.merge(plan.worth, how="left", on=["variable", "level"])
     levels = levels[levels["decisions"] >= RARE]
     if levels.empty or not len(plan.fairness.counts):
@@ -111,9 +111,9 @@ def who(plan: Plan) -> list[str]:
     nudge, unit = plan.settings.nudge, plan.settings.unit
     first = (
         f"The rule gives {article(nudge)} where it expects fresh advice to help most, as far as budget, hours and caps "
-        "allow. It sees what is listed here; what participants report becomes known only afterwards, and nothing else "
+        "allow. It sees only what is listed here; what participants report becomes known afterwards, and nothing else "
         f"about a person counts{_past(plan)}. The figures in brackets are the share of decisions with {article(nudge)} "
-        f"and what fresh advice would bring there, in {unit}."
+        f"and the gain from fresh advice there, in {unit}."
     )
     return [first, *(_of_variable(plan, str(name), rows) for name, rows in levels.groupby("variable", sort=False))]
 
@@ -126,7 +126,7 @@ def _past(plan: Plan) -> str:
 
 
 def _of_variable(plan: Plan, name: str, rows: pd.DataFrame) -> str:
-    """How often each level of a variable gets a nudge, and whether what it is worth explains that."""
+    """How often each level of a variable gets a nudge, and whether the gain from fresh advice explains that."""
     listed = "; ".join(_of_level(row) for row in rows.itertuples())
     top, bottom = rows.loc[rows["rate"].idxmax()], rows.loc[rows["rate"].idxmin()]
     if len(rows) == 1:
@@ -135,7 +135,7 @@ def _of_variable(plan: Plan, name: str, rows: pd.DataFrame) -> str:
         return f"{name} makes no difference: {listed}."
     chance = math.hypot(top["rate"] - top["low"], bottom["high"] - bottom["rate"])
     if not top["rate"] - bottom["rate"] > chance:
-        return f"{name} makes no difference that can be told from chance: {listed}."
+        return f"{name} makes no difference beyond chance: {listed}."
     nudges = plan.settings.nudges
     most = f"{name}: most {nudges} with {top['level']}"
     if bottom["rate"] == 0.0:
@@ -146,7 +146,7 @@ def _of_variable(plan: Plan, name: str, rows: pd.DataFrame) -> str:
     elif not math.isnan(top["worth"]) and not math.isnan(bottom["worth"]) and top["worth"] > bottom["worth"]:
         most += f", where it helps more than with {bottom['level']}"
     else:
-        most += ", although fresh advice helps no more there: hours, caps or what old advice has cost decide"
+        most += ", although fresh advice helps no more there: hours, caps or earlier stale advice decide"
     return f"{most}: {listed}."
 
 

@@ -1,4 +1,4 @@
-"""Reading pilot data: a CSV file with a row per decision point, each row checked against the study file."""
+"""Reading pilot data: a CSV file with one row per decision point, each row checked against the study file."""
 
 import csv
 import io
@@ -21,15 +21,15 @@ from opportune.study import Study
 Floats = NDArray[np.float64]
 COLUMNS = ("participant", "step", "action", "reward")
 MARKS = ("opened", "nudged", "answered")
-"""Columns that may be there, with 0 and 1: the app was opened unasked, a nudge was made, it was answered."""
+"""Optional columns with 0 and 1: the app was opened unasked, a nudge was made, it was answered."""
 SHOWN = 20
-"""How many bad rows an error lists; the others are counted."""
+"""How many bad rows an error lists; the others are only counted."""
 _YES_NO = {"0": 0.0, "1": 1.0, "no": 0.0, "yes": 1.0, "false": 0.0, "true": 1.0}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A decision point; an unknown variable and a missing reward are None."""
+    """A decision point; an unknown variable or a missing reward is None."""
 
     line: int
     participant: str
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Pilot data: the rows that can be used, and what is wrong with the others."""
+    """Pilot data: the usable rows, and what is wrong with the others."""
 
     source: str
     rows: list[Row]
@@ -68,7 +68,7 @@ class Pilot:
 
 
 def problem_of(study: Study) -> Any:
-    """The study's problem, whether or not the file bounds the effects: only features are wanted here."""
+    """The study's problem, even if the file has no bound on the effects: only features are needed here."""
     if study.settings.reward.theta_bound is None and not study.has_truth:
         reward = study.settings.reward.model_copy(update={"theta_bound": 1.0})
         settings = study.settings.model_copy(update={"reward": reward})
@@ -80,15 +80,15 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
     """Read pilot data for a study.
 
     Args:
-        study: the study; its variables and actions are the columns and values that are expected.
+        study: the study; its variables and actions define the expected columns and values.
         path: a CSV file with a header: participant, step, action, reward, and a column for each variable that does not
-            follow a schedule, those of the baseline and of the person's own past included. Empty: a reported variable
-            that nobody knew, or a reward that never came.
-        skip_bad: leave bad rows out. Without it they are refused, all of them named with their lines.
+            follow a schedule, including those of the baseline and of the person's own history. An empty cell means a
+            reported variable that is unknown, or a reward that did not arrive.
+        skip_bad: leave out bad rows. By default they are rejected, with their line numbers.
 
     """
     if not isinstance(study, Study):
-        raise InputError(f"study is {checks.brief(study)}; expected a Study, as load_study gives it")
+        raise InputError(f"study is {checks.brief(study)}; expected a Study, as load_study returns it")
     checks.yes_no("skip_bad", skip_bad)
     source = checks.path("path", path)
     expected = "a CSV file in UTF-8"
@@ -103,7 +103,7 @@ def read_pilot(study: Study, path: str | Path, *, skip_bad: bool = False) -> Pil
             listed.append(f"{source}: {len(pilot.bad) - SHOWN} more bad rows")
         raise DataError("\n".join(listed))
     if not pilot.rows:
-        raise DataError(f"{source} has no row that can be used; expected some below its header")
+        raise DataError(f"{source} has no usable row; expected some below its header")
     return pilot
 
 
@@ -115,7 +115,7 @@ def _read(study: Study, lines: Iterable[str], source: str) -> Pilot:
     for name in (*COLUMNS, *wanted):
         checks.choice(f"column of {source}", name, header)
     if len(set(header)) < len(header):
-        raise InputError(f"{source} has a column twice: {', '.join(header)}")
+        raise InputError(f"{source} has the same column twice: {', '.join(header)}")
     rows: list[Row] = []
     bad: list[tuple[int, str]] = []
     seen: dict[tuple[str, int], int] = {}
@@ -127,7 +127,7 @@ def _read(study: Study, lines: Iterable[str], source: str) -> Pilot:
             row = _row(study, problem, header, cells, line, wanted)
             first = seen.setdefault((row.participant, row.step), line)
             if first != line:
-                raise InputError(f"participant {row.participant} has step {row.step} in line {first} already")
+                raise InputError(f"participant {row.participant} already has step {row.step} in line {first}")
             rows.append(row)
         except InputError as error:
             bad.append((line, str(error)))

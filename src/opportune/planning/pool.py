@@ -1,7 +1,6 @@
-"""Fresh participants and their records, in the columns that the exports of a served study have.
+"""Fresh participants and their records, with the columns of a served study's exports.
 
-Each participant has effects, arrivals, noise and coins of their own; nobody is taken twice. Those who leave before the
-end have no rows from then on.
+Each participant has their own effects, arrivals, noise and coins, and appears once. Rows end when a participant leaves.
 """
 
 from collections.abc import Iterator
@@ -24,13 +23,13 @@ from opportune.study.arms import arm_entries
 
 PEOPLE = 3_000
 MOST_ROWS = 6_000_000
-"""In studies of more than 2,000 decisions there are fewer people, for the sake of memory."""
+"""The memory limit: studies of more than 2,000 decisions get fewer participants."""
 MOST_TOGETHER = 10_000
-"""The largest cohort that shares a budget or a model; a larger one is simulated in proportion."""
+"""The largest cohort that shares a budget or a model; larger ones are simulated in proportion."""
 MOST_COHORTS = 60
-"""Of participants who share something; so there are fewer people in very small studies."""
+"""The most cohorts of participants who share something; very small studies therefore get fewer participants."""
 SEED = 7_919
-"""Added to the study's seed, so that these are other participants than those the plan was made with."""
+"""Added to the study's seed, so that these are not the participants that the plan was made with."""
 
 
 class Pool(NamedTuple):
@@ -41,13 +40,13 @@ class Pool(NamedTuple):
 
 
 def pools(settings: Settings, policies: list[Policy], people: int = PEOPLE, cohorts: int = MOST_COHORTS) -> list[Pool]:
-    """Fresh participants, the same under each policy; those who share a budget or a model do so in cohorts as planned.
+    """Fresh participants, the same under each policy; those who share a budget or a model do so in planned cohorts.
 
     Args:
-        settings: the plan's.
+        settings: the plan's settings.
         policies: the policies.
-        people: how many at least, memory permitting.
-        cohorts: how many cohorts of participants who share something, at most.
+        people: the least number of participants, memory permitting.
+        cohorts: the most cohorts of participants who share something.
 
     """
     people = min(people, max(100, MOST_ROWS // settings.horizon))
@@ -68,7 +67,7 @@ def pools(settings: Settings, policies: list[Policy], people: int = PEOPLE, coho
 
 
 def in_arms(settings: Settings, budget: float, people: int = PEOPLE, cohorts: int = MOST_COHORTS) -> Pool:
-    """Fresh participants in the arms of the file, each in one of them, in blocks by the arms' shares."""
+    """Fresh participants in the arms of the file, one arm each, assigned in blocks by the arms' shares."""
     arms = settings.study.settings.arms
     assert arms is not None
     entries = arm_entries(settings.study.settings).policies
@@ -84,7 +83,7 @@ def in_arms(settings: Settings, budget: float, people: int = PEOPLE, cohorts: in
 
 
 def renewed(settings: Settings, other: int, participants: int) -> Settings:
-    """A plan like this one for other participants."""
+    """The same plan with other participants."""
     general = settings.study.settings.study
     general = general.model_copy(update={"seed": (general.seed + other) % 2**63})
     file = settings.study.settings.model_copy(update={"study": general})
@@ -109,13 +108,13 @@ def _outcome(settings: Settings, data: xr.Dataset, lasts: NDArray[np.int64]) -> 
 def frame_of(
     settings: Settings, data: xr.Dataset, moments: Moments, lasts: NDArray[np.int64], first: int = 0
 ) -> pd.DataFrame:
-    """The rows of one simulated cohort, one for each decision point at which the participant was still there.
+    """The rows of one simulated cohort, one for each decision point before the participant left.
 
     Args:
-        settings: the plan's.
+        settings: the plan's settings.
         data: every step of one policy and one replication, [world, replicate, step].
-        moments: their contexts.
-        lasts: how many decisions each participant makes.
+        moments: the contexts of these steps.
+        lasts: the number of decisions of each participant.
         first: the number of the first participant.
 
     """
@@ -146,7 +145,7 @@ def frame_of(
 
 
 def known(settings: Settings, moments: Any) -> dict[str, Any]:
-    """The value of every variable that is public or sensed: texts as categories, numbers as they are."""
+    """The value of every public or sensed variable: texts as categories, numbers as they are."""
     found: dict[str, Any] = {}
     names = list(settings.study.variables)
     for seen in seen_variables(settings, moments):

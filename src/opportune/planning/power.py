@@ -1,11 +1,12 @@
-"""Power: how probable it is that the analysis after the study finds what is there, and what randomising costs.
+"""Power: the probability that the analysis after the study detects the true effects, and the cost of randomising.
 
 Fresh participants are simulated under the study file, dropout included, and their record is analysed as the study's own
 will be. With beta the estimate, k coefficients, and v = n Var(beta), the sum over participants of squared influence,
 
     power(n) = 1 - F(t_.975; n - k, |beta| sqrt(n / v)),
 
-F of Student's noncentral t: only findings with the right sign count. Several contrasts are adjusted by Holm.
+where F is the distribution function of Student's noncentral t: only findings with the right sign count. Several
+contrasts are adjusted by Holm.
 """
 
 import json
@@ -35,21 +36,21 @@ from opportune.study.arms import control_arm
 
 Floats = NDArray[np.float64]
 LEAST = (0.1, 0.2)
-"""Least probabilities at candidate moments that are tried where the policy leaves no nudge to chance."""
+"""Least probabilities at candidate moments to try if the policy leaves no nudge to chance."""
 BARE = "nothing left to chance"
-"""The policy as planned without coins and least probabilities: what these cost is seen against it."""
+"""The policy as planned, without coins and least probabilities: the reference for their cost."""
 LEVEL = 0.05
 WANTED = 0.8
 MOST = 100_000
-"""No larger number of participants is looked for."""
+"""The largest number of participants considered."""
 FEWEST = 20
-"""Below this number of participants intervals rest on too few people, and the page warns."""
+"""With fewer participants intervals are unreliable, and the page warns."""
 CLEAR = 3.0
-"""An effect of fewer standard errors than this, among all fresh participants, cannot be told from none."""
+"""An effect of fewer standard errors among all fresh participants counts as undetected."""
 NEARLY_NORMAL = 300
-"""With more degrees of freedom noncentral t comes from the normal distribution, to four digits."""
+"""With more degrees of freedom the normal approximation of noncentral t is exact to four digits."""
 DRAWS = 20_000
-"""Simulated estimates from which power is computed where several contrasts are adjusted by Holm."""
+"""Simulated estimates for power when several contrasts are adjusted by Holm."""
 COLUMNS = (
     "design", "effect", "question", "budget", "participants", "power", "participants_for_80", "estimate", "se", "df",
     "eligible", "least_probability", "why", "reference",
@@ -57,14 +58,14 @@ COLUMNS = (
 
 
 class Power(NamedTuple):
-    """What the analysis after the study can find."""
+    """What the analysis after the study can detect."""
 
     table: pd.DataFrame
     coins: pd.DataFrame
     primary: str
     """The primary analysis: the name of its question."""
     people: int
-    """How many fresh participants there were."""
+    """The number of fresh participants."""
 
 
 class Pooled(NamedTuple):
@@ -73,16 +74,16 @@ class Pooled(NamedTuple):
     names: list[str]
     estimate: Floats
     variance: Floats
-    """v of each, and how they vary together."""
+    """The covariance matrix v of the estimates."""
     share: float
-    """Of participants, those who have rows that count."""
+    """The share of participants who have rows that count."""
     k: int
     eligible: float
     least: float
 
 
 def designs(settings: Settings, budget: int) -> dict[str, dict[float, Policy]]:
-    """The policies whose records are analysed, at each budget: as planned, then without chance, or with some."""
+    """The policies whose records are analysed, at each budget: as planned, then without chance or with more of it."""
     budgets = sorted({float(budget), *(b for b in settings.budgets if b > 0.0)})
     main = settings.name(settings.main)
     found = {main: {b: settings.served(settings.main, b) for b in budgets}}
@@ -97,23 +98,23 @@ def designs(settings: Settings, budget: int) -> dict[str, dict[float, Policy]]:
 
 
 def certain(policy: Policy) -> Policy:
-    """The policy with nothing left to chance: no coin, and no least probability of actions."""
+    """The policy with nothing left to chance: no coin and no least probability of actions."""
     revealer, recommender = policy.revealer, policy.recommender
     if isinstance(revealer, Pace) and revealer.randomised:
         revealer = replace(revealer, randomise=None, least=pace.LEAST)
     if getattr(recommender, "floor", None) is not None:
-        recommender = replace(recommender, floor=None)  # type: ignore[call-arg]  # those that have one
+        recommender = replace(recommender, floor=None)  # type: ignore[call-arg]  # only some recommenders have one
     return replace(policy, revealer=revealer, recommender=recommender)
 
 
 def count_steps(settings: Settings, budget: int) -> float:
-    """How many steps it takes."""
+    """The number of steps to simulate."""
     runs = sum(len(chosen) for chosen in designs(settings, budget).values())
     return float(runs * settings.horizon * PEOPLE)
 
 
 def find_power(settings: Settings, simulations: Simulations, budget: int) -> Power:
-    """Power for every design, question and budget, and what coins cost."""
+    """Power for every design, question and budget, and the cost of randomising."""
     rows: list[dict[str, Any]] = []
     outcomes: dict[str, Floats] = {}
     shares: dict[str, float] = {}
@@ -132,7 +133,7 @@ def find_power(settings: Settings, simulations: Simulations, budget: int) -> Pow
 
 
 def _coins(outcomes: dict[str, Floats], shares: dict[str, float]) -> pd.DataFrame:
-    """What each design loses against the one in which nothing is left to chance."""
+    """The loss of each design compared with the one that leaves nothing to chance."""
     plain = outcomes.get(BARE, next(iter(outcomes.values())))
     rows = []
     for design, outcome in outcomes.items():
@@ -147,9 +148,9 @@ def _coins(outcomes: dict[str, Floats], shares: dict[str, float]) -> pd.DataFram
 
 
 def _analysed(settings: Settings, chosen: dict[float, Policy], budget: int, *, own: bool) -> xr.Dataset:
-    """All questions to the records of one design at each budget; outcome and eligible points at the plan's.
+    """Answers to all questions from the records of one design at each budget; outcomes at the plan's budget.
 
-    The study's own design has the arms of the file, if there are any: a nudge's effect comes from those with nudges.
+    The study's own design includes the file's arms, if any: a nudge's effect is estimated from the arms with nudges.
     """
     answers = []
     outcome, eligible = np.zeros(0), 0.0
@@ -171,7 +172,7 @@ def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Qu
     table = settings.study.settings.analysis
     lag = min(table.lag or max(2, round(settings.horizon / max(budget, 1.0))), max(2, settings.horizon // 2))
     first = table.question(controls, control=control_arm(settings.study.settings))
-    if not set(columns_of(first.controls)) <= set(frame):  # a baseline is not simulated: with it there is more power
+    if not set(columns_of(first.controls)) <= set(frame):  # a baseline is not simulated; with it power is higher
         first = replace(first, controls="1" if first.estimand == "arms" else controls)
     every = [first, Question(controls=controls), Question(controls=controls, lag=lag), Question(estimand="actions")]
     every += [Question(estimand="arms", reference=control_arm(settings.study.settings))] if ARM in frame else []
@@ -183,14 +184,14 @@ def questions(settings: Settings, frame: pd.DataFrame, budget: float) -> list[Qu
 
 
 def _answer(question: Question, pool: Pool) -> dict[str, Any]:
-    """One analysis of the whole pool, as plain values; or why there is none."""
+    """One analysis of the whole pool, as plain values, or the reason why it failed."""
     asked: dict[str, Any] = {
         "question": question.name, "eligible": float(pool.frame[ELIGIBLE].mean()),
         "reference": question.reference_in(pool.frame),
     }  # fmt: skip
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # how many simulated outcomes are missing is in the file
+            warnings.simplefilter("ignore", UserWarning)  # the file sets how many simulated outcomes are missing
             found = question.answer(pool.frame)
     except InputError as error:
         return {**asked, "why": str(error)}
@@ -209,7 +210,7 @@ def _answer(question: Question, pool: Pool) -> dict[str, Any]:
 
 
 def _rows(settings: Settings, design: str, amount: float, answer: dict[str, Any], budget: int) -> list[dict[str, Any]]:
-    """Power of each contrast: for several numbers of participants at the plan's budget, else for as many as planned."""
+    """Power of each contrast: for a range of participant numbers at the plan's budget, else for the planned one."""
     n = settings.participants
     sizes = sorted({n, *np.unique(np.geomspace(max(8, n // 8), 4 * n, 24).round().astype(int)).tolist()})
     sizes = sizes if amount == budget else [n]
@@ -224,7 +225,7 @@ def _rows(settings: Settings, design: str, amount: float, answer: dict[str, Any]
     rows = []
     for j, name in enumerate(answer["names"]):
         if abs(estimate[j]) < CLEAR * math.sqrt(variance[j, j] / answer["people"]):
-            why, needed = "among all simulated participants the effect cannot be told from none", math.nan
+            why, needed = "the effect is not detectable even among all simulated participants", math.nan
         else:
             why, needed = "", participants_for(_power(answer, j))
         for size in sizes:
@@ -238,7 +239,7 @@ def _rows(settings: Settings, design: str, amount: float, answer: dict[str, Any]
 
 
 def _power(answer: dict[str, Any], j: int) -> Callable[[int], float]:
-    """The power of contrast j of an answer, by the number of participants."""
+    """The power of contrast j of an answer, as a function of the number of participants."""
     estimate, variance = np.array(answer["estimate"]), np.array(answer["variance"])
     if len(estimate) == 1:
         return lambda n: power_of(
@@ -248,22 +249,22 @@ def _power(answer: dict[str, Any], j: int) -> Callable[[int], float]:
 
 
 def _freedom(n: int, share: float, k: int) -> int:
-    """Degrees of freedom with this many participants, of whom a share have rows that count."""
+    """Degrees of freedom with n participants, of whom this share have rows that count."""
     return math.floor(n * share + 1e-9) - k
 
 
 def power_of(n: int, effect: float, variance: float, *, df: int) -> float:
-    """The probability that an effect is found, with its own sign, at the 5% level (two-sided).
+    """The probability of detecting an effect with the right sign at the 5% level (two-sided).
 
     Args:
-        n: participants.
-        effect: the true one.
+        n: the number of participants.
+        effect: the true effect.
         variance: v, n times the variance of the estimate.
         df: degrees of freedom, n less the number of coefficients.
 
     """
     if df <= SPARE_PARTICIPANTS:
-        return 0.0  # the analysis refuses so few participants
+        return 0.0  # the analysis rejects so few participants
     shift, t = abs(effect) * math.sqrt(n / variance), float(stdtrit(df, 1.0 - LEVEL / 2))
     if df > NEARLY_NORMAL:
         return float(ndtr((shift - t * (1.0 - 1.0 / (4.0 * df))) / math.sqrt(1.0 + t * t / (2.0 * df))))
@@ -274,7 +275,7 @@ def holm_power(n: int, effects: Floats, variance: Floats, *, df: int) -> Floats:
     """The power of each of several contrasts whose p-values are adjusted by Holm."""
     m = len(effects)
     if df <= SPARE_PARTICIPANTS:
-        return np.zeros(m)  # the analysis refuses so few participants
+        return np.zeros(m)  # the analysis rejects so few participants
     rng = np.random.default_rng(m)
     sd = np.sqrt(np.diag(variance))
     values, vectors = np.linalg.eigh(variance / np.outer(sd, sd))
@@ -290,7 +291,7 @@ def holm_power(n: int, effects: Floats, variance: Floats, *, df: int) -> Floats:
 
 
 def participants_for(power: Callable[[int], float], wanted: float = WANTED) -> float:
-    """The least number of participants with this power; infinity where more than `MOST` are needed."""
+    """The least number of participants with this power; infinity if it takes more than `MOST`."""
     if power(MOST) < wanted:
         return math.inf
     low, high = 1, MOST  # power(low) < wanted <= power(high)

@@ -1,4 +1,4 @@
-"""Changing values in a study file without losing its comments: keys are replaced in place, or added."""
+"""Changing values in a study file without losing its comments: keys are replaced in place or added."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from opportune.study.lines import Place, key_lines
 
 
 class Edit(NamedTuple):
-    """A new value for a key, or for the whole body of a table (a place of one part), with a comment."""
+    """A new value for a key, or for the whole body of a table (if `place` has one part), with a comment."""
 
     place: Place
     value: str
@@ -14,14 +14,14 @@ class Edit(NamedTuple):
 
 
 def rewrite(text: str, edits: list[Edit]) -> str:
-    """The text with its edits made, one after the other."""
+    """The text after all edits, made in order."""
     for edit in edits:
         text = _table(text, edit) if len(edit.place) == 1 else _key(text, edit)
     return text
 
 
 def _key(text: str, edit: Edit) -> str:
-    """Replace a key where it stands, or put it at the end of its table, which is made if need be."""
+    """Replace a key in place, or append it to its table, which is added if missing."""
     lines, places = text.split("\n"), key_lines(text)
     new = f"{edit.place[-1]} = {edit.value}  # {edit.about}"
     table = edit.place[:-1]
@@ -36,7 +36,7 @@ def _key(text: str, edit: Edit) -> str:
 
 
 def _table(text: str, edit: Edit) -> str:
-    """Replace all that stands in a table, or add the table at the end."""
+    """Replace the body of a table, or add the table at the end."""
     lines, places = text.split("\n"), key_lines(text)
     if edit.place in places:
         first = places[edit.place]
@@ -47,7 +47,7 @@ def _table(text: str, edit: Edit) -> str:
 
 
 def _end(lines: list[str], places: dict[Place, int], place: Place) -> int:
-    """The number of the last line that belongs to a place: what follows it but comments and blank lines."""
+    """The number of the last line that belongs to a place, without trailing comments and blank lines."""
     first = places[place]
     after = [line for other, line in places.items() if other[: len(place)] != place and line > first]
     end = min(after) - 1 if after else len(lines)

@@ -1,4 +1,4 @@
-"""Robustness: the plan again with one assumption changed at a time, and which of them moves it most."""
+"""Robustness: the plan with one assumption changed at a time, and which change moves the answer most."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ from opportune.study.rates import changed_rate, rate_in_words
 
 
 def assumptions(settings: Settings) -> list[Assumption]:
-    """The assumptions that are changed, one at a time; the file as it is comes first."""
+    """The assumptions to change, one at a time; the file as it is comes first."""
     world = settings.study.settings.world
     dropout = settings.study.settings.participants.dropout
     more = min(0.9, max(0.2, 2.0 * dropout))
@@ -56,7 +56,7 @@ def assumptions(settings: Settings) -> list[Assumption]:
 
 
 def _changes(settings: Settings, assumption: Assumption) -> bool:
-    """Whether an assumption changes anything; contexts from a data table stay as they are."""
+    """Whether an assumption changes anything; contexts from a data table cannot change."""
     if not assumption.contexts or not settings.study.continuous:
         return True
     return any(
@@ -65,13 +65,13 @@ def _changes(settings: Settings, assumption: Assumption) -> bool:
 
 
 def count_steps(settings: Settings) -> float:
-    """How many steps the table takes."""
+    """The number of steps that the table takes."""
     budgets = len(settings.budgets) + 3
     return float(len(assumptions(settings)) * budgets * settings.horizon * settings.participants * settings.fewest)
 
 
 def find_robustness(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
-    """For each assumption the least budget for the plan's share, and what the plan's budget brings."""
+    """For each assumption, the least budget for the plan's share, and the share of the plan's budget."""
     rows: list[dict[str, Any]] = []
     for number, assumption in enumerate(assumptions(settings)):
         rows.append(_row(settings, simulations, least, number, assumption))
@@ -122,6 +122,6 @@ def _means(settings: Settings, worlds: list[Any], policies: list[Policy], dropou
         return means(settings, worlds, policies, settings.fewest)
     if not settings.shared:
         return stay_means(settings, worlds, policies, settings.fewest_traced, survival(settings, dropout))
-    cohorts = Cohorts(settings, worlds, dropout=dropout)  # what leavers leave is others' to spend
+    cohorts = Cohorts(settings, worlds, dropout=dropout)  # others can spend what those who leave do not need
     found = [cohorts.run(policy)["outcome"].values for policy in policies]
     return xr.Dataset({"outcome": (("policy", "world"), np.array(found))})

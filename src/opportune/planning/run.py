@@ -1,4 +1,4 @@
-"""`plan`: from a study to the answers; finished simulations are kept, and the same call goes on from there."""
+"""`plan`: from a study to its answers. Finished simulations are kept, so an interrupted call resumes."""
 
 import math
 import time
@@ -31,7 +31,7 @@ from opportune.planning.worth import find_worth
 from opportune.study import Study
 
 KEPT = ("nudged", "context")
-"""What workload and fairness need of every step."""
+"""The variables of every step that workload and fairness need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,30 +41,30 @@ class Plan:
     settings: Settings
     values: Values
     offer: Offer
-    """What the file's own budget brings."""
+    """The gain from the file's own budget."""
     arms: pd.DataFrame
     """A row for each arm of the file; empty without arms."""
     worth: pd.DataFrame
-    """What fresh advice is worth by level of what is known beforehand."""
+    """The gain from fresh advice by level of the variables seen beforehand."""
     least: Least
     one_more: Interval
-    """What one nudge more than the least budget that reaches the target would add to the outcome per day."""
+    """The gain in outcome per day from one nudge more than the least budget that reaches the target."""
     workload: Workload
     fairness: Fairness
     robustness: pd.DataFrame
     unsure: pd.DataFrame
-    """The answer under other means of effects that pilot data allow; empty where the file has no `se`."""
+    """The answer under other means of effects that fit the pilot data; empty if the file has no `se`."""
     power: Power
     seconds: float
 
     @property
     def value(self) -> pd.DataFrame:
-        """What each policy brings at each budget."""
+        """The outcome of each policy at each budget."""
         return value_table(self.settings, self.values)
 
     @property
     def budget(self) -> int:
-        """The budget that workload, fairness and power are for: the file's, at least one nudge."""
+        """The budget for workload, fairness and power: the file's, at least one nudge."""
         return whole_budget(self.settings)
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -98,18 +98,18 @@ def plan(
     progress: bool = True,
     keep_parts: bool = False,
 ) -> Plan:
-    """Plan a study: how many nudges, how much work, who gets them, how sure that is, and what can be found afterwards.
+    """Plan a study: how many nudges, how much work, who gets them, how certain that is, and the power of the analysis.
 
     Args:
         study: the study, with its truth; see `opportune.study.load_study`.
-        out: a folder; finished parts are kept in it until the whole plan is there, so that the same call goes on.
-        budgets: nudges per participant to try; the file's, with 0, unless given.
-        target: the share to be reached of the most that nudges bring.
-        participants: how many there will be; the file's, or 100.
+        out: a folder; finished parts stay in it until the plan is complete, so that the same call resumes.
+        budgets: nudges per participant to try; by default the file's, and 0.
+        target: the share to reach of the most that nudges bring.
+        participants: how many there will be; by default the file's number, or 100.
         replicates: how often each participant is simulated.
         device: "cpu", "cuda" or "auto"; under `joblib.parallel_config(...)`, that backend's workers.
         progress: show a progress bar.
-        keep_parts: leave the parts there at the end, too; `discard_parts` removes them.
+        keep_parts: keep the parts after the plan is complete; `discard_parts` removes them.
 
     """
     checks.yes_no("progress", progress)
@@ -126,13 +126,13 @@ def plan(
 
 
 def discard_parts(found: Plan, out: str | Path) -> None:
-    """Remove the parts of a plan from the folder that it was made in."""
+    """Remove a plan's parts from its folder."""
     parts_of(found.settings, Path(out)).discard()
 
 
 @contextmanager
 def _progress(settings: Settings, *, visible: bool) -> Iterator[Progress]:
-    """A progress bar in per cent of all steps, unless it is not wanted."""
+    """A progress bar in per cent of all steps, if visible."""
     if not visible:
         yield lambda what, done: None
         return
@@ -204,7 +204,7 @@ def whole_budget(settings: Settings) -> int:
 
 
 def _one_more(settings: Settings, simulations: Simulations, values: Values, budget: int) -> Interval:
-    """What one nudge more adds, by simulating both budgets in full."""
+    """The gain from one more nudge, with both budgets simulated in full."""
     more = min(budget + 1, settings.horizon)
     policies = [settings.policy(settings.main, b) for b in (budget, more)]
     data = simulations.run(
@@ -222,7 +222,7 @@ def _one_more(settings: Settings, simulations: Simulations, values: Values, budg
 
 
 def _steps(settings: Settings, budget: int) -> xr.Dataset:
-    """Nudges and contexts at every step, as small as they can be."""
+    """Nudges and contexts at every step, in the smallest types."""
     policy = settings.policy(settings.main, budget)
     data = next(steps(settings, participants_of(settings), [policy], settings.traced))
     return xr.Dataset({name: (data[name].dims, np.asarray(data[name].values)) for name in KEPT})

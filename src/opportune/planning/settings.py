@@ -1,4 +1,4 @@
-"""What a plan is made with: the study, the budgets to try, how many participants and replications, the target."""
+"""The settings of a plan: the study, the budgets to try, the number of participants and replications, the target."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ REPLICATES = 200
 MOST_BUDGETS, MOST_PARTICIPANTS = 1_000, 1_000_000
 TARGET = 0.9
 DEFAULT_SHARES = (0.0, 0.025, 0.05, 0.1, 0.2)
-"""Budgets to try where the file has none, as shares of the decisions."""
+"""Budgets to try if the file has none, as shares of the decisions."""
 TRACE_BYTES = 250_000_000
 BYTES_PER_STEP = 80
 
@@ -42,17 +42,17 @@ class Settings:
 
     @property
     def horizon(self) -> int:
-        """Decisions of a participant."""
+        """Decisions per participant."""
         return self.study.settings.study.horizon
 
     @property
     def per_day(self) -> int:
-        """Decisions of a day."""
+        """Decisions per day."""
         return decisions_per_day(self.study.settings)
 
     @property
     def days(self) -> float:
-        """Days that a participant is in the study."""
+        """Days of a participant in the study."""
         return self.horizon / self.per_day
 
     @property
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def unit(self) -> str:
-        """What rewards count."""
+        """The unit of rewards."""
         return self.study.settings.reward.unit or "points"
 
     @property
@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def nudges(self) -> str:
-        """The word for several."""
+        """The word for several nudges."""
         return self.study.settings.nudge.several
 
     @property
@@ -82,12 +82,12 @@ class Settings:
 
     @property
     def first_weekday(self) -> int:
-        """The weekday of the study's first day, Monday is 0."""
+        """The weekday of the study's first day; Monday is 0."""
         return first_date(self.study.settings).weekday()
 
     @property
     def proposed(self) -> float:
-        """The budget that the file is for: that of [serve] or, where it says none, the largest one to try."""
+        """The budget that the file proposes: that of [serve] or, by default, the largest one to try."""
         given = self.study.settings.serve.budget
         return float(self.budgets[-1] if given is None else given)
 
@@ -98,12 +98,12 @@ class Settings:
 
     @property
     def people(self) -> int:
-        """How many participants may get nudges."""
+        """The number of participants who may get nudges."""
         return round(self.participants * self.nudged_share)
 
     @property
     def fewer(self) -> int:
-        """Replications while the least budget is searched for, when fewer are enough."""
+        """Replications in the search for the least budget, where fewer are enough."""
         return max(min(self.replicates, 5), self.replicates // 4)
 
     @property
@@ -113,33 +113,33 @@ class Settings:
 
     @property
     def traced(self) -> int:
-        """Replications of which every step is kept, as many as memory allows."""
+        """Replications with every step kept, as many as memory allows."""
         return max(2, min(self.fewer, self._kept))
 
     @property
     def fewest_traced(self) -> int:
-        """Replications of what-ifs in which participants leave: every step is kept of them."""
+        """Replications of what-ifs in which participants leave, for which every step is kept."""
         return max(2, min(self.fewest, self._kept))
 
     @property
     def traced_at_once(self) -> int:
-        """How many policies can be traced at once, with as many replications as such what-ifs have."""
+        """The number of policies that can be traced at once with `fewest_traced` replications."""
         return max(1, self._kept // self.fewest_traced)
 
     @property
     def _kept(self) -> int:
-        """How many replications of all participants fit into memory with every step."""
+        """The number of replications of all participants that fit into memory with every step."""
         return TRACE_BYTES // (BYTES_PER_STEP * self.participants * self.horizon)
 
     @cached_property
     def worlds(self) -> list[Any]:
-        """One world per participant, each with effects of its own."""
+        """One world per participant, each with its own effects."""
         general = self.study.settings.study.model_copy(update={"instances": self.participants})
         settings = self.study.settings.model_copy(update={"study": general})
         return Study(source=self.study.source, text=self.study.text, settings=settings).worlds()
 
     def levels(self, name: str) -> tuple[Any, ...] | None:
-        """The levels of a variable; None for one that may be any number."""
+        """The levels of a variable; None if it is continuous."""
         variable = self.study.variables[name]
         return levels_of(tuple(variable) if isinstance(variable, list) else variable)
 
@@ -147,7 +147,7 @@ class Settings:
 
     @property
     def entries(self) -> list[int]:
-        """The policies of the file that a budget limits, the one that the plan is for first."""
+        """The indices of the file's policies that a budget limits, the plan's policy first."""
         tables = self.study.settings.policies
         limited = [i for i, entry in enumerate(tables) if entry.needs_budget]
         served = self.study.settings.serve.policy
@@ -159,21 +159,21 @@ class Settings:
 
     @property
     def main(self) -> int:
-        """The policy that the plan is for, by its place in the file."""
+        """The index of the plan's policy in the file."""
         return self.entries[0]
 
     def name(self, entry: int) -> str:
-        """What a policy of the file is called."""
+        """The name of a policy of the file."""
         return _name(self.study.settings.policies[entry])
 
     def policy(self, entry: int, budget: float) -> Policy:
-        """A policy of the file with a budget for each participant; with 0 it never nudges, its recommender stays."""
+        """A policy of the file with a budget per participant; with 0 it never nudges and keeps its recommender."""
         if budget <= 0.0:
             return self.never(entry)
         return self.policy_of(self.study.settings.policies[entry], budget)
 
     def policy_of(self, entry: PolicyTable, budget: float) -> Policy:
-        """A policy as it runs live, with a budget for each participant where it needs one."""
+        """A policy as it runs live, with a budget per participant if it needs one."""
         amount = budget if entry.needs_budget else None
         n = self.participants
         return self.study.policy_of(entry, amount, participants=n, planned=n, served=True)
@@ -185,11 +185,11 @@ class Settings:
         return self.study.policy_of(chosen, budget, participants=n, planned=n, served=True)
 
     def never(self, entry: int) -> Policy:
-        """No nudges at all, with a policy's own recommender."""
+        """No nudges at all, with the policy's own recommender."""
         return self._unlimited(entry, Never(), "never")
 
     def always(self, entry: int) -> Policy:
-        """A nudge at every decision, with a policy's own recommender."""
+        """A nudge at every decision, with the policy's own recommender."""
         return self._unlimited(entry, Always(), "always")
 
     def curve(self, budget: float) -> dict[float, Policy]:
@@ -198,7 +198,7 @@ class Settings:
         return {b: self.policy(self.main, b) for b in budgets} | {math.inf: self.always(self.main)}
 
     def randomised(self, least: float, budget: float) -> Policy:
-        """PACE with nudges by chance at candidate moments; with the plan's budget, its kind and what is shared."""
+        """PACE with randomised nudges at candidate moments, and the plan's budget, budget kind and sharing."""
         general = self.study.settings.study
         entry = self.study.settings.policies[self.main]
         recommender = self.served(self.main, 1.0).recommender if entry.kind == Pace.kind else LinUCB(**Pace.suits)
@@ -231,15 +231,15 @@ def settings_of(
 
     Args:
         study: the study.
-        budgets: nudges per participant to try; the file's, with 0, unless given.
-        target: the share to be reached of the most that nudges bring.
-        participants: how many there will be; the file's, or 100.
+        budgets: nudges per participant to try; by default the file's, and 0.
+        target: the share to reach of the most that nudges bring.
+        participants: how many there will be; by default the file's number, or 100.
         replicates: how often each participant is simulated.
         device: "cpu", "cuda" or "auto".
 
     """
     if not isinstance(study, Study):
-        raise InputError(f"study is {type(study).__name__}; expected a Study, as load_study gives it")
+        raise InputError(f"study is {type(study).__name__}; expected a Study, as load_study returns it")
     study.require_truth()
     horizon = study.settings.study.horizon
     given = list(study.settings.study.budgets)
@@ -253,9 +253,9 @@ def settings_of(
         given = [*given, served]
     checked = sorted({0.0, *(checks.real("budgets", b, least=0.0, most=float(horizon)) for b in given)})
     if len(checked) < 2:
-        raise InputError(f"budgets is {given}; expected a number above 0 among them")
+        raise InputError(f"budgets is {given}; expected at least one number above 0")
     if study.settings.study.budget_kind == "hard" and not all(b.is_integer() for b in checked):
-        raise InputError(f"budgets is {given}; a hard budget counts nudges, expected whole numbers")
+        raise InputError(f"budgets is {given}; expected whole numbers, since a hard budget counts nudges")
     planned = study.settings.participants.planned or PARTICIPANTS
     made = Settings(
         study=study,

@@ -1,6 +1,6 @@
-"""A plan's simulations: each is run once, and kept on disk until the plan is there.
+"""A plan's simulations: each is run once and kept on disk until the plan is complete.
 
-What is kept is each participant's means, or every step of a few replications.
+A part holds each participant's means, or every step of a few replications.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from opportune.policy import Policy
 from opportune.simulation import simulate
 
 Progress = Callable[[str, float], None]
-"""Takes what is being simulated and the steps that have been simulated so far."""
+"""Takes the name of the current simulation and the number of steps simulated so far."""
 
 
 class Simulations:
-    """Runs a plan's simulations, or takes from disk what an interrupted call left of them."""
+    """Runs a plan's simulations, or reads results that an interrupted call left on disk."""
 
     def __init__(self, parts: Parts, progress: Progress) -> None:
         self.parts = parts
@@ -31,7 +31,7 @@ class Simulations:
         self.steps = 0.0
 
     def run(self, name: str, what: str, steps: float, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
-        """The results of one part: from disk if they are there undamaged, else computed now and kept."""
+        """The results of one part: read from disk if present and undamaged, else computed and kept."""
         self.progress(what, self.steps)
         try:
             data = self.parts.load(name)
@@ -45,7 +45,7 @@ class Simulations:
 
 
 def parts_of(settings: Settings, out: Path) -> Parts:
-    """Where the parts of this plan are kept; a plan of another study or with other settings has another folder."""
+    """The parts of this plan; a plan with another study or other settings uses another folder."""
     study = settings.study
     rows = b"" if study.table is None else repr(sorted(study.table.columns.items())).encode()
     return Parts(
@@ -56,7 +56,7 @@ def parts_of(settings: Settings, out: Path) -> Parts:
 
 
 def means(settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int) -> xr.Dataset:
-    """Each participant's means over replications, policies in order: outcome per day, nudges and reveals in all."""
+    """Each participant's means over replications, policies in order: outcome per day, total nudges, total reveals."""
     named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
     data = _simulate(settings, worlds, named, replicates, trace=False)
     return _numbered(
@@ -71,17 +71,17 @@ def means(settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy],
 def stay_means(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int, staying: Any
 ) -> xr.Dataset:
-    """Each participant's means where some leave early: `staying` is the probability of being there at each decision.
+    """Each participant's means if some leave early; `staying` is the probability of still being there at each decision.
 
-    With a budget of one's own, a run goes the same way until its participant leaves. So the means of those who leave
-    are computed from runs that go on to the end. The outcome is per day that participants are in the study.
+    With a budget of their own, participants' runs do not depend on whether they leave later, so these means are
+    computed from runs to the end. The outcome is per day that participants are in the study.
     """
     days = float(np.sum(staying)) / settings.per_day
     there = xr.DataArray(staying, dims="step")
     named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
     some = settings.traced_at_once
     parts = []
-    for i in range(0, len(named), some):  # every step is kept meanwhile
+    for i in range(0, len(named), some):  # limits memory, as every step is kept
         data = _simulate(settings, worlds, named[i : i + some], replicates, trace=True)
         parts.append(
             _numbered(
@@ -96,14 +96,14 @@ def stay_means(
 
 
 def _numbered(values: dict[str, xr.DataArray]) -> xr.Dataset:
-    """Policies and participants by their numbers, and nothing else beside the values."""
+    """The values with policies and participants numbered, without other coordinates."""
     return xr.Dataset({name: (("policy", "world"), one.values) for name, one in values.items()})
 
 
 def steps(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int
 ) -> Iterator[xr.Dataset]:
-    """Every step under each policy, as `simulate` gives it."""
+    """Every step under each policy, as `simulate` returns it."""
     named = [replace(policy, name=f"{i}") for i, policy in enumerate(policies)]
     some = max(1, settings.traced_at_once * settings.fewest_traced // replicates)
     for i in range(0, len(named), some):
@@ -115,7 +115,7 @@ def steps(
 def _simulate(
     settings: Settings, worlds: Sequence[Any], policies: Sequence[Policy], replicates: int, *, trace: bool
 ) -> xr.Dataset:
-    # Steps are kept of no more runs than find room, which the CPU has done before a GPU's kernel for them is built.
+    # Few traced runs fit into memory, and the CPU has finished them before a GPU's kernel for them is built.
     device = "cpu" if trace else settings.device
     return simulate(
         worlds,

@@ -1,9 +1,9 @@
-"""How far the answer moves with what pilot data leave uncertain: the means of effects, which all participants share.
+"""How far the answer moves with the uncertainty of pilot data in the means of effects, which all participants share.
 
-`sd` in [effects] is how participants differ, and shows in every interval over participants. `se` is the standard error
-of the mean itself. It is the same for all participants, and more of them do not help: hence a table of its own. Means
-are drawn anew, for all participants alike, and the plan's policy runs in each of these studies, which the pilot cannot
-tell from the file's.
+In [effects], `sd` is the spread of participants, which every interval over participants includes. `se` is the standard
+error of the mean. It is the same for all participants and does not shrink with their number, so it has its own table.
+New means are drawn for all participants together, and the plan's policy runs in each of these studies, all of which
+fit the pilot data as well as the file does.
 """
 
 import math
@@ -18,9 +18,9 @@ from opportune.planning.simulated import Simulations, means
 from opportune.planning.worlds import Assumption, participants_of
 
 DRAWS = 20
-"""Studies with other means."""
+"""The number of studies with other means."""
 ENDS = (0.05, 0.95)
-"""The quantiles between which nine in ten of them lie."""
+"""The quantiles that enclose nine in ten of them."""
 
 
 def is_uncertain(settings: Settings) -> bool:
@@ -29,13 +29,13 @@ def is_uncertain(settings: Settings) -> bool:
 
 
 def shifts(settings: Settings) -> Floats:
-    """What is added to the effects of all participants in each draw: [draw, term]."""
+    """The shift of all participants' effects in each draw: [draw, term]."""
     se = np.array([effect.se or 0.0 for effect in settings.study.effects.values()])
     return np.asarray(se * np.random.default_rng([settings.seed, DRAWS]).normal(size=(DRAWS, se.size)))
 
 
 def count_steps(settings: Settings) -> float:
-    """How many steps it takes."""
+    """The number of steps to simulate."""
     if not is_uncertain(settings):
         return 0.0
     runs = DRAWS * (len(settings.budgets) + 3) * _replicates(settings)
@@ -43,9 +43,9 @@ def count_steps(settings: Settings) -> float:
 
 
 def find_uncertainty(settings: Settings, simulations: Simulations, least: Least) -> pd.DataFrame:
-    """The answer under other means of effects: the middle of all draws, and where nine in ten of them lie.
+    """The answer under other means of effects: the median of all draws, and the range of nine in ten of them.
 
-    Empty where the file has no `se`. A draw in which nudges bring nothing has no share: it counts as -inf.
+    Empty if the file has no `se`. In a draw where nudges bring nothing, the share is undefined and counts as -inf.
     """
     columns = ["measure", "middle", "low", "high"]
     if not is_uncertain(settings):
@@ -60,7 +60,7 @@ def find_uncertainty(settings: Settings, simulations: Simulations, least: Least)
 
 
 def _draw(settings: Settings, simulations: Simulations, least: Least, number: int, shift: Floats) -> dict[str, Any]:
-    """One study with other means, under the policy that the plan is for."""
+    """One study with other means, under the plan's policy."""
     worlds = participants_of(settings, Assumption(name="pilot", text="", shift=tuple(shift.tolist())))
     policies = settings.curve(least.budget)
     chosen = list(policies.values())

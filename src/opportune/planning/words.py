@@ -1,4 +1,4 @@
-"""The plan in words: the sentence at the end, the recommendation, the assumptions, the methods."""
+"""The plan in words: the closing sentence, the recommendation, the assumptions, the methods."""
 
 import math
 import re
@@ -19,26 +19,26 @@ from opportune.study.naming import article
 from opportune.study.rates import rate_in_words
 
 LEVEL_OF = re.compile(r"(?:action|arm)\[([^\]]*)\]")
-"""What a contrast of actions or arms is called in the analysis."""
+"""The name of a contrast of actions or arms in the analysis."""
 FLAT = 0.02
-"""Shares that differ by less are nearly the same."""
+"""Shares that differ by less count as nearly equal."""
 
 
 def sentence(plan: Plan) -> str:
-    """The plan in a few plain sentences: what the file's budget brings, then how many nudges are worth it."""
+    """The plan in a few plain sentences: the gain from the file's budget, then how many nudges are worth it."""
     work = plan.workload.work
     busy = f"Expect {count(plan, work.usual)} on a usual day and {round(work.busy):,} on the busiest in twenty."
     return f"{offered(plan)} {busy} {worth_it(plan)}"
 
 
 def worth_it(plan: Plan) -> str:
-    """How many nudges reach the target, and what one more would add."""
+    """How many nudges reach the target, and the gain from one more."""
     least, settings = plan.least, plan.settings
     budget = least.budget
     if not least.useful:
         begin = ""
         if plan.offer.sure and plan.offer.gain.mean > 0.0:
-            begin = f"How many {settings.nudges} would be worth it has no answer as a share: "
+            begin = f"The share of a number of {settings.nudges} is undefined: "
         one = f"{begin}{most_of(plan)}"
         return (
             f"{one[:1].upper()}{one[1:]} cannot be told from 0: the outcome per day is "
@@ -50,7 +50,7 @@ def worth_it(plan: Plan) -> str:
     each = f"{count(plan, budget)} per participant ({whole} in all)"
     more = f"the {ordinal(budget + 1)} {settings.nudge} adds {number(plan.one_more.mean)} {settings.unit} per day"
     if math.isnan(plan.one_more.mean):
-        more = "there are no more decisions than that"
+        more = "there are no further decisions"
     if least.reached:
         return f"{each} bring {settings.target:.0%} of {most_of(plan)}; {more}."
     return (
@@ -60,7 +60,7 @@ def worth_it(plan: Plan) -> str:
 
 
 def recommendation(plan: Plan) -> list[str]:
-    """What a principal investigator should know first, one sentence or two each."""
+    """What a principal investigator should know first, one or two sentences each."""
     settings, least = plan.settings, plan.least
     found = [sentence(plan)]
     if least.useful:
@@ -82,7 +82,7 @@ def recommendation(plan: Plan) -> list[str]:
 
 
 def _half(plan: Plan) -> str:
-    """What half the budget would bring, on the line between the budgets around it: whether the target is worth it."""
+    """The share of half the budget, interpolated between budgets: is the target worth it?"""
     curve = plan.values.outcome[plan.values.main]
     budgets = sorted(curve)
     never, end = float(plan.values.never.mean()), float(plan.values.most.mean())
@@ -98,19 +98,19 @@ def _half(plan: Plan) -> str:
 
 
 def _limit(plan: Plan) -> str:
-    """Why no budget is enough, and that more of it would not help."""
+    """Why no budget reaches the target, and that a larger one would not help."""
     settings, main = plan.settings, plan.values.main
     most = float(plan.values.nudges[main][float(settings.horizon)].mean())
     restraint = settings.study.settings.policies[settings.main].rule.restraint
     why = f": {restraint.format(nudges=settings.nudges)}" if restraint else ""
     return (
-        f"More than about {number(most)} {settings.nudges} each would not help: where nothing limits it, {main} makes "
-        f"no more in {settings.horizon:,} decisions{why}. What is missing then is not a matter of the budget."
+        f"More than about {number(most)} {settings.nudges} each would not help: without a limit on its budget, {main} "
+        f"makes no more in {settings.horizon:,} decisions{why}. The budget is not what holds the result back."
     )
 
 
 def _best(plan: Plan) -> str:
-    """Which of the file's policies does best with the same budget, and by how much."""
+    """Which of the file's policies does best at the same budget, and by how much."""
     values, settings = plan.values, plan.settings
     budgets = [b for b in settings.budgets if b > 0.0]
     if len(values.outcome) < 2:
@@ -131,18 +131,18 @@ def _best(plan: Plan) -> str:
     gain = interval(values.outcome[first][near] - values.outcome[values.main][near])
     less = f"{number(gain.mean)} {settings.unit} per day less{_ends(gain)}"
     surely = gain.low > 0.0
-    return f"{text} {values.main}, which the plan is for, brings {less}" + (f": consider {first}." if surely else ".")
+    return f"{text} {values.main}, the plan’s policy, brings {less}" + (f": consider {first}." if surely else ".")
 
 
 def _ends(found: Interval) -> str:
-    """An interval's ends in brackets; nothing for one without ends."""
+    """An interval's limits in brackets; empty if they are unknown."""
     if math.isnan(found.low) or math.isnan(found.high):
         return ""
     return f" (95% {number(found.low)} to {number(found.high)})"
 
 
 def _unsure(plan: Plan) -> str:
-    """How far the answer moves with what pilot data leave uncertain."""
+    """How far the answer moves with the uncertainty of pilot data."""
     if plan.unsure.empty:
         return ""
     found = plan.unsure.set_index("measure")
@@ -150,8 +150,8 @@ def _unsure(plan: Plan) -> str:
     upper = f"{math.ceil(high):,}" if math.isfinite(high) else f"more than {plan.settings.horizon:,}"
     lower = f"{math.ceil(low):,}" if math.isfinite(low) else upper
     return (
-        "The means of effects are not sure themselves (se in the file): with others that the pilot data allow, "
-        f"{lower} to {upper} {plan.settings.nudges} would be needed for the same share in nine of ten draws, and "
+        "The means of effects are themselves uncertain (se in the file). In nine of ten draws of these means, "
+        f"{lower} to {upper} {plan.settings.nudges} would be needed for the same share, and "
         f"{plan.least.budget:,} bring {_share(found.loc['share', 'low'])} to {_share(found.loc['share', 'high'])}."
     )
 
@@ -174,12 +174,12 @@ def _moves(plan: Plan) -> str:
 
 
 def _share(share: float) -> str:
-    """A share, or that there is none since nudges bring nothing."""
+    """A share, or a phrase for an undefined share because nudges bring nothing."""
     return "nothing that can be told from 0" if not math.isfinite(share) else f"{share:.0%}"
 
 
 def learned(plan: Plan) -> str:
-    """What can be learned from the study as planned, what cannot, and what a coin would change."""
+    """What the study as planned can show, what it cannot, and what randomising would change."""
     table = plan.power.table
     n, main = plan.settings.participants, plan.values.main
     here = table[(table["budget"] == plan.budget) & (table["participants"] == n)]
@@ -200,21 +200,21 @@ def learned(plan: Plan) -> str:
         parts.append(f"it cannot show {_listed(never)}, since {_reasons(none['why'])}")
     text = "; ".join(parts)
     text = text[:1].upper() + text[1:] + "."
-    few = f" With fewer than {FEWEST} participants no interval is to be relied on." if n < FEWEST else ""
+    few = f" With fewer than {FEWEST} participants no interval is reliable." if n < FEWEST else ""
     return text + _cost(plan) + _coin(plan, here) + few
 
 
 def _cost(plan: Plan) -> str:
-    """What the policy's own coin costs."""
+    """The cost of the policy's own randomisation."""
     coins = plan.power.coins.set_index("design")
     if BARE not in coins.index:
         return ""
     lost = float(coins.loc[plan.values.main, "lost"])
-    return f" What is left to chance costs {number(max(0.0, lost))} {plan.settings.unit} per day."
+    return f" Leaving decisions to chance costs {number(max(0.0, lost))} {plan.settings.unit} per day."
 
 
 def _shown(row: Any, unit: str) -> str:
-    """An effect as it may be shown: with its sign, and with what the action or arm is compared with."""
+    """An effect that the study might show: with its sign, and with the action or arm it is compared with."""
     level = LEVEL_OF.fullmatch(str(row.effect))
     clear = row.why == ""
     if level is not None and clear:
@@ -241,13 +241,13 @@ def _enough(row: Any) -> str:
     many = row.participants_for_80
     if not math.isfinite(many):
         return f"more than {MOST:,} participants for 80%"
-    return f"{many:,.0f} participants for 80%" + (", too few to rely on intervals" if many < FEWEST else "")
+    return f"{many:,.0f} participants for 80%" + (", too few for reliable intervals" if many < FEWEST else "")
 
 
 def _coin(plan: Plan, here: pd.DataFrame) -> str:
-    """What the coin that does best would buy and cost, where the study as planned lacks power.
+    """The benefit and cost of the best randomised design, if the study as planned lacks power.
 
-    Of several contrasts the one that is hardest to show counts.
+    With several contrasts, the one with the least power counts.
     """
     primary = here[here["question"] == plan.power.primary].sort_values("power", kind="stable")
     primary = primary.drop_duplicates("design").set_index("design")
@@ -264,7 +264,7 @@ def _coin(plan: Plan, here: pd.DataFrame) -> str:
 
 
 def assumptions_table(plan: Plan) -> pd.DataFrame:
-    """What the plan takes for granted: each assumption, its value, and where it stands in the file."""
+    """The plan's assumptions: each with its value and its place in the file."""
     settings = plan.settings
     study = settings.study.settings
     world = study.world
@@ -303,31 +303,31 @@ def methods(plan: Plan) -> list[str]:
     """How each answer was computed, and what was approximated."""
     settings = plan.settings
     text = [
-        f"Value: {settings.participants:,} participants, each with effects of its own, {settings.replicates:,} "
+        f"Value: {settings.participants:,} participants, each with their own effects, {settings.replicates:,} "
         f"replications of every policy at every budget, as it would run live, with the file’s hours, caps and least "
-        f"probabilities; {settings.fewer:,} while the least budget is searched for. All "
+        f"probabilities; {settings.fewer:,} in the search for the least budget. All "
         "policies meet the same arrivals, noise and openings. Outcomes are expected rewards of participants "
         "who stay to "
-        "the end; without nudges each policy’s own recommender goes on, so that curves may begin at different heights. "
+        "the end; without nudges each policy’s own recommender goes on, so curves may begin at different heights. "
         f"Shares are of {most_of(plan)}: the better of {article(settings.nudge)} at every allowed decision and "
         f"{plan.values.main} without a limit on its budget{_here(plan)}.",
-        f"Workload: {settings.traced:,} replications of which every step was kept; participants who leave make no more "
-        "decisions from then on. " + _day_by_day(settings),
-        f"Caps: the same cohorts with staff who can make so many {settings.nudges} in a day at most. A "
+        f"Workload: {settings.traced:,} replications with every step kept; participants who leave make no more "
+        "decisions. " + _day_by_day(settings),
+        f"Caps: the same cohorts, with staff who can make at most that many {settings.nudges} in a day. A "
         f"{settings.nudge} is charged to the budget when it is proposed, as in the live study; staff make them in the "
-        "order of proposals, those of one moment in an order that is drawn. One that is not made on its day counts as "
+        "order of proposals, with a random order within a moment. One that is not made on its day counts as "
         "unanswered; it is not made up for later.",
         f"What if: {settings.fewest:,} replications for each{_fewer_traced(settings)}. "
         "Agents believe what the file says; only the world changes.",
         f"Power: {plan.power.people:,} fresh participants, dropout included, are analysed as the study’s own record "
-        "will be (weighted and centred least squares with the recorded probabilities, clustered by participant); what "
-        "each of them adds to the estimate gives its variance for any number of participants, and noncentral t the "
-        "power. Only findings with the right sign count. Several actions are adjusted by Holm.",
+        "will be (weighted and centred least squares with the recorded probabilities, clustered by participant). Each "
+        "participant’s contribution to the estimate gives its variance for any number of participants, and noncentral "
+        "t gives the power. Only findings with the right sign count. Several actions are adjusted by Holm.",
     ]
     if settings.shared:
         text.append(
-            "Shared budget: in the tables of value, what if and power all participants begin together. What leavers do "
-            "not need any more is spent on others in workload, who gets them, caps, and “what if” where some leave."
+            "Shared budget: in the tables of value, what if and power all participants begin together. In workload, "
+            "who gets them, caps, and “what if” where some leave, others can spend what those who leave do not need."
         )
     return text
 
@@ -346,9 +346,9 @@ def _day_by_day(settings: Settings) -> str:
     """How shared budgets and caps were simulated."""
     people = min(settings.participants, MOST_PEOPLE)
     cohorts = cohorts_of(settings)
-    some = "" if people == settings.participants else f" of {people:,} of them, numbers and caps in proportion"
+    some = "" if people == settings.participants else f" of {people:,} of them, with numbers and caps in proportion"
     many = f"{cohorts:,} cohorts{some} were" if cohorts > 1 else f"one cohort{some} was"
     return (
-        f"For shared budgets and caps {many} gone through day by day: participants begin as the file says, and those "
-        "who leave are no longer counted on by others."
+        f"For shared budgets and caps {many} simulated day by day: participants begin as the file says, and the "
+        "budget no longer counts on those who have left."
     )

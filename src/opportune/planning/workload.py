@@ -1,8 +1,8 @@
-"""Workload: how many nudges per day the whole cohort needs, how many hours that is, and what a cap would cost.
+"""Workload: how many nudges per day the whole cohort needs, how many hours that takes, and what a cap would cost.
 
 Participants begin evenly over the enrolment days and leave early with the file's dropout rate. With own budgets a run
-goes, until one leaves, as if one stayed; so cohorts are made of simulated participants drawn again, and their spread is
-that of the draws of effects as well. With a shared budget, and with a cap, cohorts are gone through day by day.
+does not depend on whether its participant leaves later, so cohorts are resampled from simulated participants, and their
+spread includes that of the effects. With a shared budget or a cap, cohorts are simulated day by day.
 """
 
 import math
@@ -24,7 +24,7 @@ from opportune.problems.variables import WEEKDAYS
 Floats = NDArray[np.float64]
 COHORTS = 200
 SLOWER = 50.0
-"""About how many times longer a decision takes in a cohort day by day than in a simulation."""
+"""About how many times longer a decision takes in a day-by-day cohort than in a simulation."""
 
 
 class Work(NamedTuple):
@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
     @property
     def usual(self) -> float:
-        """Nudges on a usual day: half of all days have fewer."""
+        """Nudges on a usual day: the median over days."""
         return float(np.median(self.daily))
 
     @property
@@ -45,12 +45,12 @@ class Work(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Nudges in all, on average."""
+        """The mean total number of nudges."""
         return float(self.daily.sum(axis=1).mean())
 
 
 class Workload(NamedTuple):
-    """What staff must expect."""
+    """The workload that staff should expect."""
 
     work: Work
     shared: Work
@@ -66,12 +66,12 @@ def find_workload(
     """Workload at a budget.
 
     Args:
-        settings: the plan's.
-        simulations: runs what is simulated.
-        cohorts: gone through day by day, for shared budgets and caps.
+        settings: the plan's settings.
+        simulations: runs the simulations.
+        cohorts: simulated day by day, for shared budgets and caps.
         budget: nudges per participant.
-        nudged: whether there was a nudge, [participant, replicate, step], under the policy that the plan is for.
-        together: the same where participants share one budget, of cohorts that were gone through day by day.
+        nudged: whether there was a nudge under the plan's policy, [participant, replicate, step].
+        together: whether there was a nudge in day-by-day cohorts that share one budget, [participant, cohort, step].
 
     """
     shared = together_work(settings, cohorts, together)
@@ -99,21 +99,21 @@ def shared_steps(settings: Settings, simulations: Simulations, cohorts: Cohorts,
 
 
 def day_steps(settings: Settings) -> float:
-    """About how many steps of a simulation take as long as going through all cohorts once."""
+    """About how many simulated steps take as long as one pass through all cohorts."""
     people = min(settings.participants, MOST_PEOPLE)
     return SLOWER * people * settings.horizon * cohorts_of(settings)
 
 
 def together_work(settings: Settings, cohorts: Cohorts, nudged: Floats) -> Work:
-    """The days of cohorts that were gone through day by day: [participant, cohort, step]."""
+    """Nudges per day of cohorts that were simulated day by day, from [participant, cohort, step]."""
     daily = np.stack([_by_day(settings, cohorts.begins, nudged[:, c]) for c in range(nudged.shape[1])])
     return Work(daily * settings.nudged_share / cohorts.share, settings.first_weekday)
 
 
 def daily_work(settings: Settings, nudged: Floats) -> Work:
-    """The cohort's nudges by day of the study, from those of each participant [participant, replicate, step].
+    """The cohort's nudges per day of the study, from those of each participant [participant, replicate, step].
 
-    With arms, those of participants in the arms with nudges: the same share of all.
+    With arms, only the share of participants in arms with nudges counts.
     """
     people, replicates, horizon = nudged.shape
     rng = np.random.default_rng(settings.seed)
@@ -129,7 +129,7 @@ def daily_work(settings: Settings, nudged: Floats) -> Work:
 
 
 def _by_day(settings: Settings, begins: Whole, nudged: Floats) -> Floats:
-    """Nudges of a cohort on each day of the study, from those at each participant's steps [participant, step]."""
+    """A cohort's nudges on each day of the study, from the nudges at each participant's steps [participant, step]."""
     people, horizon = nudged.shape
     days = math.ceil(horizon / settings.per_day)
     padded = np.zeros((people, days * settings.per_day))
@@ -142,7 +142,7 @@ def _by_day(settings: Settings, begins: Whole, nudged: Floats) -> Floats:
 
 
 def _summary(settings: Settings, work: Work, shared: Work) -> pd.DataFrame:
-    """Mean, usual and busy days and the busiest, with intervals over cohorts, for own and shared budgets."""
+    """Nudges on mean, usual and busy days, for own and shared budgets, with intervals over cohorts."""
     minutes = settings.study.settings.nudge.minutes
     rows = []
     kinds = {"shared": work} if settings.shared else {"own": work, "shared": shared}
@@ -175,7 +175,7 @@ def _course(work: Work) -> pd.DataFrame:
 
 
 def _weekdays(work: Work) -> pd.DataFrame:
-    """Nudges by weekday: mean with its interval over cohorts, and the 95th percentile of such days."""
+    """Nudges by weekday: the mean with its interval over cohorts, and the 95th percentile over such days."""
     weekday = (np.arange(work.daily.shape[1]) + work.first_weekday) % 7
     rows = []
     for i, name in enumerate(WEEKDAYS):
@@ -193,10 +193,10 @@ def _weekdays(work: Work) -> pd.DataFrame:
 
 
 def _caps(settings: Settings, simulations: Simulations, cohorts: Cohorts, budget: int, work: Work) -> pd.DataFrame:
-    """What a cap on nudges per day would cost: the same cohorts day by day, with staff who can make no more.
+    """The cost of a cap on nudges per day: the same cohorts day by day, with staff who can make no more.
 
-    A nudge is charged when it is proposed; staff make them in the order of proposals, and one that they cannot make on
-    its day is not made any more: the participant has not answered.
+    A nudge is charged when it is proposed. Staff make nudges in the order of proposals; one that does not fit into its
+    day is dropped and counts as unanswered.
     """
     given = settings.study.settings.staff.per_day or settings.study.settings.nudge.per_day
     candidates = {math.ceil(float(np.quantile(work.daily, q))) for q in (0.5, 0.75, 0.95)}

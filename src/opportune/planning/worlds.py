@@ -1,4 +1,4 @@
-"""The participants of a plan as simulated worlds, as the file has them or with one assumption changed."""
+"""The participants of a plan as simulated worlds, according to the file or with one assumption changed."""
 
 import re
 import warnings
@@ -15,28 +15,28 @@ from opportune.worlds.distributions import Choice, Distribution, LogNormal, Norm
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption:
-    """A change to the world of the file; what agents believe beforehand stays."""
+    """A change to the world of the file; the agents' prior beliefs stay."""
 
     name: str
     text: str
     answers: float = 1.0
-    """What the probability of an answer is multiplied by."""
+    """Factor on the probability of an answer."""
     openings: float = 0.0
-    """What is added to the probability of an unasked opening."""
+    """Added to the probability of an unasked opening."""
     effects: float = 1.0
-    """What the effects of actions are multiplied by."""
+    """Factor on the effects of actions."""
     noise: float = 1.0
-    """What the noise's sd is multiplied by."""
+    """Factor on the noise's standard deviation."""
     contexts: bool = False
     """Whether contexts arrive with other probabilities."""
     shift: tuple[float, ...] = ()
-    """What is added to the effects of all participants, one number per term."""
+    """Added to the effects of all participants, one number per term."""
     dropout: float | None = None
     """The share of participants who leave before the end."""
 
 
 def participants_of(settings: Settings, changed: Assumption | None = None) -> list[Any]:
-    """One world per participant, each with effects of its own."""
+    """One world per participant, each with its own effects."""
     if changed is None:
         return settings.worlds
     acts = np.array([bool(re.search(r"\baction\b", term)) for term in settings.study.terms])
@@ -65,7 +65,7 @@ def _changed(world: LinearWorld | ContinuousWorld, changed: Assumption, scale: A
 
 
 def shifted(distribution: Distribution) -> Distribution:
-    """A changed distribution: numbers one sd higher, levels half as unequal."""
+    """A changed distribution: numbers are one sd higher, levels half as unequal."""
     if isinstance(distribution, Normal):
         return Normal(distribution.mean + distribution.sd, distribution.sd)
     if isinstance(distribution, LogNormal):
@@ -79,6 +79,6 @@ def shifted(distribution: Distribution) -> Distribution:
 
 
 def survival(settings: Settings, dropout: float) -> Any:
-    """How probable it is that a participant is still there at each decision: the same hazard at all of them."""
+    """The probability that a participant is still there at each decision, with a constant hazard."""
     steps = np.arange(settings.horizon)
     return (1.0 - dropout) ** (steps / settings.horizon)

@@ -1,7 +1,7 @@
-"""What fresh advice is worth by level of what is known beforehand: why the rule prefers some moments to others.
+"""The gain from fresh advice by level of the variables seen beforehand: why the rule prefers some moments to others.
 
-The plan's recommender goes through the study twice, with a reveal at every decision and with none, without caps and
-with the same arrivals and noise. The difference in outcome at revealed moments is what a nudge there would bring.
+The plan's recommender runs through the study twice, with a reveal at every decision and with none, without caps and
+with the same arrivals and noise. The difference in outcome at revealed moments is the gain from a nudge there.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ COLUMNS = ["variable", "level", "worth", "worth_low", "worth_high"]
 
 
 def find_worth(settings: Settings, simulations: Simulations) -> pd.DataFrame:
-    """What fresh advice brings at each level of each variable that the revealer sees."""
+    """The gain from fresh advice at each level of each variable that the revealer sees."""
     runs = settings.fewest_traced
     data = simulations.run(
         "worth",
