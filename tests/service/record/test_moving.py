@@ -53,7 +53,7 @@ def test_what_a_moved_study_left_behind_is_refused(
     for command in COMMANDS:
         code, said = run(capsys, *command, "--db", lived.url)
         assert code == 2
-        assert "new.place; expected --db with where it is now" in said
+        assert "new.place; expected --db with its new database" in said
     with pytest.raises(DataError, match="was moved"):
         lived.require_here()
     with pytest.raises(WriteError, match="the study was moved to"):

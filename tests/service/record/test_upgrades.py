@@ -52,11 +52,11 @@ def test_a_record_of_another_algorithm_is_refused(
     for command in (["verify"], ["status"], ["upgrade"], ["export", "out"], ["close", "--reason", "over"]):
         assert cli.run([*command, "--db", url]) == 2
         said = capsys.readouterr().err
-        assert "goes by algorithm 1, and this Opportune by 2" in said
-        assert "go on with Opportune 0." in said
-    with pytest.raises(DataError, match="goes by algorithm"):
+        assert "uses algorithm 1, and this Opportune 2" in said
+        assert "continue with Opportune 0." in said
+    with pytest.raises(DataError, match="uses algorithm"):
         serve_launches(lived, StudyInForce.from_text(study_text()))
-    with pytest.raises(WriteError, match="goes by algorithm"):
+    with pytest.raises(WriteError, match="uses algorithm"):
         Writer(lived).do(Enrol(who="staff", received=BEGIN, participant="P9"))
     assert not verify(lived).holds
 
