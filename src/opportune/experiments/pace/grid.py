@@ -37,7 +37,7 @@ def config(quick: bool) -> Config:
         "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30],
         "horizons": [300, 1000] if quick else [300, 1000, 3000, 10000], "sequences": 2 if quick else 16,
-        "floor_instances": 50 if quick else 200, "floor_replications": 1 if quick else 3,
+        "floor_instances": 50 if quick else 1000, "floor_replications": 1 if quick else 4,
         "growth_instances": 10 if quick else 20, "growth_replications": 1 if quick else 2,
         "settings": ["study", "persist-0.95", "unforeseen", "noise-misstated"] if quick else list(SETTINGS),
         "robust_budgets": [30] if quick else [10, 30],

@@ -23,6 +23,7 @@ def all_numbers(config: Config, parts: Parts) -> Numbers:
     """Everything that tables and figures show."""
     return {
         **{kind: {str(b): _study(parts[f"{kind}-B{b}"]) for b in config["budgets"]} for kind in ("known", "unknown")},
+        "floor": {str(b): _totals(parts[f"floor-B{b}"]) for b in config["budgets"]},
         "growth": {str(t): _growth(parts[f"T{t}"]) for t in config["horizons"]},
         "settings": {
             name: {str(b): _totals(parts[setting_task(name, b)]) for b in setting_budgets(config, name)}

@@ -57,7 +57,8 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
     b = config["budgets"][0]
     found = numbers["known"][str(b)]
     lost = {p: found["regret"][p]["mean"] for p in (PACE, POINTWISE, ADAPTIVE, PRINTED, "naive")}
-    floor, realised = (found["realised_regret"][p]["mean"] for p in (REVEALED_POINTWISE, SECOND))
+    many = numbers["floor"][str(b)]
+    floor, realised = (many["realised_regret"][p]["mean"] for p in (REVEALED_POINTWISE, SECOND))
     behind = [e.label for named in (False, True) for e in _margins(config, parts, named=named)
               if not e.held]  # fmt: skip
     limits = "none was found in the settings tried"
@@ -71,7 +72,7 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
         f"{lost[POINTWISE]:.0f} with a pointwise radius; PD2's is "
         f"{lost[ADAPTIVE]:.0f} (scale adaptive) or {lost[PRINTED]:.0f} (as printed, scale range) and naive's "
         f"{lost['naive']:.0f}. The realised regret of its second edition, which patients feel, is {realised:.0f}, "
-        f"with {found['spent'][SECOND]['mean']:.1f} of {b} nudges, against {floor:.0f} if every step is revealed. "
+        f"with {many['spent'][SECOND]['mean']:.1f} of {b} nudges, against {floor:.0f} if every step is revealed. "
         f"Its limits: {limits}; and in brushing always sending beats it as well."
         if lost[PACE] < lost[ADAPTIVE]
         else f"At B = {b} PACE's mean regret is {lost[PACE]:.0f}, PD2's {lost[ADAPTIVE]:.0f} (scale adaptive)."
@@ -146,7 +147,7 @@ def _floor_claim(parts: Parts, rule: str, floor: str, words: str) -> Claim:
         f"What patients really lose under {words} is at most {NEAR} times what they lose if every step is revealed.",
         f"{NEAR} times the floor less PACE's realised regret",
         found,
-        note=f"Ratios of means over {size} instances: {'; '.join(ratios)}.",
+        note=f"Ratios of means over {size:,} instances: {'; '.join(ratios)}.",
     )
 
 
