@@ -32,8 +32,8 @@ LEFT_OUT = {
 def all_tables(config: Config, numbers: Numbers) -> list[Table]:
     """The study, the ablation, the two parts of regret, growth with T, the settings, brushing."""
     return [
-        _study(config, numbers), _realised(config, numbers), _floor(config, numbers), _ablation(config, numbers), _split(config, numbers),
-        _growth(config, numbers), _settings(config, numbers), _brushing(config, numbers),
+        _study(config, numbers), _realised(config, numbers), _floor(config, numbers), _ablation(config, numbers),
+        _split(config, numbers), _growth(config, numbers), _settings(config, numbers), _brushing(config, numbers),
     ]  # fmt: skip
 
 
