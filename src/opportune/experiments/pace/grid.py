@@ -8,6 +8,7 @@ from opportune.experiments.pace.growth import run_growth
 from opportune.experiments.pace.policies import (
     ADAPTIVE,
     FLOORS,
+    LESS,
     PACE,
     PRINTED,
     ROTATED,
@@ -86,7 +87,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     if kind == "floor":
         return run_study(
             study_worlds(config["floor_instances"], seed),
-            [make(name, int(budget)) for name in (PACE, SECOND, *FLOORS)], horizon=config["horizon"],
+            [make(name, int(budget)) for name in (PACE, SECOND, LESS, *FLOORS)], horizon=config["horizon"],
             replicates=config["floor_replications"], seed=seed, reduce=reduce_to_totals, trace=False,
         )  # fmt: skip
     names = STUDY if kind == "known" else UNKNOWN

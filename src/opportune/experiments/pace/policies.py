@@ -13,6 +13,7 @@ ADAPTIVE = "PD2 adaptive"
 REVEALED = "everything revealed"
 POINTWISE = "PACE, pointwise"
 SECOND = "PACE, second edition"
+LESS = "PACE, second edition, kappa 0.7"
 REVEALED_POINTWISE = "everything revealed, pointwise"
 NO_ROTATION = "PACE without rotation"
 NO_DEBT = "PACE without debt"
@@ -32,9 +33,9 @@ UNKNOWN = (
     "naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, BOLD, POINTWISE, SECOND, REVEALED, REVEALED_POINTWISE,
 )  # fmt: skip
 FLOORS = (REVEALED, REVEALED_POINTWISE)
-ROBUST = (ADAPTIVE, ROTATED, PACE, BOLD, GUARDED, POINTWISE, SECOND)
-BY_REGRET = tuple(name for name in ROBUST if name != SECOND)
-"""Those that are judged by the paper's regret."""
+BY_REGRET = (ADAPTIVE, ROTATED, PACE, BOLD, GUARDED, POINTWISE)
+"""Those of the settings that are judged by the paper's regret."""
+ROBUST = (*BY_REGRET, SECOND, LESS)
 SPLIT = (PRINTED, ADAPTIVE, ROTATED, PACE)
 """Those whose regret is split into what arrivals and what learning cost."""
 
@@ -54,6 +55,7 @@ def _rules(name: str) -> tuple[Revealer, Recommender]:
         REVEALED_POINTWISE: (Always(), LinUCB(radius="pointwise")),
         POINTWISE: (Pace(value="paper"), LinUCB(rotate=True, radius="pointwise")),
         SECOND: (Pace(), LinUCB(rotate=True, radius="pointwise")),
+        LESS: (Pace(), LinUCB(rotate=True, radius="pointwise", kappa=0.7)),
         ROTATED: (LearningPrimalDual(), rotating),
         PACE: (Pace(value="paper"), rotating),
         BOLD: (Pace(value="paper"), LinUCB(rotate=True, kappa=0.5)),
