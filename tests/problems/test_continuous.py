@@ -330,7 +330,7 @@ def test_truths_may_be_levels() -> None:
         ),
         ({"order": "size"}, "order is 'size'; expected one of 'degree', 'written'"),
         ({"formula": None}, "formula is None; expected text such as 'action + action:stress'"),
-        ({"decisions_per_day": 3}, "variable 'tod' has 2 times of day; expected 3, as there are decisions per day"),
+        ({"decisions_per_day": 3}, "variable 'tod' has 2 times of day; expected 3, one for each decision of the day"),
         ({"noise_sd": 0.0}, "noise_sd is 0.0; expected a finite number > 0"),
         ({"theta_bound": -1}, "theta_bound is -1; expected a finite number > 0"),
         ({"theta_bound": 1e-200}, "theta_bound is 1e-200; expected a number from 1e-15 to 1e+15"),
@@ -396,9 +396,9 @@ def test_too_many_combinations() -> None:
         ),
         (
             {"kind": "number", "low": 0},
-            "variable 'x' is {'kind': 'number', 'low': 0}; expected what describes a variable of this kind",
+            "variable 'x' is {'kind': 'number', 'low': 0}; expected a description of this kind of variable",
         ),
-        ({"kind": "levels"}, "variable 'x' is {'kind': 'levels'}; expected what describes a variable of this kind"),
+        ({"kind": "levels"}, "variable 'x' is {'kind': 'levels'}; expected a description of this kind of variable"),
         ({"kind": "number", "low": 1, "high": 0}, "Number is from 1 to 0; expected low < high"),
     ],
 )

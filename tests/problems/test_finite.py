@@ -88,11 +88,11 @@ def test_wrong_features(phi: Any, message: str) -> None:
     [
         (
             {"variables": {"mood": range(3)}},
-            "variables have 3 combinations; expected 4, as features has contexts",
+            "variables have 3 combinations; expected 4, one for each context in features",
         ),
         (
             {"variables": {"mood": range(2), "hour": range(3)}},
-            "variables have 2 x 3 = 6 combinations; expected 4, as features has contexts",
+            "variables have 2 x 3 = 6 combinations; expected 4, one for each context in features",
         ),
         ({"variables": {}}, "variables is empty; expected at least one variable with its levels"),
         ({"variables": ["mood"]}, "variables is ['mood']; expected {name: levels}"),
@@ -107,7 +107,7 @@ def test_wrong_features(phi: Any, message: str) -> None:
             {"variables": {"mood": [1, 2, 3, math.nan]}},
             "variable 'mood' has NaN among its levels [1, 2, 3, nan]; expected numbers or text",
         ),
-        ({"action_names": ["a", "b"]}, "action_names has 2 names; expected 3, as features has actions"),
+        ({"action_names": ["a", "b"]}, "action_names has 2 names; expected 3, one for each action in features"),
         ({"action_names": "abcd"}, "action_names is 'abcd'; expected a list of names"),
         ({"action_names": ["a", "b", "b"]}, "action_names has a name twice: ['a', 'b', 'b']"),
         (

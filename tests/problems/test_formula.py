@@ -104,7 +104,7 @@ def test_formula_that_cannot_be_read(text: str) -> None:
         (
             {"action": [1, 2]},
             2,
-            "a context variable is called 'action'; that name stands for the action in a formula",
+            "a context variable is called 'action'; this name is reserved for the action in a formula",
         ),
         ({}, 2, "variables is empty; expected at least one variable with its levels"),
         ([1, 2], 2, "contexts is [1, 2]; expected {variable: levels}"),
@@ -364,7 +364,7 @@ def test_formula_with_too_many_features() -> None:
             "action",
             {"action": Number(0, 1)},
             "degree",
-            "a context variable is called 'action'; that name stands for the action in a formula",
+            "a context variable is called 'action'; this name is reserved for the action in a formula",
         ),
         (
             "log(log)",

@@ -147,11 +147,11 @@ ANY: Any = variables  # the wrong types are given on purpose
         ),
         (
             lambda: ANY.Schedule({"tod": TimeOfDay(["am", "pm"])}, decisions_per_day=3),
-            "variable 'tod' has 2 times of day; expected 3, as there are decisions per day",
+            "variable 'tod' has 2 times of day; expected 3, one for each decision of the day",
         ),
         (
             lambda: ANY.Schedule({"a": TimeOfDay(["am", "pm"]), "b": TimeOfDay(["x"])}),
-            "variable 'b' has 1 times of day; expected 2, as there are decisions per day",
+            "variable 'b' has 1 times of day; expected 2, one for each decision of the day",
         ),
         (lambda: ANY.Schedule({}).values(0), "step is 0; expected a whole number >= 1"),
         (lambda: ANY.Schedule({}).values(1.0), "step is 1.0; expected a whole number >= 1"),

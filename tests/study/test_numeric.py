@@ -280,7 +280,7 @@ WRONG = {
     ),
     "times that do not agree": (
         ("decisions_per_day = 2", "decisions_per_day = 3"),
-        "line 8: variable 'time' has 2 times of day; expected 3, as there are decisions per day",
+        "line 8: variable 'time' has 2 times of day; expected 3, one for each decision of the day",
     ),
     "a study of one day": (
         ('schedule = "weekend"\nfirst = "Friday"', 'schedule = "day of study"'),

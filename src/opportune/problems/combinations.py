@@ -1,4 +1,4 @@
-"""Combinations of values that a moment could have: numbers at their bounds and levels one by one, all with all."""
+"""Combinations of the values that a moment could have: every bound or level of one variable with all of the others."""
 
 import itertools
 import math
@@ -12,12 +12,12 @@ from opportune.errors import InputError
 from opportune.problems.variables import Variable, bounds_of, levels_of
 
 Floats = NDArray[np.float64]
-Choices = Mapping[str, Sequence[float]]  # the values that each of some variables takes
+Choices = Mapping[str, Sequence[float]]  # the values that each of these variables takes
 
 MOST_CORNERS = 256
-"""Combinations of what could be sensed that a decision may have to go through."""
+"""The most combinations of unseen values that a decision may have to evaluate."""
 MOST_COMBINATIONS = 65_536
-"""Combinations that are gone through once, when a problem is made."""
+"""The most combinations to evaluate once, when a problem is built."""
 
 
 def level_numbers(variable: Variable) -> tuple[float, ...]:
@@ -26,7 +26,7 @@ def level_numbers(variable: Variable) -> tuple[float, ...]:
 
 
 def extremes(variables: Mapping[str, Variable], used: Iterable[Any]) -> dict[str, tuple[float, ...]]:
-    """The bounds, or the numbers of the levels, of each variable that is used."""
+    """The bounds, or the level numbers, of each variable used."""
     found: dict[str, tuple[float, ...]] = {}
     for (name, variable), matters in zip(variables.items(), used, strict=True):
         bounds = bounds_of(variable)
@@ -38,9 +38,9 @@ def extremes(variables: Mapping[str, Variable], used: Iterable[Any]) -> dict[str
 def combine(
     variables: Mapping[str, Variable], values: Floats, choices: Choices, *, most: int, who: str, instead: str = ""
 ) -> Floats:
-    """The values with some variables at each combination of choices, the first one slowest: [n, V].
+    """Copies of `values` with some variables at each combination of choices, the first one slowest: [n, V].
 
-    More than `most` combinations are refused; the message says `who` has them and what to give `instead`.
+    More than `most` combinations are rejected, in a message made of `who` and, as a way out, `instead`.
     """
     size = math.prod(len(chosen) for chosen in choices.values())
     if size > most:

@@ -1,4 +1,4 @@
-"""`ContinuousProblem`: what the agents know beforehand where contexts have numbers and features are computed."""
+"""`ContinuousProblem`: what the agents know beforehand if contexts contain numbers and features are computed."""
 
 import itertools
 import math
@@ -42,29 +42,29 @@ MOST_STRATA = 10_000
 
 
 class ContinuousProblem(Beliefs):
-    """What both agents know beforehand about a decision problem whose features are computed at the moment.
+    """What both agents know beforehand about a decision problem whose features are computed at each decision.
 
     Args:
         formula: features from the variables and `action`, as for `Problem.from_formula`.
         variables: {name: Number, levels, TimeOfDay, Weekday, Weekend, DayOfStudy or History}.
-        actions: names of the actions, or how many there are.
-        decisions_per_day: as many as there are times of day unless given.
+        actions: names of the actions, or their number.
+        decisions_per_day: by default the number of times of day.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported". Scheduled ones are public.
         order: of the features: "degree" (main effects first) or "written" (as the formula names its terms).
-        start: {variable: value} at which features begin that the recommender cannot see, before any were counted; the
-            middle of a variable's bounds, or the mean over its levels, unless given.
-        known_means: E[phi(S, a) | stratum], [strata, A, d], if known; only features that are hidden are read.
+        start: {variable: value}, from which features that the recommender cannot see are computed before any reveal;
+            by default the middle of a variable's bounds, or the mean over its levels.
+        known_means: E[phi(S, a) | stratum], [strata, A, d], if known; only hidden features are read.
         noise_sd: sd of the reward's noise, the scale R of the confidence radius.
-        theta_bound: W, a bound on the norm of the true parameter; that of a large feature counts in its `units`.
+        theta_bound: W, a bound on the norm of the true parameter, where large features count in their `units`.
         value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
         largest_gap: the largest true gap; scale `gap` needs it.
-        least_distance: Dmin; by the corners of the bounds unless given.
+        least_distance: Dmin; by default computed from the corners of the bounds.
         delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
-        never_if: {action: condition} under which an action is forbidden, such as `pain > 7 or mood == "low"`; and
-        when_unknown: {action: "forbid" or "allow"} for conditions on what is not public (docs/safety.md).
-        prior_mean: what theta is expected to be, a number for each feature; 0 unless given.
-        prior_sd: how far each number of theta may be from it, as a standard deviation; W / sqrt(d) unless given.
+        regularisation: lam for any radius; by default 1/W^2, or d R^2/W^2 for a pointwise radius.
+        never_if: {action: condition} under which an action is forbidden, such as `pain > 7 or mood == "low"`.
+        when_unknown: {action: "forbid" or "allow"} for conditions on variables that are not public (docs/safety.md).
+        prior_mean: the expected theta, a number for each feature; by default 0.
+        prior_sd: the prior standard deviation of each number of theta; by default W / sqrt(d).
 
     """
 
@@ -128,17 +128,17 @@ class ContinuousProblem(Beliefs):
 
     @property
     def support(self) -> int:
-        """The most nonzero numbers that a feature vector has: any of them may be."""
+        """The most nonzero numbers that a feature vector can contain: here, all of them."""
         return self.d
 
     @property
     def actions(self) -> int:
-        """How many actions there are."""
+        """The number of actions."""
         return len(self.action_names)
 
     @property
     def reported(self) -> bool:
-        """Whether some feature is seen by nobody until a reveal."""
+        """Whether some feature is hidden from both agents until a reveal."""
         return bool(self.hidden_from_revealer.any())
 
     @property
@@ -149,7 +149,7 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def units(self) -> Floats:
-        """What each feature is divided by inside, 1 unless it is large; W, lam and distances are those inside: [d]."""
+        """The divisor of each feature, 1 unless the feature is large; W, lam and distances refer to quotients: [d]."""
         given = [*self.variables.values()]
         bounds = {v: (b.low, b.high) for v, variable in enumerate(given) if (b := bounds_of(variable)) is not None}
         levels = {v: len(levels_of(variable) or ()) for v, variable in enumerate(given) if v not in bounds}
@@ -157,24 +157,24 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def _inside(self) -> Program:
-        """The features as the algorithm takes them."""
+        """The features as the algorithm computes them, divided by their units."""
         return self.program.divided(self.units)
 
     @cached_property
     def hidden_from_recommender(self) -> Mask:
-        """Which features depend on something that is not public: without a reveal their means stand in, [d]."""
+        """Which features depend on a variable that is not public, so that a mean replaces them until a reveal, [d]."""
         return self._depends_on("sensed", "reported")
 
     @cached_property
     def hidden_from_revealer(self) -> Mask:
-        """Which features depend on something that is reported, [d]."""
+        """Which features depend on a reported variable, [d]."""
         return self._depends_on("reported")
 
     def values(self, context: Mapping[str, Any], step: int) -> Moment:
-        """A context, given as {variable: value}, in numbers.
+        """Convert a context, given as {variable: value}, to numbers.
 
-        Scheduled variables are those of the step (from 1) unless given. A public variable must be given; others may be
-        missing, or None.
+        Scheduled variables default to their values at the step (from 1). Public variables are required; others may be
+        missing or None.
         """
         if not isinstance(context, Mapping):
             raise InputError(f"context is {checks.brief(context)}; expected {{variable: value}}")
@@ -189,23 +189,23 @@ class ContinuousProblem(Beliefs):
                 values[v] = self._number(name, known[name])
             elif self.visibility[name] == "public":
                 raise InputError(f"context lacks {name!r}; expected a value, as the variable is public")
-            elif name not in self.histories:  # which are filled in when the decision is made
+            elif name not in self.histories:  # histories are filled in at the decision
                 absent[self.visibility[name]].append(name)
         return Moment(values, tuple(absent["sensed"]), tuple(absent["reported"]))
 
     def locate(self, context: Mapping[str, Any], step: int) -> Located:
-        """A context at a step, as the algorithm takes it."""
+        """A context at a step, in the form that the algorithm expects."""
         moment = self.values(context, step)
         known = -1 if moment.unreported and self.reported else 0
         return Located(self.stratum(moment.values), 0, known, moment.values, moment.missing, moment.unreported)
 
     @property
     def always_allowed(self) -> tuple[int, ...]:
-        """The numbers of the actions that no condition forbids."""
+        """The numbers of the actions that have no condition."""
         return self.conditions.always_allowed
 
     def forbids(self, place: Located, view: int) -> Mask:
-        """Which actions [A] are forbidden in a context, as far as this view of it tells (engine.declared)."""
+        """Which actions [A] are forbidden in a context, given what this view (engine.declared) sees of it."""
         return np.asarray(self.conditions.forbidden(place.values[None], view)[0])
 
     def public_levels(self) -> list[dict[str, Any]]:
@@ -214,7 +214,7 @@ class ContinuousProblem(Beliefs):
         return [dict(zip(self.stratified, chosen, strict=True)) for chosen in itertools.product(*levels)]
 
     def middle_values(self) -> dict[str, Any]:
-        """Every variable at what stands in for it where it is not given."""
+        """The default of every variable, used if its value is missing."""
         return {name: self._value(name, number) for name, number in zip(self.variables, self.middle, strict=False)}
 
     def stratum(self, values: Floats) -> int:
@@ -226,7 +226,7 @@ class ContinuousProblem(Beliefs):
         return stratum
 
     def features(self, values: Floats) -> Floats:
-        """The feature vector of each action, phi[A, d]; of many contexts at once, values[n, V] give [n, A, d]."""
+        """The feature vector of each action, phi[A, d]; for many contexts, values[n, V] give [n, A, d]."""
         points = checks.numbers("values", values, f"[..., {len(self.variables) + 1}]")
         if points.ndim == 0 or points.shape[-1] != len(self.variables) + 1:
             raise InputError(
@@ -235,10 +235,10 @@ class ContinuousProblem(Beliefs):
         return self.program.features(points)
 
     def corners(self, values: Floats) -> Floats:
-        """Features with everything hidden at its extremes, [n, A, d]: numbers at either bound, levels at each level.
+        """Features with every hidden variable at its extremes, [n, A, d]: numbers at both bounds, levels at each level.
 
-        Only variables that the formula uses count. These corners enclose all features that the moment could have
-        where features are linear in each hidden number.
+        Only variables that the formula uses are varied. The corners enclose all possible features of the moment if
+        features are linear in each hidden number.
         """
         hidden = self._extremes("sensed", "reported")
         who = "what is not public has {} combinations of bounds and levels"
@@ -247,9 +247,9 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def middle(self) -> Floats:
-        """What stands in for values that are not given: the middle of bounds, the first level; 0 for the action.
+        """The defaults of missing values: the middle of the bounds, the first level; 0 for the action.
 
-        A variable of the participant's own history is at its beginning.
+        A variable of the participant's own history has its initial value.
         """
         middles = [0.0 if (bounds := bounds_of(v)) is None else bounds.middle for v in self.variables.values()]
         for v, name in enumerate(self.variables):
@@ -259,7 +259,7 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def start(self) -> Floats:
-        """Blind features before anything was counted, or for good if means are known: [strata, A, d]."""
+        """Blind features before the first reveal, or at all times if means are known: [strata, A, d]."""
         if self.known_means is not None:
             return self.known_means.copy()
         choices: dict[str, Sequence[float]] = {name: level_numbers(self.variables[name]) for name in self.stratified}
@@ -291,9 +291,9 @@ class ContinuousProblem(Beliefs):
     def layout(
         self, *, optimistic: bool = False, horizon: int = 1, table: bool = True, support: int = 0, **form: Any
     ) -> Layout:
-        """Where the compiled step functions find things; there is no table of scores, and rows are not listed.
+        """The layout that the compiled step functions use; there is no table of scores, and rows are not listed.
 
-        `form` is what suits a device, a policy and a world: simd, delay, interrupted, limited, ...
+        `form` depends on the device, policy and world: simd, delay, interrupted, limited, ...
         """
         program = self._inside
         return layout(
@@ -306,7 +306,7 @@ class ContinuousProblem(Beliefs):
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:
-        """What both agents know beforehand, as the flat array that the compiled step functions take."""
+        """What both agents know beforehand, as the flat array that the compiled step functions read."""
         return at.filled(
             "constants",
             constants={
@@ -326,13 +326,13 @@ class ContinuousProblem(Beliefs):
 
     @cached_property
     def _sensed_corners(self) -> Floats:
-        """Every sensed variable at its extremes, NaN where the moment's own value counts: [n, V]."""
+        """Every sensed variable at its extremes, NaN where the moment's own value applies: [n, V]."""
         own = np.full(len(self.variables) + 1, np.nan)
         who = "sensed variables have {} combinations of bounds and levels"
         return combine(self.variables, own, self._extremes("sensed"), most=MOST_CORNERS, who=who)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the same problem again, as plain JSON values."""
+        """A description from which `from_dict` builds the same problem, as plain JSON values."""
         return {
             "formula": self.formula,
             "variables": {name: to_json(variable) for name, variable in self.variables.items()},
@@ -365,7 +365,7 @@ class ContinuousProblem(Beliefs):
         return f"ContinuousProblem({names}; {self.strata} strata, {self.actions} actions, d={self.d})"
 
     def _extremes(self, *visibilities: str) -> Choices:
-        """The bounds or level numbers of each variable that the formula uses; of those seen so, if it is said how."""
+        """The bounds or level numbers of each variable that the formula uses, if given only those so visible."""
         used = np.atleast_1d(self.program.depends.any(axis=0))[: len(self.variables)]
         found = extremes(self.variables, used)
         seen = visibilities or VISIBILITIES
@@ -376,7 +376,7 @@ class ContinuousProblem(Beliefs):
         return np.asarray(self.program.depends[:, [*unseen, False]].any(axis=1))
 
     def _levels(self, name: str) -> int:
-        """How many levels a variable has."""
+        """The number of levels of a variable."""
         return len(levels_of(self.variables[name]) or ())
 
     def _number(self, name: str, value: Any) -> float:

@@ -1,4 +1,4 @@
-"""`Problem`: what the agents know beforehand where contexts are a finite set."""
+"""`Problem`: what the agents know beforehand if there are finitely many contexts."""
 
 import functools
 import itertools
@@ -50,22 +50,22 @@ class Problem(Beliefs):
         features: phi[K, A, d], the feature vector of each context and action.
         context_probs: the probability of each context, or None if it must be learned.
         noise_sd: sd of the reward's noise, the scale R of the confidence radius.
-        theta_bound: W, a bound on the norm of the true parameter; that of a large feature counts in its `units`.
+        theta_bound: W, a bound on the norm of the true parameter, where large features count in their `units`.
         value_range: (u_min, u_max), bounds on the best expected reward; scale `range` needs it.
-        largest_gap: the largest true gap; scale `gap` needs it, and a world that knows the truth supplies it.
+        largest_gap: the largest true gap; scale `gap` needs it. A world that knows the truth supplies it.
         delta: the confidence sets hold with probability 1 - delta.
-        regularisation: lam, whatever the radius; unless given 1/W^2, or d R^2/W^2 for a pointwise radius.
-        prior_mean: what theta is expected to be, a number for each feature; 0 unless given.
-        prior_sd: how far each number of theta may be from it, as a standard deviation; W / sqrt(d) unless given.
+        regularisation: lam for any radius; by default 1/W^2, or d R^2/W^2 for a pointwise radius.
+        prior_mean: the expected theta, a number for each feature; by default 0.
+        prior_sd: the prior standard deviation of each number of theta; by default W / sqrt(d).
         variables: names and levels of the variables that make up a context, first one slowest; their numbers
-            of levels multiply to K. Without it a context is one variable called "context". TimeOfDay, Weekday and
+            of levels multiply to K. By default a context is one variable called "context". TimeOfDay, Weekday and
             Weekend are public variables that follow the schedule.
         visibility: who sees a variable: "public", "sensed" (the default) or "reported".
         action_names: names of the actions.
-        decisions_per_day: as many as the times of day unless given; 1 if there are none.
-        allowed: [K, A], whether an action may be recommended in a context; all of them unless given.
-        when_unknown: {action: "forbid" or "allow"}, what holds of an action while it is not known whether it is
-            allowed, as some variables are not seen; "forbid" unless given.
+        decisions_per_day: by default the number of times of day, or 1 if there are none.
+        allowed: [K, A], whether an action may be recommended in a context; by default always.
+        when_unknown: {action: "forbid" or "allow"}: whether an action is forbidden while unseen variables leave open
+            whether it is allowed; by default "forbid".
 
     """
 
@@ -140,13 +140,13 @@ class Problem(Beliefs):
     ) -> "Problem | ContinuousProblem":
         """A problem from named variables and a formula over them and `action`, such as "action + s + action:s".
 
-        Numbers enter as they are and text variables by their levels; `action` enters by its levels, the first being
-        the reference. There is no intercept unless the formula adds one with "1 + ...".
+        Numbers enter as they are and text variables by their levels; `action` enters by its levels, with the first as
+        reference. There is no intercept unless the formula adds one with "1 + ...".
 
-        `never_if` says when an action is forbidden, {action: condition}, and `when_unknown` what holds while that
-        depends on something that is not seen, {action: "forbid" or "allow"} (docs/safety.md).
+        `never_if` defines when an action is forbidden, {action: condition}, and `when_unknown` what applies while that
+        depends on an unseen variable, {action: "forbid" or "allow"} (docs/safety.md).
 
-        Where a variable is a Number or a DayOfStudy contexts are not a finite set, and this is a ContinuousProblem.
+        If a variable is a Number or a DayOfStudy, contexts are not finite and the result is a ContinuousProblem.
         """
         if isinstance(contexts, Mapping) and any(
             isinstance(v, Number | DayOfStudy | History) for v in contexts.values()
@@ -172,11 +172,11 @@ class Problem(Beliefs):
         problem.formula = formula
         return problem
 
-    formula: str | None = None  # that features come from, if they do
+    formula: str | None = None  # the formula that features come from, if any
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
-        """The names of the features, such as "action=walk:stress", where they come from a formula."""
+        """The names of the features, such as "action=walk:stress", if they come from a formula."""
         if self.formula is None:
             raise InputError(
                 "the features were given as numbers; expected Problem.from_formula, whose terms have names"
@@ -185,31 +185,31 @@ class Problem(Beliefs):
 
     @property
     def reported(self) -> bool:
-        """Whether some variable is seen by nobody until a reveal."""
+        """Whether some variable is hidden from both agents until a reveal."""
         return bool(self.senses < self.contexts)
 
     @cached_property
     def support(self) -> int:
-        """The most nonzero numbers that any action's features have, over all contexts together."""
+        """The most features of any action that are nonzero in at least one context."""
         return int((self.features != 0.0).any(axis=0).sum(axis=1).max())
 
     @cached_property
     def units(self) -> Floats:
-        """What each feature is divided by inside, 1 unless it is large; W, lam and distances are those inside: [d]."""
+        """The divisor of each feature, 1 unless the feature is large; W, lam and distances refer to quotients: [d]."""
         return units_of(np.abs(self.features).max(axis=(0, 1)))
 
     @cached_property
     def masks(self) -> Masks:
-        """What is forbidden by how much of a context is seen."""
+        """The forbidden actions, for each view of a context."""
         return masks_of(self)
 
     @property
     def always_allowed(self) -> tuple[int, ...]:
-        """The numbers of the actions that no moment forbids."""
+        """The numbers of the actions that are allowed at every moment."""
         return tuple(np.flatnonzero(~self.masks.whole.any(axis=0)).tolist())
 
     def forbids(self, place: Located, view: int) -> NDArray[np.bool_]:
-        """Which actions [A] are forbidden in a context, as far as this view of it tells (engine.declared)."""
+        """Which actions [A] are forbidden in a context, given what this view (engine.declared) sees of it."""
         return np.array(self.masks[view][(place.stratum, place.sense, place.context)[view]])
 
     @cached_property
@@ -222,19 +222,19 @@ class Problem(Beliefs):
         return part_means(self.features, labels, parts, probs).copy()
 
     def index(self, context: Any) -> int:
-        """The number of a context given as a number, or as its variables' levels {name: level}."""
+        """The number of a context, given as this number or as its variables' levels {name: level}."""
         if isinstance(context, Mapping):
             return self._index_of_levels(context)
         if isinstance(context, float | np.floating) and not float(context).is_integer():
-            return checks.whole("context", context, least=0, most=self.contexts - 1)  # which refuses it
+            return checks.whole("context", context, least=0, most=self.contexts - 1)  # raises the error
         number = int(context) if isinstance(context, float | np.floating) else context
         return checks.whole("context", number, least=0, most=self.contexts - 1)
 
     def locate(self, context: Any, step: int) -> Located:
-        """A context at a step, as the algorithm takes it: a number, or {variable: level}.
+        """A context at a step, in the form that the algorithm expects: a number, or {variable: level}.
 
-        Scheduled variables are those of the step (from 1) unless given. A public variable must be given; others may be
-        missing, or None.
+        Scheduled variables default to their levels at the step (from 1). Public variables are required; others may be
+        missing or None.
         """
         step = checks.whole("step", step, least=1)
         if not isinstance(context, Mapping):
@@ -264,7 +264,7 @@ class Problem(Beliefs):
 
     @cached_property
     def _places(self) -> list[Located]:
-        """Every context by its number, as the algorithm takes it."""
+        """Every context by its number, in the form that the algorithm expects."""
         parts = zip(self.stratum_of.tolist(), self.sense_of.tolist(), strict=True)
         return [Located(stratum, sense, k, _NO_VALUES, (), ()) for k, (stratum, sense) in enumerate(parts)]
 
@@ -275,22 +275,22 @@ class Problem(Beliefs):
         return [dict(zip(public, levels, strict=True)) for levels in combinations]
 
     def levels(self, index: int) -> dict[str, Any]:
-        """The variables' levels of a context's number."""
+        """The levels of the variables in a context, given by its number."""
         index = checks.whole("index", index, least=0, most=self.contexts - 1)
         sizes = [len(v) for v in self.variables.values()]
         places = np.unravel_index(index, sizes)
         return {name: v[int(i)] for (name, v), i in zip(self.variables.items(), places, strict=True)}
 
     def slots(self) -> tuple[Ints, tuple[NDArray[np.bool_], ...]]:
-        """The schedule as numbers: the slot of each step of its period, and which contexts each slot has."""
+        """The schedule as numbers: the slot of each step of its period, and the contexts possible in each slot."""
         return _slots(self.schedule, tuple(self.variables.items()))
 
-    histories: Mapping[str, History] = MappingProxyType({})  # contexts are a finite set: no numbers of one's own past
+    histories: Mapping[str, History] = MappingProxyType({})  # finite contexts contain no history variables
 
     def layout(self, *, optimistic: bool = False, horizon: int = 1, **form: Any) -> Layout:
-        """Where the compiled step functions find things.
+        """The layout that the compiled step functions use.
 
-        `form` is what suits a device, a policy and a world: table, simd, support, delay, interrupted, limited, ...
+        `form` depends on the device, policy and world: table, simd, support, delay, interrupted, limited, ...
         """
         unknown = OPTIMISTIC if optimistic else PLUGIN
         return layout(
@@ -300,7 +300,7 @@ class Problem(Beliefs):
         )  # fmt: skip
 
     def constants(self, at: Layout, horizon: int) -> Floats:
-        """What both agents know beforehand, as the flat array that the compiled step functions take."""
+        """What both agents know beforehand, as the flat array that the compiled step functions read."""
         fixed = constant_parts(
             self.features, self.units, self.stratum_of, self.sense_of, self.context_probs, at.sizes
         )  # fmt: skip
@@ -310,7 +310,7 @@ class Problem(Beliefs):
         return at.filled("constants", constants={**self._knowledge(horizon), **fixed})
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything needed to build the same problem again, as plain JSON values."""
+        """A description from which `from_dict` builds the same problem, as plain JSON values."""
         return {
             "features": self.features.tolist(),
             "context_probs": None if self.context_probs is None else self.context_probs.tolist(),
@@ -345,7 +345,7 @@ class Problem(Beliefs):
         return f"Problem({self.contexts} contexts ({known} probabilities), {self.actions} actions, d={self.d})"
 
     def _parts(self, seen: tuple[str, ...]) -> tuple[Ints, int]:
-        """Number the parts of the contexts that the variables of these visibilities tell apart."""
+        """Number the parts into which the variables of these visibilities divide the contexts."""
         sizes = [len(v) for v in self.variables.values()]
         places = np.unravel_index(np.arange(self.contexts), sizes)
         label = np.zeros(self.contexts, dtype=np.int64)
@@ -371,7 +371,7 @@ class Problem(Beliefs):
 def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
     names = check_action_names(actions if value is None else value, "action_names")
     if len(names) != actions:
-        raise InputError(f"action_names has {len(names)} names; expected {actions}, as features has actions")
+        raise InputError(f"action_names has {len(names)} names; expected {actions}, one for each action in features")
     return names
 
 
@@ -379,7 +379,7 @@ def _action_names(value: Sequence[str] | None, actions: int) -> tuple[str, ...]:
 def _slots(
     schedule: Schedule, variables: tuple[tuple[str, tuple[Any, ...]], ...]
 ) -> tuple[Ints, tuple[NDArray[np.bool_], ...]]:
-    """`Problem.slots`, once for the problems of all participants: the arrays are shared, so they are read-only."""
+    """`Problem.slots`, computed once for all participants' problems; the arrays are shared, so they are read-only."""
     known = dict(variables)
     combinations: dict[tuple[int, ...], int] = {}
     slot_of = []

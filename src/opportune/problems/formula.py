@@ -1,7 +1,7 @@
 """Feature vectors from a formula, in the language that users of R and statsmodels know (library formulaic).
 
-The library says which columns there are and how each variable with levels is coded; `design` gives them for finitely
-many contexts, `program` as a program that computes them at the moment of decision.
+The library decides which columns exist and how variables with levels are coded. `design` computes the columns for
+finitely many contexts; `program` returns a program that computes them at each decision.
 """
 
 import itertools
@@ -29,19 +29,19 @@ ORDERS = ("degree", "written")
 MOST_FEATURES = 10_000
 TRIED_POINTS = 64
 TOLERANCE = 1e-12
-"""By how much a program may differ from the library, relative to a feature's largest value."""
+"""How far a program may differ from the library, relative to a feature's largest value."""
 
 CALLABLES: dict[str, Any] = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
-"""What a formula may apply to a number."""
+"""The functions that a formula may apply to a number."""
 
 
 MOST_KEPT = 64
 _PROGRAMS: dict[str, Program] = {}
-"""Programs that were made: the participants of a study have the same one."""
+"""Cached programs: all participants of a study share one."""
 
 
 def design(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> Floats:
-    """phi[K, A, d]: one row of the formula's model matrix for every context and action.
+    """phi[K, A, d]: one row of the formula's model matrix for each context and action.
 
     `action` is categorical with the first action as reference. Other variables enter as numbers if all their
     levels are numbers, else by their levels, the first again as reference.
@@ -67,8 +67,8 @@ def program(
 
     """
     checks.choice("order", order, ORDERS)
-    given = formula if isinstance(formula, str) else ""  # which is refused as what was given
-    key = repr((given, order, tuple(actions), tuple(variables.items())))  # by which 1, 1.0 and True differ
+    given = formula if isinstance(formula, str) else ""  # other types are rejected below, with their value
+    key = repr((given, order, tuple(actions), tuple(variables.items())))  # repr tells 1, 1.0 and True apart
     if key not in _PROGRAMS:
         if len(_PROGRAMS) >= MOST_KEPT:
             _PROGRAMS.clear()
@@ -94,8 +94,8 @@ def _new_program(formula: str, variables: Mapping[str, Variable], actions: Seque
 class _ModelMatrix:
     """The library's model matrix of a formula at some points, for every action, points slowest.
 
-    Every variable with levels is coded against its first level, as the paper's features are; so the library is always
-    given an intercept, without which it would code one of them by all its levels.
+    Like the paper's features, every variable with levels is coded against its first level. The library therefore always
+    gets an intercept; without one it would code one of the variables by all its levels.
     """
 
     def __init__(self, formula: CheckedFormula, points: Sequence[Mapping[str, Any]]) -> None:
@@ -106,7 +106,7 @@ class _ModelMatrix:
             self.intercept = len(self.terms) < len(spec)
             self._check_size()
             whole = Formula([Term([Factor("1", eval_method="literal")]), *self.terms])
-            with np.errstate(all="ignore"):  # what is not finite is refused later, with its place
+            with np.errstate(all="ignore"):  # values that are not finite are rejected later, with their place
                 self.matrix = whole.get_model_matrix(self._frame(points), na_action="ignore", context=CALLABLES)
         except LIBRARY_ERRORS as error:
             raise formula.refuse(plain(error)) from None
@@ -125,7 +125,7 @@ class _ModelMatrix:
         return self._without_intercept(matrix)
 
     def columns(self) -> list[tuple[Term, Column]]:
-        """The features, each a product of atoms with the term it belongs to, in the library's order and coding."""
+        """The features in the library's order and coding: each is a product of atoms, with the term it belongs to."""
         found = []
         for entry in self.matrix.model_spec.structure:
             if _is_intercept(entry.term) and not self.intercept:
@@ -143,7 +143,7 @@ class _ModelMatrix:
         return found
 
     def _frame(self, points: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """The points as the library takes them."""
+        """The points as a data frame for the library."""
         actions = list(self.formula.actions)
         table: dict[str, Any] = {}
         for name, levels in self.formula.levels.items():
@@ -156,7 +156,7 @@ class _ModelMatrix:
         return pd.DataFrame(table)
 
     def _without_intercept(self, matrix: Any) -> Floats:
-        """The matrix's columns, the intercept only if it was asked for."""
+        """The matrix's columns; the intercept only if the formula asks for it."""
         keep = [i for i, name in enumerate(matrix.columns) if self.intercept or name != "Intercept"]
         return np.asarray(matrix, dtype=np.float64)[:, keep]
 
@@ -169,7 +169,7 @@ class _ModelMatrix:
             raise ValueError(f"it has up to {total:.0f} features, expected at most {MOST_FEATURES}")
 
     def _coding(self, factor: Factor) -> tuple[int, list[Any] | None]:
-        """(variable, its levels in the order of the columns) of a factor that enters by levels, else (-1, None)."""
+        """(variable, its levels in column order) of a factor that enters by levels, else (-1, None)."""
         name, formula = factor.expr, self.formula
         if factor.eval_method is Factor.EvalMethod.PYTHON:
             if expressions.called_name(expressions.parse(name)) != "C":
@@ -198,7 +198,7 @@ class _ModelMatrix:
 
 
 def _covering(formula: CheckedFormula) -> list[dict[str, Any]]:
-    """As few points as have every level of every variable."""
+    """The fewest points that together contain every level of every variable."""
     most = max([2, *(len(levels) for levels in formula.levels.values() if levels is not None)])
     return [
         {
@@ -210,7 +210,7 @@ def _covering(formula: CheckedFormula) -> list[dict[str, Any]]:
 
 
 def _check_values(formula: CheckedFormula, made: Program) -> None:
-    """Refuse a formula whose expressions are not finite somewhere between the bounds."""
+    """Reject a formula with an expression that is not finite somewhere within the bounds."""
     names = list(formula.levels)
     for atom in made.atom_operations:
         read = variables_of(atom)
@@ -237,7 +237,7 @@ def _check_values(formula: CheckedFormula, made: Program) -> None:
 
 
 def _text_of(formula: CheckedFormula, atom: Operations) -> str:
-    """The part of the formula that an atom was made from."""
+    """The part of the formula that an atom comes from."""
     for term in Formula(f"0 + {formula.text}"):
         for factor in term.factors:
             is_expression = factor.eval_method is Factor.EvalMethod.PYTHON and factor.expr[:2] != "C("
@@ -247,7 +247,7 @@ def _text_of(formula: CheckedFormula, atom: Operations) -> str:
 
 
 def _compare(matrix: _ModelMatrix, made: Program) -> None:
-    """Refuse a formula whose program is not what the library computes, at random points between the bounds."""
+    """Reject a formula whose program disagrees with the library at random points within the bounds."""
     random = np.random.default_rng(1)
     formula = matrix.formula
     points: list[dict[str, Any]] = [{} for _ in range(TRIED_POINTS)]

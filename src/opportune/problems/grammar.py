@@ -1,7 +1,7 @@
-"""What a formula may contain: it is checked word by word before the library that reads formulas sees it.
+"""What a formula may contain: every word is checked before the library that parses formulas sees it.
 
-It may name variables and `action`, join them by + - * / : ** ^, do arithmetic (`problems.expressions`), and take a
-variable with levels that are numbers by its levels: C(stress).
+A formula may name variables and `action`, join them by + - * / : ** ^, do arithmetic (`problems.expressions`), and
+treat a variable with numeric levels as categorical: C(stress).
 """
 
 import ast
@@ -32,7 +32,7 @@ MOST_WORDS = 500
 MOST_TERMS = 1_000
 MOST_POWER = 8
 LIBRARY_ERRORS = (FormulaicError, KeyError, SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError)
-"""What the library raises where it cannot make sense of something."""
+"""The exceptions that the library raises for input it cannot parse or evaluate."""
 
 _OPERATORS = "+ - * / : ** ^"
 _STANDARDISED = ("center", "scale")
@@ -40,13 +40,13 @@ _STANDARDISED = ("center", "scale")
 
 @dataclass(frozen=True)
 class CheckedFormula:
-    """A formula with the variables it may name, every part of which is allowed.
+    """A formula and the variables it may name; every part of it is allowed.
 
     Args:
         text: the formula.
         variables: numbers with bounds, levels, or scheduled variables.
         actions: names of the actions.
-        standardised: whether `center` and `scale` may be used: they go by the contexts that there are.
+        standardised: whether `center` and `scale` are allowed; their result depends on the set of contexts.
 
     """
 
@@ -57,7 +57,7 @@ class CheckedFormula:
 
     def __post_init__(self) -> None:
         if ACTION in self.variables:
-            raise InputError("a context variable is called 'action'; that name stands for the action in a formula")
+            raise InputError("a context variable is called 'action'; this name is reserved for the action in a formula")
         self._check()
 
     @property
@@ -67,13 +67,13 @@ class CheckedFormula:
 
     @property
     def bounds(self) -> dict[str, Number]:
-        """The bounds of the variables that are numbers."""
+        """The bounds of the numeric variables."""
         found = {name: bounds_of(variable) for name, variable in self.variables.items()}
         return {name: bounds for name, bounds in found.items() if bounds is not None}
 
     @property
     def tables(self) -> dict[int, Floats]:
-        """The levels of variables that enter as numbers although they have levels."""
+        """The levels of variables with levels that enter as numbers."""
         return {
             v: np.array(levels, dtype=np.float64)
             for v, levels in enumerate(self.levels.values())
@@ -82,7 +82,7 @@ class CheckedFormula:
 
     @property
     def numeric(self) -> dict[str, Operations]:
-        """How to fetch each variable that enters as a number."""
+        """The operations that fetch each variable that enters as a number."""
         fetched: dict[str, Operations] = {}
         for v, (name, levels) in enumerate(self.levels.items()):
             if levels is None:
@@ -92,12 +92,12 @@ class CheckedFormula:
         return fetched
 
     def refuse(self, reason: str) -> InputError:
-        """The error that says what is wrong with the formula."""
+        """The error for a formula that cannot be used."""
         known = ", ".join([*self.variables, ACTION])
         return InputError(f"formula {self.text!r} cannot be used: {reason}; its variables may be {known}")
 
     def _check(self) -> None:
-        """Refuse a formula with a part that is not allowed."""
+        """Reject a formula with a part that is not allowed."""
         if not isinstance(self.text, str):
             raise InputError(f"formula is {checks.brief(self.text)}; expected text such as 'action + action:stress'")
         if len(self.text) > MOST_CHARACTERS:
@@ -121,7 +121,7 @@ class CheckedFormula:
             raise self.refuse(f"it has about {terms:.0e} terms, expected at most {MOST_TERMS}")
 
     def _check_token(self, token: Token, before: Token | None) -> None:
-        """Refuse one word or sign of the formula, by a ValueError that says why."""
+        """Raise a ValueError if a word or sign of the formula is not allowed."""
         text, kind = token.token, token.kind
         after_power = before is not None and before.kind is Token.Kind.OPERATOR and before.token in {"**", "^"}
         if after_power and not (text.isdecimal() and 1 <= int(text) <= MOST_POWER):
@@ -138,7 +138,7 @@ class CheckedFormula:
             self._check_expression(text)
 
     def _check_expression(self, text: str) -> None:
-        """Refuse an expression, by a ValueError that says why."""
+        """Raise a ValueError if an expression is not allowed."""
         node = expressions.parse(text)
         name = expressions.called_name(node)
         if name == "C" and name not in self.variables:
@@ -150,7 +150,7 @@ class CheckedFormula:
             self.operations(text)
 
     def operations(self, text: str) -> Operations:
-        """The operations of an expression, whose names must be numeric variables."""
+        """The operations of an expression, in which every name must be a numeric variable."""
         for node in ast.walk(expressions.parse(text)):
             if isinstance(node, ast.Name) and node.id in {*self.variables, ACTION} - set(self.numeric):
                 raise ValueError(f"{text!r} computes with {node.id!r}, which is not a number")
@@ -165,14 +165,14 @@ class CheckedFormula:
 
 
 def argument_of(node: ast.expr) -> str | None:
-    """The name that a function is called with, if that is all it is called with."""
+    """The name passed to a function, if that is its only argument."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and isinstance(node.args[0], ast.Name):
         return node.args[0].id
     return None
 
 
 def plain(error: BaseException) -> str:
-    """An error's first paragraph, in one line and without the colours that a terminal would show."""
+    """An error's first paragraph, in one line and without terminal colours."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n\n", maxsplit=1)[0]
     return " ".join(text.split()) or type(error).__name__
 
@@ -182,7 +182,7 @@ def _is_number(text: str) -> bool:
 
 
 def _count_terms(tree: Any) -> float:
-    """About how many terms a formula has when it is written out, at most."""
+    """An upper estimate of the number of terms of a formula once it is expanded."""
     if tree is None or isinstance(tree, Token):
         return 1.0
     sizes = [_count_terms(part) for part in tree.args]

@@ -1,4 +1,4 @@
-"""Which actions are allowed in each of finitely many contexts, and to who sees only a part of one."""
+"""Which actions are allowed in each of finitely many contexts, for agents who see all of a context or a part of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 
 class Masks(NamedTuple):
-    """What is forbidden, by how much of a context is seen (engine.declared): a row for each part, [parts, A]."""
+    """The forbidden actions for each view of a context (engine.declared), a row for each part: [parts, A]."""
 
     public: Mask
     sensed: Mask
@@ -28,7 +28,7 @@ def table_of(
     never_if: Any, contexts: Mapping[str, Any], levels: Mapping[str, tuple[Any, ...]], actions: Sequence[str],
     settings: Mapping[str, Any],
 ) -> Mask:  # fmt: skip
-    """allowed[K, A] by conditions; `settings` are those of the problem."""
+    """allowed[K, A] computed from conditions; `settings` are those of the problem."""
     schedule = schedule_of(contexts, settings.get("decisions_per_day"))
     seen = check_visibility(settings.get("visibility"), levels, schedule.variables)
     sizes = [len(each) for each in levels.values()]
@@ -37,14 +37,14 @@ def table_of(
 
 
 def check_allowed(value: Any, contexts: int, actions: int) -> Mask | None:
-    """allowed[K, A], True where an action may be recommended; None where all of them always may."""
+    """allowed[K, A], True where an action may be recommended; None if all actions are always allowed."""
     if value is None:
         return None
     given = checks.numbers("allowed", value, f"True or False, [{contexts}, {actions}]", truths=True)
     if given.shape != (contexts, actions):
         raise InputError(f"allowed has shape {list(given.shape)}; expected [{contexts}, {actions}]")
     if not np.isin(given, (0.0, 1.0)).all():
-        raise InputError("allowed holds other numbers than 0 and 1; expected True or False")
+        raise InputError("allowed contains numbers other than 0 and 1; expected True or False")
     return None if given.all() else given.astype(np.bool_)
 
 
@@ -58,7 +58,7 @@ def masks_of(problem: Any) -> Masks:
 
 
 def check_masks(problem: Any) -> None:
-    """Refuse a finite problem that leaves no action in some context, to whoever sees however much of it."""
+    """Reject a finite problem that leaves no action in some context, for any view of it."""
     labels, _ = _parts_of(problem)
     for view in (WHOLE, *range(WHOLE)):
         none = np.flatnonzero(problem.masks[view].all(axis=1))
@@ -70,15 +70,15 @@ def check_masks(problem: Any) -> None:
 
 
 def _parts_of(problem: Any) -> tuple[tuple[Ints, ...], tuple[int, ...]]:
-    """The part of each context, and how many there are, view by view."""
+    """For each view, the part of each context and the number of parts."""
     labels = (problem.stratum_of, problem.sense_of, np.arange(problem.contexts))
     return labels, (problem.strata, problem.senses, problem.contexts)
 
 
 def forbidden_in_parts(allowed: Mask, in_doubt: Mask, labels: Ints, parts: int) -> Mask:
-    """What is forbidden to someone who knows only the part of a context, [parts, A].
+    """The actions forbidden to an agent who knows only the part of a context, [parts, A].
 
-    In doubt, where it is forbidden in some contexts of the part, `in_doubt` says of each action whether it is.
+    If an action is forbidden in some contexts of the part but not in all, `in_doubt` decides.
     """
     forbidden = np.zeros((parts, allowed.shape[1]))
     np.add.at(forbidden, labels, ~allowed)

@@ -1,4 +1,4 @@
-"""`Program`: a formula as data that compiled code runs (`algorithm.features`), and in NumPy for many points at once."""
+"""`Program`: a formula as data that compiled code runs (`algorithm.features`), and that NumPy runs for many points."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,14 @@ from opportune.problems.expressions import LARGEST, Operations, run
 Floats = NDArray[np.float64]
 
 GRID = 20_000
-"""About how many points of the bounds an expression is tried at."""
+"""The approximate number of points within the bounds at which an expression is tested."""
 MOST_GRID = 1_000_000
-"""Points beyond which trying takes too long."""
+"""The most points at which an expression is tested."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One feature: a product of atoms, each given by its operations; none at all is the intercept."""
+    """One feature: a product of atoms, each given by its operations; no atoms mean the intercept."""
 
     name: str
     atoms: tuple[Operations, ...]
@@ -29,48 +29,48 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """All features of a formula, as the arrays that `algorithm.features.write_features` takes.
+    """All features of a formula, as the arrays that `algorithm.features.write_features` reads.
 
-    `values` below is one number per variable (the level's number for variables with levels) and the action's number
-    in the last place.
+    `values` below contains one number per variable (the level's number for variables with levels), and the action's
+    number at the end.
     """
 
     names: tuple[str, ...]
-    """What people call the features: "action=call:stress"."""
+    """The names of the features for readers: "action=call:stress"."""
     code: Floats
     atom_end: Floats
     factors: Floats
     shared: int
-    """How many atoms, the first ones, do not depend on the action."""
+    """The number of atoms, all at the front, that do not depend on the action."""
     atoms: int
     width: int
-    """The most atoms that a feature has."""
+    """The most atoms in any feature."""
     stack: int
-    """The most values that wait to be worked on."""
+    """The greatest depth of the stack."""
     actions: int
     depends: NDArray[np.bool_]
     """Which variables a feature depends on, the action last: [d, variables + 1]."""
     atom_operations: tuple[Operations, ...]
     tables: Mapping[int, Floats]
-    """The numbers of a variable's levels, for variables that enter by them."""
+    """The numbers of a variable's levels, for variables with numeric levels that enter as numbers."""
 
     @property
     def d(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         return len(self.names)
 
     @property
     def action_variable(self) -> int:
-        """The place of the action in `values`."""
+        """The index of the action in `values`."""
         return int(self.depends.shape[1]) - 1
 
     @property
     def room(self) -> int:
-        """How many numbers of scratch space `write_features` needs."""
+        """The amount of scratch space, in numbers, that `write_features` needs."""
         return self.atoms + self.stack
 
     def features(self, values: Any) -> Floats:
-        """The features at some points: values[..., variables + 1], whose last entry is not read, give [..., A, d]."""
+        """The features at some points: values[..., variables + 1], the last entry unread, give [..., A, d]."""
         points = np.asarray(values, dtype=np.float64)
         x = np.ones((*points.shape[:-1], self.actions, self.d))
         slots: list[Any] = [points[..., v] for v in range(self.action_variable)]
@@ -83,7 +83,7 @@ class Program:
         return x
 
     def largest(self, bounds: Mapping[int, tuple[float, float]], levels: Mapping[int, int]) -> Floats:
-        """A bound on each feature's size, from the bounds and levels of the variables, the action among them: [d]."""
+        """A bound on each feature's size, from the bounds and levels of all variables including the action: [d]."""
         sizes = [1.0]
         for operations in self.atom_operations:
             read = variables_of(operations)
@@ -95,7 +95,7 @@ class Program:
         return np.asarray(np.array(sizes)[self.factors.reshape(self.d, self.width).astype(int)].prod(axis=1))
 
     def divided(self, units: Floats) -> "Program":
-        """The program whose features are these, each divided by its unit."""
+        """The program with each feature divided by its unit."""
         if (units == 1.0).all():
             return self
         factors = self.factors.reshape(self.d, self.width).astype(int)
@@ -108,9 +108,9 @@ class Program:
 
 
 def assemble(columns: Sequence[Column], *, variables: int, actions: int, tables: Mapping[int, Floats]) -> Program:
-    """The program for these features of this many variables; `tables` holds the numbers of variables' levels."""
+    """The program for these features of `variables` variables; `tables` contains the numbers of variables' levels."""
     unique = list(dict.fromkeys(atom for column in columns for atom in column.atoms))
-    ordered = sorted(unique, key=lambda atom: variables in variables_of(atom))  # stable: the action's atoms last
+    ordered = sorted(unique, key=lambda atom: variables in variables_of(atom))  # stable: atoms with the action last
     number = {atom: i for i, atom in enumerate(ordered)}
     width = max(1, *(len(column.atoms) for column in columns))
     factors = np.zeros((len(columns), width))
@@ -137,12 +137,12 @@ def assemble(columns: Sequence[Column], *, variables: int, actions: int, tables:
 
 
 def variables_of(operations: Operations) -> frozenset[int]:
-    """Which values an atom reads."""
+    """The indices of the values that an atom reads."""
     return frozenset(int(argument) for operation, argument in operations if operation == op.VALUE)
 
 
 def depth_of(operations: Operations) -> int:
-    """The most values that are on the stack at once."""
+    """The greatest depth of the stack while an atom is evaluated."""
     depth = most = 0
     for operation, _ in operations:
         depth += 1 if operation <= op.VALUE else -1 if operation >= op.ADD else 0
@@ -152,12 +152,12 @@ def depth_of(operations: Operations) -> int:
 
 def trouble(operations: Operations, axes: Mapping[int, Floats], numeric: frozenset[int],
             tables: Mapping[int, Floats]) -> tuple[str, dict[int, float]] | None:  # fmt: skip
-    """What is wrong with an atom somewhere between the bounds of its variables, and where; None if nothing is.
+    """A fault of an atom somewhere within the bounds of its variables, and its place; None if there is none.
 
     Args:
         operations: the atom.
-        axes: the values at which each variable is tried.
-        numeric: the variables that may also lie anywhere between these.
+        axes: the values at which each variable is tested.
+        numeric: the variables that may also lie anywhere between these values.
         tables: the numbers of variables' levels.
 
     """
@@ -187,7 +187,7 @@ def trouble(operations: Operations, axes: Mapping[int, Floats], numeric: frozens
 
 
 def axes_between(bounds: Mapping[int, tuple[float, float]], levels: Mapping[int, int]) -> dict[int, Floats]:
-    """The values at which variables are tried: evenly between their bounds with both ends, and every level."""
+    """The values at which variables are tested: evenly spaced between the bounds, both included, and every level."""
     room = GRID / max(1, int(np.prod([float(n) for n in levels.values()])))
     each = max(3, int(max(room, 1.0) ** (1.0 / max(1, len(bounds)))))
     axes = {v: np.linspace(low, high, each) for v, (low, high) in bounds.items()}
@@ -197,7 +197,7 @@ def axes_between(bounds: Mapping[int, tuple[float, float]], levels: Mapping[int,
 
 
 def _written(atoms: Sequence[Operations], tables: Mapping[int, Floats]) -> tuple[Floats, Floats]:
-    """(code, atom_end): all operations in a row, followed by the tables that they look numbers up in."""
+    """(code, atom_end): the operations of all atoms, followed by the tables in which they look numbers up."""
     ends = np.cumsum([len(atom) for atom in atoms], dtype=np.float64)
     begin: dict[int, int] = {}
     after = 2 * int(ends[-1]) if atoms else 0
@@ -214,6 +214,6 @@ def _written(atoms: Sequence[Operations], tables: Mapping[int, Floats]) -> tuple
 
 
 def _at(place: Any, shape: tuple[int, ...], names: Sequence[int], axes: Mapping[int, Floats]) -> dict[int, float]:
-    """The values of the variables at a place of the grid."""
+    """The values of the variables at an index of the grid."""
     index = np.unravel_index(int(place), shape)
     return {v: float(axes[v][i]) for v, i in zip(names, index, strict=True)}

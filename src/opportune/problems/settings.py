@@ -1,4 +1,4 @@
-"""Settings that every kind of problem has, checked at the door."""
+"""Settings that all kinds of problems share, checked on entry."""
 
 import inspect
 import math
@@ -25,20 +25,20 @@ from opportune.problems.variables import (
 Floats = NDArray[np.float64]
 Visibility = Literal["public", "sensed", "reported"]
 VISIBILITIES = ("public", "sensed", "reported")
-PRIORS = ("prior_mean", "prior_sd")  # written down where they are given
+PRIORS = ("prior_mean", "prior_sd")  # described only if they were given
 MOST_ACTIONS = 127
 MOST_CONTEXTS = 32_000
 LEAST_DELTA = 1e-300
-MASKS = ("allowed", "never_if", "when_unknown")  # which descriptions may lack: nothing is forbidden then
+MASKS = ("allowed", "never_if", "when_unknown")  # optional in descriptions; without them nothing is forbidden
 
 
 class Located(NamedTuple):
-    """A context as the algorithm takes it."""
+    """A context in the form that the algorithm expects."""
 
     stratum: int
-    sense: int  # contexts finite; else 0
-    context: int  # contexts finite; else 0; -1 where a reported variable is not known
-    values: NDArray[np.float64]  # contexts not finite; else empty
+    sense: int  # 0 unless contexts are finite
+    context: int  # 0 unless contexts are finite; -1 if a reported variable is unknown
+    values: NDArray[np.float64]  # empty if contexts are finite
     missing: tuple[str, ...]  # sensed variables that were not given: the decision point counts as missing
     unreported: tuple[str, ...]  # reported variables that were not given
 
@@ -46,19 +46,19 @@ class Located(NamedTuple):
 class Moment(NamedTuple):
     """A context in numbers.
 
-    `values` has one entry per variable (numbers as they are, levels by their number) and one for the action. Where a
-    sensed or reported variable was not given it has a stand-in there, and its name is in `missing` or `unreported`.
+    `values` contains one entry per variable (numbers as they are, levels by their number) and one for the action. A
+    sensed or reported variable that was not given has a default there and its name in `missing` or `unreported`.
     """
 
     values: NDArray[np.float64]
     missing: tuple[str, ...]
     """Sensed variables that were not given: the decision point counts as missing."""
     unreported: tuple[str, ...]
-    """Reported variables that were not given, as is usual before a reveal."""
+    """Reported variables that were not given, which is usual before a reveal."""
 
 
 class Beliefs:
-    """What the agents believe of rewards, whatever contexts are like; kinds of problems add these."""
+    """What the agents believe about rewards, for any kind of contexts; problems inherit from this."""
 
     noise_sd: float
     theta_bound: float
@@ -68,14 +68,14 @@ class Beliefs:
     regularisation: float
     prior_mean: Floats | None
     prior_sd: Floats | None
-    d: int  # how many features there are; problems set it themselves, before they believe anything
+    d: int  # the number of features; subclasses set it before calling `_believe`
     units: Any
 
     def _believe(self, *, noise_sd: Any, theta_bound: Any, value_range: Any, largest_gap: Any, delta: Any,
                  regularisation: Any, prior_mean: Any, prior_sd: Any) -> None:  # fmt: skip
-        """Check and keep the beliefs; lam is 1/W^2 unless given."""
+        """Check and store the beliefs; lam is 1/W^2 unless given."""
         self.noise_sd = checks.scale("noise_sd", noise_sd)
-        self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # lam is by its square
+        self.theta_bound = checks.scale("theta_bound", theta_bound, most=1e15)  # its square enters lam
         self.delta = checks.real("delta", delta, above=0.0, below=1.0)
         if self.delta < LEAST_DELTA:
             raise InputError(f"delta is {self.delta:g}; expected at least {LEAST_DELTA:g}")
@@ -94,7 +94,7 @@ class Beliefs:
             for j, sd in enumerate(self.prior_sd):
                 checks.scale(f"prior_sd[{j}]", float(sd), most=1e15)
             if regularisation is not None and self.regularisation != self._default_regularisation:
-                raise InputError("regularisation and prior_sd are both given; expected one of them")
+                raise InputError("regularisation and prior_sd are both given; expected only one of them")
 
     def _beliefs(self) -> dict[str, Any]:
         """The beliefs as plain JSON values."""
@@ -126,11 +126,11 @@ class Beliefs:
         return {**settings, **changes}
 
     def _knowledge(self, horizon: int) -> dict[str, Any]:
-        """The beliefs as the constants of any problem hold them."""
+        """The beliefs as constants of the algorithm, for any kind of problem."""
         lams = np.array([self.regularisation, self.pointwise_regularisation])
         precisions, prior = np.repeat(lams, self.d), [math.sqrt(lam) * self.theta_bound for lam in lams]
         if self.prior_sd is not None:
-            sd = self.prior_sd * self.units  # as W / sqrt(d) for every feature would be
+            sd = self.prior_sd * self.units  # in the same units as the default W / sqrt(d)
             precisions = np.concatenate([1.0 / (self.d * sd**2), (self.noise_sd / sd) ** 2])
             prior = [1.0, self.noise_sd * math.sqrt(self.d)]
         return {
@@ -145,7 +145,7 @@ class Beliefs:
 
 
 def check_value_range(value: Any) -> tuple[float, float] | None:
-    """(u_min, u_max), if there is one."""
+    """(u_min, u_max), or None."""
     if value is None:
         return None
     try:
@@ -161,7 +161,7 @@ def check_value_range(value: Any) -> tuple[float, float] | None:
 
 
 def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Visibility]:
-    """Who sees each variable: as given, public for those that are `known` from a schedule, else sensed."""
+    """The visibility of each variable: as given, public for those `known` from a schedule, else sensed."""
     visibility: dict[str, Visibility] = dict.fromkeys(variables, "sensed")
     for name in known:
         visibility[name] = "public"
@@ -177,14 +177,14 @@ def check_visibility(value: Any, variables: Mapping[str, Any], known: Iterable[s
 
 
 def check_names_action(formula: Any) -> None:
-    """Refuse a formula in which nothing depends on the action."""
+    """Reject a formula in which nothing depends on the action."""
     if isinstance(formula, str) and formula.strip() and not re.search(r"\baction\b", formula):
         given = checks.brief(formula)
         raise InputError(f"formula {given} does not name action; expected it, or every action would be worth the same")
 
 
 def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
-    """Names of the actions, given as such or by their number; `setting` is what messages call them."""
+    """Names of the actions, given as such or by their number; messages call them by `setting`."""
     if not isinstance(value, Iterable):
         value = range(checks.whole(setting, value, least=2, most=MOST_ACTIONS))
     given = checks.listed(setting, value, "a list of names", most=MOST_ACTIONS)
@@ -197,42 +197,42 @@ def check_action_names(value: Any, setting: str = "actions") -> tuple[str, ...]:
 
 
 LEAST_WIDTH = 1e-30
-"""Of value_range, by which gaps are divided."""
+"""The least width of value_range, by which gaps are divided."""
 LARGE = 32.0
-"""Features beyond this are divided inside, so that confidence widths keep their digits."""
+"""The algorithm divides features beyond this by their units, so that confidence widths keep their precision."""
 
 
 def units_of(largest: Floats) -> Floats:
-    """What each feature is divided by inside: 1, or a power of two that brings a large one below 1.
+    """The divisor of each feature: 1, or a power of two that brings a large one below 1.
 
-    Dividing by a power of two rounds nothing. Widths are what is left of 1/lam after many updates; with x as they are,
-    raw counts of steps, say, their relative error would grow like 1e-16 T max x^2 / lam.
+    Dividing by a power of two causes no rounding. Widths are what remains of 1/lam after many updates; with undivided
+    features, such as raw step counts, their relative error would grow like 1e-16 T max x^2 / lam.
     """
     return np.where(largest > LARGE, 2.0 ** np.ceil(np.log2(np.maximum(largest, 1.0))), 1.0)
 
 
 def _name(setting: str, name: Any) -> str:
-    """The name of an action, which may be a number."""
+    """The name of an action, which may be given as a number."""
     number = isinstance(name, int | np.integer) and not isinstance(name, bool | np.timedelta64)
     return str(checks.whole(setting, name, least=0, most=10**9)) if number else checks.text(setting, name)
 
 
 def check_described(saved: Any, problem: type) -> dict[str, Any]:
-    """What describes a problem, with the variables themselves in place of what describes them."""
-    settings = checks.mapping("problem", saved, "what to_dict() gave")
+    """The settings in a problem's description, with variables built from their own descriptions."""
+    settings = checks.mapping("problem", saved, "what to_dict() returned")
     checks.settings("the problem", settings, problem)
     for name in inspect.signature(problem).parameters:
         if name not in settings and name not in {*MASKS, *PRIORS}:
-            raise InputError(f"the problem lacks {name!r}; expected what to_dict() gave")
+            raise InputError(f"the problem lacks {name!r}; expected what to_dict() returned")
     variables = settings.get("variables")
     if variables is not None:
-        described = checks.mapping("variables of the problem", variables, "{name: what describes it}")
+        described = checks.mapping("variables of the problem", variables, "{name: its description}")
         settings["variables"] = {name: from_json(name, variable) for name, variable in described.items()}
     return settings
 
 
 def schedule_of(variables: Any, decisions_per_day: int | None) -> Schedule:
-    """The schedule that variables follow, of those that do."""
+    """The schedule of the variables that follow one."""
     scheduled = {}
     if isinstance(variables, Mapping):
         scheduled = {name: v for name, v in variables.items() if isinstance(v, Scheduled)}
@@ -240,7 +240,7 @@ def schedule_of(variables: Any, decisions_per_day: int | None) -> Schedule:
 
 
 def check_finite_variables(value: Any, contexts: int | None) -> dict[str, tuple[Any, ...]]:
-    """The levels of each variable, whose combinations are the contexts: `contexts` of them, if that is known."""
+    """The levels of each variable; their combinations are the contexts, `contexts` in number if that is known."""
     if value is None:
         return {"context": tuple(range(contexts or 0))}
     given = checks.mapping("variables", value, "{name: levels}")
@@ -256,7 +256,7 @@ def check_finite_variables(value: Any, contexts: int | None) -> dict[str, tuple[
     if contexts is not None and product != contexts:
         sizes = " x ".join(str(len(levels)) for levels in variables.values())
         number = f"{sizes} = {product}" if len(variables) > 1 else str(product)
-        raise InputError(f"variables have {number} combinations; expected {contexts}, as features has contexts")
+        raise InputError(f"variables have {number} combinations; expected {contexts}, one for each context in features")
     checks.size("variables have", product, MOST_CONTEXTS, "combinations of levels")
     return variables
 
@@ -270,7 +270,7 @@ def check_variables(value: Any) -> dict[str, Variable]:
 
 
 def weights_of(variables: Mapping[str, Variable], public: Sequence[str], strata: int) -> Floats:
-    """What each variable's level adds to the number of its stratum, the first public one slowest; the action last."""
+    """What each variable's level adds to the stratum's number, the first public variable slowest; the action last."""
     weights = np.zeros(len(variables) + 1)
     step = strata
     for v, (name, variable) in enumerate(variables.items()):

@@ -1,6 +1,6 @@
-"""What follows from a finite problem's features and probabilities alone, computed once for many problems.
+"""Results that depend only on a finite problem's features and probabilities, computed once for many problems.
 
-The participants of a plan are thousands of worlds, each with a problem of its own that differs in bounds only.
+The participants of a plan are thousands of worlds, each with its own problem, which differ only in bounds.
 """
 
 import functools
@@ -16,14 +16,14 @@ from opportune.engine.sizes import Sizes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LARGEST = 65_536  # bytes of arguments; to look up more is no faster than to compute it again
-MOST = 512  # results that are kept of a function: two for each of a study's instances
+LARGEST = 65_536  # bytes of arguments; beyond this a lookup is no faster than computing again
+MOST = 512  # results kept per function: two for each of a study's instances
 
 _R = TypeVar("_R")
 
 
 def remembered(function: Callable[..., _R]) -> Callable[..., _R]:
-    """A function of arrays that keeps its last results; they are shared, so their arrays are read-only."""
+    """Cache the last results of a function of arrays; results are shared, so their arrays are read-only."""
     kept: dict[Any, _R] = {}
 
     @functools.wraps(function)
@@ -50,10 +50,10 @@ def _key(given: Any) -> Any:
 
 
 def weighted_sum(weights: Floats, values: Floats) -> Floats:
-    """The sum of weights[k] values[k], one after the other.
+    """The sum of weights[k] values[k], in order.
 
-    A library for matrices would add in whatever order suits the processor, and end in other bits on another machine:
-    a study would learn from slightly other features there, and equal ones would no longer stay tied.
+    A matrix library would add in the order that suits the processor, so the last bits would differ between machines: a
+    study would learn from slightly different features, and ties would break.
     """
     shape = (-1, *([1] * (values.ndim - 1)))
     return np.asarray((weights.reshape(shape) * values).sum(axis=0))
@@ -75,15 +75,15 @@ def part_means(features: Floats, labels: Ints, parts: int, probs: Floats | None)
 def least_distance(features: Floats, units: Floats) -> float:
     """Dmin: the least positive ||phi[k, a] - phi[k, a']|| over contexts k (or corners) and pairs of different actions.
 
-    Warns where two actions have the same features in some context: by a Dmin of 0 any disagreement would count.
+    Warns if two actions have the same features in some context: with Dmin = 0 any disagreement would count.
     """
     distances = action_distances(features, units)
     if not (distances > 0.0).any():
-        checks.warn("all actions have the same features in every context; expected features that tell actions apart")
+        checks.warn("all actions have the same features in every context; expected features that differ by action")
         return 0.0
     if distances.min() <= 0.0:
         checks.warn(
-            "two actions have the same features in some context, so that the least distance Dmin is 0 and PD2 would "
+            "two actions have the same features in some context, so the least distance Dmin is 0 and PD2 would "
             "nudge at any disagreement; the least positive distance is used instead"
         )
     return float(distances[distances > 0.0].min())
@@ -101,7 +101,7 @@ def action_distances(features: Floats, units: Floats) -> Floats:
 def constant_parts(
     features: Floats, units: Floats, stratum_of: Ints, sense_of: Ints, probs: Floats | None, sizes: Sizes
 ) -> dict[str, NDArray[Any]]:
-    """The parts of engine.declared.Constants that follow from features and probabilities."""
+    """The fields of engine.declared.Constants that depend only on features and probabilities."""
     strata, senses = int(stratum_of.max()) + 1, int(sense_of.max()) + 1
     means = part_means(features, stratum_of, strata, probs)
     if sizes.senses:

@@ -1,4 +1,4 @@
-"""The terms of a formula by the names that people write: "action=call:stress", "mood=low", "intercept"."""
+"""The terms of a formula under readable names: "action=call:stress", "mood=low", "intercept"."""
 
 import itertools
 import re
@@ -9,9 +9,9 @@ from opportune.problems.variables import check_variable, levels_of
 
 
 def term_names(formula: str, variables: Mapping[str, Any], actions: Sequence[str]) -> tuple[str, ...]:
-    """The features of a formula by names that people write: "action=call:stress", "mood=low", "intercept".
+    """The names of a formula's features as people write them: "action=call:stress", "mood=low", "intercept".
 
-    Variables are levels, numbers with bounds, or scheduled ones.
+    Each variable is a list of levels, a number with bounds, or a scheduled variable.
     """
     from opportune.problems.formula import program  # noqa: PLC0415  (slow to import)
 
@@ -23,13 +23,13 @@ def term_names(formula: str, variables: Mapping[str, Any], actions: Sequence[str
 
 
 def _names_of_columns(formula: str, variables: Mapping[str, Sequence[Any]], actions: Sequence[str]) -> tuple[str, ...]:
-    """The names where all variables have levels: the library's, in plain words."""
+    """The names if all variables have levels: the library's, in plain words."""
     import pandas as pd  # noqa: PLC0415  (slow to import)
     from formulaic import Formula  # noqa: PLC0415  (slow to import)
 
     from opportune.problems.formula import CALLABLES, design  # noqa: PLC0415  (slow to import)
 
-    width = design(formula, variables, actions).shape[-1]  # refuses what is no formula
+    width = design(formula, variables, actions).shape[-1]  # raises if the formula is invalid
     frame = pd.DataFrame(list(itertools.product(*variables.values(), actions)), columns=[*variables, "action"])
     for name, levels in {**variables, "action": actions}.items():
         if any(isinstance(level, str) for level in levels):
@@ -43,11 +43,11 @@ def _names_of_columns(formula: str, variables: Mapping[str, Sequence[Any]], acti
 
 
 def _friendly(column: str) -> str:
-    """What people call a column of formulaic: action[T.call]:stress is action=call:stress."""
+    """The readable name of a formulaic column: action[T.call]:stress becomes action=call:stress."""
     return re.sub(r"\[(?:T\.)?(.*?)\](?=:|$)", r"=\1", column).replace("Intercept", "intercept")
 
 
 def normal_term(key: str) -> str:
-    """A term's name whatever the order and spacing of its factors, and in formulaic's spelling as well."""
+    """A term's normal form for any order and spacing of its factors, and for formulaic's spelling."""
     name = re.sub(r"\s*([-+*/^(),])\s*", r"\1", _friendly(key))
     return ":".join(sorted(part.strip() for part in name.split(":")))

@@ -1,14 +1,14 @@
-"""What a context consists of: numbers with bounds, variables with levels, and variables that follow a schedule.
+"""The variables of a context: numbers with bounds, variables with levels, and variables that follow a schedule.
 
 A variable is one of
 
     Number(0, 20_000)                       any number between two bounds
     ["low", "fair", "high"]                 one of these levels
     TimeOfDay(["morning", "evening"])       public, known from the decision point's number: the schedule
-    Weekday(), Weekend(), DayOfStudy(70)    public and known in the same way
+    Weekday(), Weekend(), DayOfStudy(70)    public and known from the schedule too
     History(of="nudges", summary="sum", days=7)   computed from the participant's own record
 
-Decision points count from 1, days of study too.
+Decision points and days of study count from 1.
 """
 
 import math
@@ -24,9 +24,9 @@ from opportune.errors import InputError
 from opportune.problems.history import History
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-WORKDAYS = 5  # of a week; the other days are its weekend
+WORKDAYS = 5  # per week; the other days are the weekend
 MOST_PER_DAY = 1440
-"""Decision points that a day may have: one per minute."""
+"""The most decision points in a day: one per minute."""
 MOST_DAYS = 100_000
 MOST_LEVELS = 32_000
 
@@ -36,8 +36,8 @@ class Number:
     """A numeric variable between two finite bounds, both included.
 
     Args:
-        low: the least value it may have.
-        high: the largest.
+        low: the least value.
+        high: the largest value.
 
     """
 
@@ -61,7 +61,7 @@ class TimeOfDay:
     """The times of day at which decisions are made, in order, one decision point each.
 
     Args:
-        names: what to call them, such as ("morning", "evening").
+        names: their names, such as ("morning", "evening").
 
     """
 
@@ -99,7 +99,7 @@ class Weekday:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The variable's levels: the seven days, Monday first, whatever day the study begins on."""
+        """The variable's levels: the seven days, Monday first, on whatever day the study begins."""
         return WEEKDAYS
 
 
@@ -128,9 +128,9 @@ class DayOfStudy:
     """The day of study, a number: (day - centre) / scale; by default the day itself.
 
     Args:
-        days: how many days the study has.
-        centre: the day that becomes 0.
-        scale: how many days make 1.
+        days: the number of days of the study.
+        centre: the day with value 0.
+        scale: the number of days that make 1.
 
     """
 
@@ -169,11 +169,11 @@ Variable = Number | tuple[Any, ...] | Scheduled | History
 
 
 class Schedule:
-    """When decisions are made, and the public variables that are known from it.
+    """When decisions are made, and the public variables that follow from the schedule.
 
     Args:
         variables: {name: TimeOfDay, Weekday, Weekend or DayOfStudy}.
-        decisions_per_day: as many as the times of day unless given; 1 if there are none.
+        decisions_per_day: by default the number of times of day, or 1 if there are none.
 
     """
 
@@ -191,7 +191,7 @@ class Schedule:
 
     @property
     def period(self) -> int | None:
-        """Decision points until everything repeats; None if there is a day of study, which never does."""
+        """The number of decision points until the schedule repeats; None with a day of study, which never repeats."""
         if any(isinstance(variable, DayOfStudy) for variable in self.variables.values()):
             return None
         weekly = any(isinstance(variable, Weekday | Weekend) for variable in self.variables.values())
@@ -200,7 +200,7 @@ class Schedule:
 
     @property
     def last_step(self) -> int | None:
-        """The last decision point, if a day of study says when the study ends."""
+        """The last decision point, if a day of study sets the study's end."""
         days = [variable.days for variable in self.variables.values() if isinstance(variable, DayOfStudy)]
         return min(days) * self.decisions_per_day if days else None
 
@@ -217,7 +217,7 @@ class Schedule:
     def table(self, steps: int) -> NDArray[np.float64]:
         """The scheduled variables at decision points 1..steps as numbers, [steps, variables].
 
-        A variable with levels enters by the number of its level, counted from 0; a day of study as it is.
+        A variable with levels enters by the number of its level, counted from 0; a day of study by its value.
         """
         steps = checks.whole("steps", steps, least=1, most=self.last_step or checks.MOST_STEPS)
         rows = np.empty((steps, len(self.variables)))
@@ -244,14 +244,14 @@ class Schedule:
         return f"Schedule({', '.join(self.variables) or 'no variables'}; {self.decisions_per_day} decisions per day)"
 
     def _per_day(self, given: int | None) -> int:
-        """The number of decisions per day, which all times of day must agree with."""
+        """The number of decisions per day; every TimeOfDay must have as many times."""
         per_day = None if given is None else checks.whole("decisions_per_day", given, least=1, most=MOST_PER_DAY)
         for name, variable in self.variables.items():
             if isinstance(variable, TimeOfDay):
                 if per_day is not None and per_day != len(variable.names):
                     raise InputError(
                         f"variable {name!r} has {len(variable.names)} times of day; "
-                        f"expected {per_day}, as there are decisions per day"
+                        f"expected {per_day}, one for each decision of the day"
                     )
                 per_day = len(variable.names)
         return 1 if per_day is None else per_day
@@ -269,7 +269,7 @@ class Schedule:
 
 
 def check_variable(name: str, value: Any) -> Variable:
-    """A variable as it was given: a Number or a scheduled one as it is, anything else as its levels."""
+    """A variable as given: a Number or scheduled variable unchanged, anything else read as a list of levels."""
     if isinstance(value, Number | Scheduled | History):
         return value
     return check_levels(name, value)
@@ -278,7 +278,7 @@ def check_variable(name: str, value: Any) -> Variable:
 def check_levels(
     name: str, value: Any, expected: str = "its levels, a Number or a scheduled variable"
 ) -> tuple[Any, ...]:
-    """A variable's levels: different plain values, none of them NaN, which nothing equals."""
+    """A variable's levels: distinct plain values. NaN is rejected, as it equals nothing."""
     who = f"variable {checks.brief(name)}"
     given = checks.listed(who, value, expected, most=MOST_LEVELS)
     levels = tuple(_level(who, level, given) for level in given)
@@ -294,7 +294,7 @@ def check_levels(
 
 
 def _level(who: str, value: Any, levels: list[Any]) -> Any:
-    """A level: text, a number, or True or False."""
+    """A level: text, a number, or a truth value."""
     level = value.item() if isinstance(value, np.generic) else value
     if isinstance(level, str):
         return checks.text(f"a level of {who}", level, empty=True)
@@ -308,7 +308,7 @@ def _level(who: str, value: Any, levels: list[Any]) -> Any:
 
 
 def level_number(name: str, value: Any, levels: tuple[Any, ...]) -> int:
-    """The number of a level; 1 is not taken for True, nor the other way round."""
+    """The number of a level; 1 and True are different levels."""
     level = value.item() if isinstance(value, np.generic) else value
     known = levels.index(level) if isinstance(level, str | int | float) and level in levels else None
     if known is None or isinstance(level, bool) != isinstance(levels[known], bool):
@@ -333,7 +333,7 @@ def bounds_of(variable: Variable) -> Number | None:
 
 
 def entered_as_numbers(levels: tuple[Any, ...]) -> bool:
-    """Whether a formula takes a variable with these levels as a number: all of them are."""
+    """Whether a formula treats a variable with these levels as numeric: all levels are numbers."""
     return all(isinstance(level, int | float) for level in levels)
 
 
@@ -363,5 +363,5 @@ def from_json(name: str, saved: Any) -> Variable:
         return _KINDS[kind](**settings)  # type: ignore[no-any-return]
     except (KeyError, TypeError):
         raise InputError(
-            f"variable {checks.brief(name)} is {checks.brief(saved)}; expected what describes a variable of this kind"
+            f"variable {checks.brief(name)} is {checks.brief(saved)}; expected a description of this kind of variable"
         ) from None
