@@ -262,9 +262,11 @@ def _advised(then: WhatIf) -> tuple[str, float]:
     below = [np.cumsum(odds).tolist() for _, _, odds in earlier]
     places, weights = _answers(then.problem, then.step)
     for draw in range(draws):
-        drawn = np.random.default_rng((then.step.step, draw)).random(len(earlier)).tolist()
-        found = [min(bisect(limits, u), len(limits) - 1) for limits, u in zip(below, drawn, strict=True)]
-        uncovered = [(step, those[i]) for (step, those, _), i in zip(earlier, found, strict=True)]
+        uncovered = []
+        if earlier:
+            drawn = np.random.default_rng((then.step.step, draw)).random(len(earlier)).tolist()
+            found = [min(bisect(limits, u), len(limits) - 1) for limits, u in zip(below, drawn, strict=True)]
+            uncovered = [(step, those[i]) for (step, those, _), i in zip(earlier, found, strict=True)]
         for place, weight in zip(places, weights.tolist(), strict=True):
             votes[then.advised(place, draw, uncovered)] += weight / draws
     action = max(votes, key=lambda name: votes[name])
