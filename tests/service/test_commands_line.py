@@ -190,7 +190,7 @@ def test_amend(run: Run, lived: Database, db: str, tmp_path: Path) -> None:
         file.write_text(study_text().replace(*change), encoding="utf-8")
         code, _, err = run("amend", str(file), "--reason", "why not", "--db", db)
         assert code == 2, change
-        assert "by which decisions are made" in err
+        assert "which would change decisions" in err
     assert run("amend", str(file), "--reason", " ", "--db", db)[0] == 2
     assert run("verify", "--db", db)[0] == 0
 

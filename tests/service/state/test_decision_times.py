@@ -338,10 +338,12 @@ def test_whoever_asks_too_soon_is_told_when_to_ask(sqlite: Database) -> None:
     with pytest.raises(Refused, match=r"the first decision point comes at 09:00 on 2026-03-28 in Europe/Berlin$"):
         ask(writer, "2026-03-28T07:00:00Z")
     ask(writer, "2026-03-28T08:00:00Z")
-    with pytest.raises(Refused, match=r"has its decision; the next comes at 18:00 on 2026-03-28 in Europe/Berlin$"):
+    with pytest.raises(
+        Refused, match=r"has a decision already; the next comes at 18:00 on 2026-03-28 in Europe/Berlin$"
+    ):
         ask(writer, "2026-03-28T08:30:00Z")
     ask(writer, "2026-04-11T16:00:00Z")
-    with pytest.raises(Refused, match=r"decision point 30 of 'P1' has its decision$"):
+    with pytest.raises(Refused, match=r"decision point 30 of 'P1' has a decision already$"):
         ask(writer, "2026-04-11T16:30:00Z")
 
 

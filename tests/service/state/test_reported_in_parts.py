@@ -85,7 +85,7 @@ def test_a_time_zone_that_was_let_in_stays_usable(sqlite: Database, monkeypatch:
     ask = Propose(who="app", received=BEGIN, participant="P1", given={"sensed": SENSED})
     assert answer_of(writer.do(ask))["mode"] == "learned"
     assert verify(sqlite).findings == []
-    with pytest.raises(InputError, match="that of a place"):
+    with pytest.raises(InputError, match="the time zone of a place"):
         clock.check_zone("Factory")
 
 

@@ -17,25 +17,25 @@ from opportune.service.state.study import StudyInForce
 
 
 class Launch(Command, kw_only=True):
-    """A study begins: its file is frozen."""
+    """Launch a study: its file is frozen."""
 
     file: str
     source: str
     rehearsal: bool = False
-    """Whether participants are simulated; a record is for a rehearsal or for people, from its first event on."""
+    """Whether participants are simulated; the first event fixes this for the whole record."""
 
     def run(self, transaction: Transaction) -> Answered:
-        """Begin, unless it has begun: then the file must be the one in force."""
+        """Launch the study; if it was launched before, only check that the file is the one in force."""
         if transaction.study is not None:
             if bool(transaction.study["rehearsal"]) != self.rehearsal:
                 what = "a study with people" if self.rehearsal else "a rehearsal"
                 raise Refused(
                     "exists",
-                    f"the database holds {what}; expected another database (--db), with or without "
-                    "--rehearsal as it was launched",
+                    f"the database contains {what}; expected another database (--db), or --rehearsal given or omitted "
+                    "as at launch",
                 )
             if StudyInForce.from_text(self.file, self.source).hash != transaction.running.hash:
-                text = f"{self.source} is not the study file in force, which was launched or amended otherwise"
+                text = f"{self.source} differs from the study file in force, as launched or last amended"
                 raise Refused("exists", f"{text}; see opportune amend for changes")
             return 200, {"study": transaction.study["name"], "launched": False}
         transaction.launch(
@@ -50,16 +50,16 @@ class Launch(Command, kw_only=True):
 
 
 class Amend(Command, kw_only=True):
-    """Another study file is in force from now on, for a reason."""
+    """Put another study file in force, with a reason."""
 
     file: str
     source: str
     reason: str
     origin: dict[str, str] = msgspec.field(default_factory=dict)
-    """From where: noted beside who did it."""
+    """The place from which the author acted, for the record."""
 
     def run(self, transaction: Transaction) -> Answered:
-        """Change what can be changed under way; anything that would change decisions is refused."""
+        """Put the file in force; refuse one that would change decisions."""
         open_study(transaction)
         running = StudyInForce.from_text(self.file, self.source)
         if running.hash == transaction.running.hash:
@@ -71,14 +71,14 @@ class Amend(Command, kw_only=True):
 
 
 class ConfirmClock(Command, kw_only=True):
-    """The clock of the server is right, whatever was in doubt about it."""
+    """Confirm that the server's clock is right, despite the doubt about it."""
 
     reason: str
     origin: dict[str, str] = msgspec.field(default_factory=dict)
-    """From where: noted beside who did it."""
+    """The place from which the author acted, for the record."""
 
     def run(self, transaction: Transaction) -> Answered:
-        """Put it on record; services that wait for it go on."""
+        """Record the confirmation, which lets waiting services continue, and repair dates in the future."""
         if transaction.study is None:
             raise Refused("not_found", "no study is launched in this database")
         given = {"reason": self.reason, **self.origin}
@@ -89,16 +89,16 @@ class ConfirmClock(Command, kw_only=True):
 
 
 class Close(Command, kw_only=True):
-    """The study ends: no one is enrolled and no decisions are made any more."""
+    """Close the study: nobody can enrol, and no more decisions are made."""
 
     settles: ClassVar[bool] = True
 
     reason: str
     origin: dict[str, str] = msgspec.field(default_factory=dict)
-    """From where: noted beside who did it."""
+    """The place from which the author acted, for the record."""
 
     def run(self, transaction: Transaction) -> Answered:
-        """Settle what is open, and close."""
+        """Settle open nudges as unanswered, and close the study."""
         open_study(transaction)
         from opportune.service.record.tables import participants  # noqa: PLC0415
 
@@ -110,19 +110,19 @@ class Close(Command, kw_only=True):
 
 
 def difference(old: str, new: str) -> str:
-    """What changes in a study file, line by line."""
+    """The lines in which two study files differ, as a unified diff."""
     before, after = ([f"{line}\n" for line in text.splitlines()] for text in (old, new))
     return "".join(difflib.unified_diff(before, after, "in force", "amended", n=1))
 
 
 def refuse_changes(old: StudyInForce, new: StudyInForce, source: str) -> None:
-    """Refuse an amendment that would change how decisions are made: such a study is another study."""
+    """Refuse an amendment that would change how decisions are made: that would be another study."""
     was, will = _deciding(old), _deciding(new)
     changed = [name for name in was if was[name] != will[name]]
     if changed:
         raise InputError(
-            f"{source} changes {', '.join(changed)}, by which decisions are made; expected the same under way: "
-            "launch another study for that"
+            f"{source} changes {', '.join(changed)}, which would change decisions; expected these unchanged: launch "
+            "another study to change them"
         )
 
 

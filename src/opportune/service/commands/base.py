@@ -1,4 +1,4 @@
-"""What all commands share: the writes that requests ask for, each run inside the writer's transaction."""
+"""What all commands share. A command is a write that a request asks for; it runs inside the writer's transaction."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from opportune.service.state import clock
 from opportune.service.state.participant import Participant
 
 Answered = tuple[int, dict[str, Any]]
-"""The status and what is answered."""
+"""The HTTP status and the answer."""
 NOT_ASKED = "no decision was asked for"
 SYSTEM = "service"
 
@@ -22,26 +22,26 @@ class Command(msgspec.Struct, kw_only=True):
     """A write that someone asked for."""
 
     records: ClassVar[bool] = True
-    """Whether something should be on record afterwards."""
+    """Whether the command is meant to append to the record."""
 
     settles: ClassVar[bool] = False
-    """Whether a nudge that is still open may be settled as unanswered with it."""
+    """Whether the command may settle a nudge that is still open as unanswered."""
 
     who: str
     received: int
     key: str = ""
     fingerprint: str = ""
     blind: bool = False
-    """Whoever asked is not to see by what a decision was made."""
+    """Whether the caller must not see the numbers behind decisions."""
     let_stand: bool = False
-    """Such a nudge is settled without the learned policy, which has failed to: what stands stays."""
+    """Settle an open nudge without the learned policy, which has failed; the earlier advice stays valid."""
 
     def about(self) -> tuple[str | None, str | None]:
         """The participant and the decision that the command names, so that a batch reads them at once."""
         return None, None
 
     def run(self, transaction: Transaction) -> Answered:
-        """Do it: the status, and what is answered."""
+        """Carry out the command; returns the status and the answer."""
         raise NotImplementedError
 
 
@@ -50,12 +50,12 @@ def open_study(transaction: Transaction) -> dict[str, Any]:
     if transaction.study is None:
         raise Refused("not_found", "no study is launched in this database")
     if transaction.study["status"] != "open":
-        raise Refused("closed", "the study is closed: no one is enrolled, and no decisions are made")
+        raise Refused("closed", "the study is closed: nobody can enrol, and no more decisions are made")
     return transaction.study
 
 
 def participant_answer(person: Participant, *, blind: bool = False) -> dict[str, Any]:
-    """A participant as the API shows it; to whoever is blind without the arm and what is left of the budget."""
+    """A participant as the API shows it; a blind caller sees neither the arm nor the remaining budget."""
     left = person.agent.budget_left
     return {
         "participant": person.name, "status": person.status, "reason": person.reason, "timezone": person.timezone,
@@ -70,7 +70,7 @@ def participant_answer(person: Participant, *, blind: bool = False) -> dict[str,
 
 
 def decision_answer(row: Mapping[str, Any], *, blind: bool = False) -> dict[str, Any]:
-    """A decision as the API shows it; to whoever is blind without the numbers that it was made by."""
+    """A decision as the API shows it; a blind caller does not see the numbers behind it."""
     expires = row["expires"] if row["status"] == "nudge" else None
     return {
         "decision": row["id"], "participant": row["participant"], "step": row["step"], "status": row["status"],

@@ -1,8 +1,8 @@
-"""What staff do about nudges: take one, try it, say what became of it, and take that back within a minute.
+"""What staff do about nudges: take one, try to call, enter the outcome, and undo that within a minute.
 
-Taking one is a matter of minutes and no part of the record. That someone tried is on record at once, and so is that
-the participant was reached, since the advice follows from it. That the participant could not be reached, or declined,
-goes on record a minute later, and can be undone until then: whether it does or not, the old advice stands meanwhile.
+Taking a nudge lasts minutes and is not recorded. A try is recorded at once, and so is reaching the participant, as the
+new advice depends on it. That the participant could not be reached, or declined, is recorded a minute later and can be
+undone until then; the old advice stays valid in either case.
 """
 
 from typing import Any, ClassVar
@@ -18,17 +18,17 @@ from opportune.service.record.transaction import Transaction
 from opportune.service.state import clock
 
 TAKEN = 15 * clock.MINUTE
-"""How long an entry stays with whoever took it, unless something is done about it."""
+"""How long a nudge stays taken, unless its holder acts on it."""
 UNDO = 60 * clock.MICROSECONDS
 REACHED, UNREACHABLE, DECLINED, WRONG_PERSON = "reached", "unreachable", "declined", "wrong person"
 GIVEN_UP = (UNREACHABLE, DECLINED, WRONG_PERSON)
-"""Outcomes with which the old advice stands."""
+"""Outcomes that leave the old advice valid."""
 _CALLS, _DECISIONS, _EVENTS = tables.calls, tables.decisions, tables.events
 
 
 def take(database: Database, decision: str, participant: str, who: str, now: int) -> str:
-    """Take an entry of the list, if nobody else has it; who has it now."""
-    over = or_(_CALLS.c.taken_until <= now, _CALLS.c.taken_until > now + TAKEN + clock.SLACK)  # or the clock was wrong
+    """Take a nudge, if nobody else has; returns who has it now."""
+    over = or_(_CALLS.c.taken_until <= now, _CALLS.c.taken_until > now + TAKEN + clock.SLACK)  # a clock was wrong
     free = or_(_CALLS.c.taken_by.is_(None), _CALLS.c.taken_by == who, over)
     with database.writing.begin() as connection:
         _ensure(connection, decision, participant, now)
@@ -41,14 +41,14 @@ def take(database: Database, decision: str, participant: str, who: str, now: int
 
 
 def release(database: Database, decision: str, who: str, now: int) -> None:
-    """Give an entry back that one has taken."""
+    """Release a nudge that this person has taken."""
     with database.writing.begin() as connection:
         mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.taken_by == who)
         connection.execute(mine.values(taken_by=None, taken_until=None, changed=_stamp(connection, now)))
 
 
 def undo(database: Database, decision: str, who: str, now: int) -> bool:
-    """Take back what was to go on record; whether there was still time."""
+    """Undo an outcome that is not recorded yet; returns whether that was still possible."""
     with database.writing.begin() as connection:
         waiting = select(_DECISIONS.c.id).where(_DECISIONS.c.id == decision, _DECISIONS.c.status == "nudge").exists()
         mine = update(_CALLS).where(_CALLS.c.decision == decision, _CALLS.c.done_by == who, _CALLS.c.due > now, waiting)
@@ -60,14 +60,14 @@ def undo(database: Database, decision: str, who: str, now: int) -> bool:
 
 
 def due(database: Database, now: int) -> list[str]:
-    """Decisions whose outcome is to go on record now."""
+    """Decisions whose outcome is due to be recorded."""
     with database.reading.connect() as connection:
         query = select(_CALLS.c.decision).where(_CALLS.c.due <= now).order_by(_CALLS.c.due)
         return list(connection.execute(query).scalars())
 
 
 def version(database: Database) -> str:
-    """Something that differs whenever a list of calls may."""
+    """A text that changes whenever a list of calls may have changed."""
     with database.reading.connect() as connection:
         seq = connection.execute(select(tables.study.c.seq)).scalar()
         changed = connection.execute(select(func.max(_CALLS.c.changed))).scalar()
@@ -80,16 +80,16 @@ def _ensure(connection: Connection, decision: str, participant: str, now: int) -
 
 
 def _stamp(connection: Connection, now: int) -> int:
-    """The time of a change: later than all before, so that whoever looks for changes does not miss it."""
+    """The time of a change, made later than all before, so that `version` changes."""
     latest = connection.execute(select(func.max(_CALLS.c.changed))).scalar()
     return max(now, (latest or 0) + 1)
 
 
 class _Call(Command, kw_only=True):
-    """Something that staff do about a nudge that they have taken, or that nobody has."""
+    """An action of staff on a nudge that they have taken, or that nobody has."""
 
     anyone: ClassVar[bool] = False
-    """Whether it counts also if someone else has the entry."""
+    """Whether the action is allowed even if someone else has taken the nudge."""
     decision: str
     note: str | None = None
 
@@ -97,7 +97,7 @@ class _Call(Command, kw_only=True):
         return None, self.decision
 
     def opened(self, transaction: Transaction) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The decision and the entry of the list; refused if someone else has it, or its outcome was said."""
+        """The rows of the decision and of its call; refused if someone else has it, or its outcome was entered."""
         row = transaction.decision(self.decision)
         _ensure(transaction.connection, self.decision, row["participant"], self.received)
         found = (
@@ -107,27 +107,27 @@ class _Call(Command, kw_only=True):
         if not self.anyone and held and found["taken_by"] not in {None, self.who}:
             raise Refused("taken", f"{found['taken_by']} has taken this call")
         if not self.anyone and found["due"] is not None:
-            raise Refused("taken", f"{found['done_by']} has said what became of this call")
+            raise Refused("taken", f"{found['done_by']} has entered the outcome of this call")
         return row, dict(found)
 
     def write(self, transaction: Transaction, **values: Any) -> None:
-        """Change the entry of the list."""
+        """Change the row of the call."""
         change = update(_CALLS).where(_CALLS.c.decision == self.decision)
         changed = _stamp(transaction.connection, self.received)
         transaction.connection.execute(change.values(changed=changed, **values))
         transaction.calls_changed()
 
-    def noted(self, transaction: Transaction, participant: str) -> None:
-        """The note, if there is one."""
+    def record_note(self, transaction: Transaction, participant: str) -> None:
+        """Record the note, if there is one."""
         if self.note:
             person = transaction.person(participant)
             transaction.happen(events.NOTED, person, {"text": self.note}, who=self.who, received=self.received)
 
 
 class Reach(_Call, kw_only=True):
-    """The participant was reached: what was reported, and what is advised now.
+    """The participant was reached: record the reported values, and answer with the new advice.
 
-    What someone was told on the telephone must not be lost, whoever has the entry by then.
+    Values reported on the telephone must not be lost, so this is allowed whoever has taken the nudge.
     """
 
     anyone = True
@@ -139,7 +139,7 @@ class Reach(_Call, kw_only=True):
             who=self.who, received=self.received, decision=self.decision, answered=True, reported=self.reported,
             cause=REACHED,
         ).run(transaction)  # fmt: skip
-        self.noted(transaction, row["participant"])
+        self.record_note(transaction, row["participant"])
         self.write(
             transaction,
             outcome=REACHED,
@@ -153,14 +153,14 @@ class Reach(_Call, kw_only=True):
 
 
 class Try(_Call, kw_only=True):
-    """Not reached this time; to be tried again. `undone` takes the last one back."""
+    """The participant was not reached and will be called again; `undone` takes the last try back."""
 
     undone: bool = False
 
     def run(self, transaction: Transaction) -> Answered:
         row, call = self.opened(transaction)
         if row["status"] != "nudge":
-            raise Refused("settled_already", f"decision {self.decision!r} is settled ({row['outcome']})")
+            raise Refused("settled_already", f"decision {self.decision!r} is settled already ({row['outcome']})")
         tried: int | None = self.received
         tries = call["tries"] + 1
         if self.undone:
@@ -172,14 +172,14 @@ class Try(_Call, kw_only=True):
             events.TRIED, transaction.person(row["participant"]), given, who=self.who, received=self.received,
             step=row["step"], decision=self.decision,
         )  # fmt: skip
-        self.noted(transaction, row["participant"])
+        self.record_note(transaction, row["participant"])
         kept = {"taken_by": self.who, "taken_until": self.received + TAKEN} if self.undone else {}
         values = {"taken_by": None, "taken_until": None, "tries": tries, "tried": tried, **kept}
         self.write(transaction, **values)
         return 200, {"decision": self.decision, "tries": tries}
 
     def _before(self, transaction: Transaction) -> int | None:
-        """When the last try but one was; refused unless the last was this person's, within the last minute."""
+        """The time of the last try but one; refused unless the last was this person's, within the last minute."""
         query = select(_EVENTS.c.body, _EVENTS.c.received).where(_EVENTS.c.decision == self.decision)
         query = query.where(_EVENTS.c.kind == events.TRIED)
         made: list[tuple[str, int]] = []
@@ -190,20 +190,20 @@ class Try(_Call, kw_only=True):
             else:
                 made.append((event.who, received))
         if not made or made[-1][0] != self.who or made[-1][1] + UNDO < self.received:
-            raise Refused("settled_already", "there is no try of yours in the last minute to take back")
+            raise Refused("settled_already", "you made no try within the last minute that could be taken back")
         return made[-2][1] if len(made) > 1 else None
 
 
 class GiveUpCall(_Call, kw_only=True):
-    """Could not be reached, declined, or another person answered: goes on record in a minute, unless undone."""
+    """The participant could not be reached, declined, or someone else answered: recorded in a minute, unless undone."""
 
     outcome: str
 
     def run(self, transaction: Transaction) -> Answered:
         row, _ = self.opened(transaction)
         if row["status"] != "nudge":
-            raise Refused("settled_already", f"decision {self.decision!r} is settled ({row['outcome']})")
-        self.noted(transaction, row["participant"])
+            raise Refused("settled_already", f"decision {self.decision!r} is settled already ({row['outcome']})")
+        self.record_note(transaction, row["participant"])
         self.write(
             transaction, outcome=self.outcome, done_by=self.who, done=self.received, due=self.received + UNDO,
             taken_by=None, taken_until=None,
@@ -212,7 +212,7 @@ class GiveUpCall(_Call, kw_only=True):
 
 
 class Conclude(_Call, kw_only=True):
-    """What was to go on record does."""
+    """Record the outcome of a call once it can no longer be undone."""
 
     settles: ClassVar[bool] = True
 
@@ -224,5 +224,5 @@ class Conclude(_Call, kw_only=True):
             return 200, decision_answer(row)
         if row["status"] == "nudge":
             settle_unanswered(transaction, self.decision, cause=call["outcome"], who=call["done_by"], command=self)
-        self.write(transaction, due=None)  # also if the participant has opened the app meanwhile
+        self.write(transaction, due=None)  # even if the participant has opened the app meanwhile
         return 200, decision_answer(row)

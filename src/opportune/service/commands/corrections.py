@@ -1,6 +1,6 @@
-"""What staff correct, with a reason: reported values, outcomes of calls, time zones, withdrawals made in error.
+"""What staff correct, with a reason: reported values, outcomes of calls, time zones, mistaken withdrawals.
 
-The first value stays on record. Decisions that were made stay as they were; a corrected reward is in `rewards`.
+The first value stays on record, and past decisions do not change. `rewards` corrects rewards.
 """
 
 import datetime as dt
@@ -20,21 +20,21 @@ from opportune.service.state.participant import COMPLETED, WITHDRAWN, Participan
 
 MOST_AHEAD = dt.timedelta(days=366)
 OUTCOMES = ("opened", "answered", "unanswered")
-"""What may have become of a nudge."""
+"""The possible outcomes of a nudge."""
 
 
 class _Correction(Command, kw_only=True):
-    """Something on record was wrong."""
+    """A correction of the record, with a reason."""
 
     reason: str
 
     def why(self) -> str:
-        """The reason, which must be there."""
+        """The reason, which must not be empty."""
         return checks.text("reason", self.reason.strip(), lines=True)
 
 
 class CorrectReported(_Correction, kw_only=True):
-    """What was reported of a decision point was wrong."""
+    """Correct the values reported at a decision point."""
 
     decision: str
     reported: dict[str, Any]
@@ -46,21 +46,22 @@ class CorrectReported(_Correction, kw_only=True):
         row = transaction.decision(self.decision)
         if row["status"] != "settled":
             raise Refused(
-                "not_settled", f"decision {row['id']!r} waits for an answer; expected a correction after that"
+                "not_settled", f"decision {row['id']!r} waits for an answer; expected corrections once it is settled"
             )
         person = transaction.person(row["participant"])
         stands = row["reported_corrected"] or row["reported"]
         was: dict[str, Any] = {} if stands is None else msgspec.json.decode(stands)
         agent = person.agent
-        told = point.check_reported(self.reported, agent.reported_names)
-        if not told or (missing := [name for name in told if name not in was]):
-            what = f"{', '.join(missing)} was not reported" if told else "reported has no values"
-            raise Refused("invalid", f"{what}; expected what was reported of this decision point")
-        point.with_reported(agent.problem, agent.reported_names, agent.steps[row["step"]], {**was, **told})
-        if {**was, **told} == was:
+        changed = point.check_reported(self.reported, agent.reported_names)
+        if not changed or (missing := [name for name in changed if name not in was]):
+            what = f"{', '.join(missing)} was not reported" if changed else "reported has no values"
+            raise Refused("invalid", f"{what}; expected values of variables that were reported at this decision point")
+        corrected = {**was, **changed}
+        point.with_reported(agent.problem, agent.reported_names, agent.steps[row["step"]], corrected)
+        if corrected == was:
             return 200, decision_answer(row)
         first = was if row["reported_first"] is None else msgspec.json.decode(row["reported_first"])
-        given = {"reported": {**was, **told}, "was": was, "first": first, "reason": self.why()}
+        given = {"reported": corrected, "was": was, "first": first, "reason": self.why()}
         transaction.happen(
             events.REPORTED_CORRECTED, person, given, who=self.who, received=self.received, step=row["step"],
             decision=row["id"],
@@ -69,7 +70,7 @@ class CorrectReported(_Correction, kw_only=True):
 
 
 class CorrectOutcome(_Correction, kw_only=True):
-    """What became of a call was another thing than what is on record."""
+    """Correct the recorded outcome of a call."""
 
     decision: str
     outcome: str
@@ -81,7 +82,7 @@ class CorrectOutcome(_Correction, kw_only=True):
         row = transaction.decision(self.decision)
         checks.choice("outcome", self.outcome, OUTCOMES)
         if row["status"] != "settled" or not row["nudge"]:
-            raise Refused("not_settled", f"decision {row['id']!r} has no nudge that is settled; expected one that has")
+            raise Refused("not_settled", f"decision {row['id']!r} has no settled nudge; expected a decision with one")
         was = row["outcome_corrected"] or row["outcome"]
         if was == self.outcome:
             return 200, decision_answer(row)
@@ -94,12 +95,12 @@ class CorrectOutcome(_Correction, kw_only=True):
 
 
 class CorrectZone(_Correction, kw_only=True):
-    """A participant's clock is in another time zone: decision points to come are by that, or those from a date on."""
+    """Change a participant's time zone for future decision points, now or from a date on."""
 
     participant: str
     timezone: str
     from_date: dt.date | None = None
-    """From this local date on; None: from now on, and a change that was to come no longer is."""
+    """From this local date on; None: from now on. Either replaces a change planned earlier."""
 
     def about(self) -> tuple[str | None, str | None]:
         return self.participant, None
@@ -118,16 +119,16 @@ class CorrectZone(_Correction, kw_only=True):
         return 200, participant_answer(person, blind=self.blind)
 
     def _checked(self, date: dt.date) -> dt.date:
-        """The date from which on, which must be to come."""
+        """The date of the change; refuse one that is not within the next year."""
         today = clock.local(self.received, self.timezone).date()
         if not today < date <= today + MOST_AHEAD:
-            expected = f"expected a date after {today}, within a year, or none where the change holds from now on"
+            expected = f"expected a date after {today}, within a year, or no date for a change from now on"
             raise Refused("invalid", f"from_date is {date}; {expected}")
         return date
 
 
 def change_zone_if_due(transaction: Transaction, person: Participant, moment: int, *, received: int) -> None:
-    """At or after midnight of its date, by the new clock, the time zone that was to come holds, on record."""
+    """Record a planned change of time zone, if midnight of its date in the new time zone has passed."""
     zone, date = person.next_timezone, person.next_from
     if zone is None or date is None or clock.local(moment, zone).date() < date:
         return
@@ -136,9 +137,9 @@ def change_zone_if_due(transaction: Transaction, person: Participant, moment: in
 
 
 def correct_calendars(transaction: Transaction, command: Command, reason: str) -> None:
-    """What is dated ahead of the time was dated by a clock that was wrong: have nobody wait until then.
+    """Repair dates in the future, which a wrong clock wrote, so that no participant waits until then.
 
-    Day 1 moves back, so that the next decision point comes today; by whole weeks where a variable is the weekday.
+    Day 1 moves back so that the next decision point comes today; by whole weeks if a variable is the weekday.
     """
     table, now = tables.participants.c, command.received
     ahead = (table.enrolled > now + clock.SLACK) | (table.last_decided > now + clock.SLACK)
@@ -157,7 +158,7 @@ def correct_calendars(transaction: Transaction, command: Command, reason: str) -
 
 
 class Reinstate(_Correction, kw_only=True):
-    """A participant was withdrawn, or said to have completed, by mistake."""
+    """Readmit a participant who was marked as withdrawn or completed by mistake."""
 
     participant: str
 
@@ -168,7 +169,7 @@ class Reinstate(_Correction, kw_only=True):
         open_study(transaction)
         person = transaction.person(self.participant)
         if person.status not in {WITHDRAWN, COMPLETED}:
-            raise Refused("invalid", f"{person.name!r} is {person.status}; expected someone who has left")
+            raise Refused("invalid", f"{person.name!r} is {person.status}; expected someone withdrawn or completed")
         given = {"was": person.status, "reason": self.why()}
         transaction.happen(events.REINSTATED, person, given, who=self.who, received=self.received)
         return 200, participant_answer(person, blind=self.blind)

@@ -1,4 +1,4 @@
-"""Decision points and what becomes of their nudges."""
+"""Decision points and the outcomes of their nudges."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from opportune.service.state.participant import COMPLETED, FALLBACK_MODE, PAUSED
 
 
 class Propose(Command, kw_only=True):
-    """A decision point: nudge now, and what stands meanwhile?"""
+    """Decide at a decision point whether to nudge now, and which action is valid meanwhile."""
 
     settles: ClassVar[bool] = True
 
@@ -27,7 +27,7 @@ class Propose(Command, kw_only=True):
     given: dict[str, Any]
     at: int | None = None
     fallback: bool = False
-    """Decide by the study's fallback, as the learned policy cannot be used."""
+    """Use the study's fallback, as the learned policy failed."""
 
     def about(self) -> tuple[str | None, str | None]:
         return self.participant, None
@@ -42,7 +42,7 @@ class Propose(Command, kw_only=True):
             raise Refused("not_active", f"{person.name!r} is {person.status} and makes no more decisions")
         step = self._step(transaction, person, happened)
         if step > transaction.running.horizon:
-            raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} are made")
+            raise Refused("over", f"all {transaction.running.horizon} decisions of {person.name!r} have been made")
         given = self._checked(transaction, person, step, happened)
         slot = trial.slot_given(transaction.running, person, happened=happened, step=step)
         if slot is not None:
@@ -50,12 +50,12 @@ class Propose(Command, kw_only=True):
         until = (slot or {}).get("until", happened + transaction.running.answer_window)
         over = until <= self.received and "closed" not in (slot or {})
         if ("shown" in given or over) and given.get("available", True) and not given.get("opened"):
-            given["past"] = True  # nobody can be nudged any more
+            given["past"] = True  # it is too late for a nudge
         change_zone_if_due(transaction, person, happened, received=self.received)  # nothing is refused from here on
         if not self.fallback:
             pool_if_due(transaction, self.received)
         settle_open(transaction, person, cause="next", command=self)
-        while person.agent.step + 1 < step:  # decision points that nobody asked about
+        while person.agent.step + 1 < step:  # decision points for which no request came
             missed = {"sensed": _public(person, given["sensed"]), "available": False, "reason": NOT_ASKED}
             if self.fallback:
                 missed["mode"] = FALLBACK_MODE
@@ -74,7 +74,7 @@ class Propose(Command, kw_only=True):
         return 201, decision_answer(transaction.decision(str(event.decision)), blind=self.blind)
 
     def _step(self, transaction: Transaction, person: Participant, happened: int) -> int:
-        """The decision point that is asked about: the next, or by the clock where the study has decision times."""
+        """The decision point of the request: by the clock if the study has decision times, else the next one."""
         running, following, zone = transaction.running, person.agent.step + 1, person.zone_at(happened)
         if not running.times:
             return following
@@ -86,10 +86,10 @@ class Propose(Command, kw_only=True):
         if step < 1:
             raise Refused("invalid", f"at is {clock.iso(happened)}; the first decision point {comes}")
         then = f"; the next {comes}" if following <= running.horizon else ""
-        raise Refused("decided_already", f"decision point {step} of {person.name!r} has its decision{then}")
+        raise Refused("decided_already", f"decision point {step} of {person.name!r} has a decision already{then}")
 
     def _checked(self, transaction: Transaction, person: Participant, step: int, happened: int) -> dict[str, Any]:
-        """What was given, without what need not be said; refused here, before anything has happened."""
+        """The event's input, without defaults; whatever is invalid is refused here, before anything happens."""
         running = transaction.running
         sensed = trial.with_known(running, person, self.given["sensed"], step=step, happened=happened)
         given: dict[str, Any] = {"sensed": sensed}
@@ -109,10 +109,10 @@ class Propose(Command, kw_only=True):
         entry = transaction.fold.step(agent, step, given["sensed"], given.get("reported"))
         available = given.get("available", True) and not entry.place.missing
         if given.get("opened") and not available:
-            del given["opened"]  # nothing is revealed while the participant is not available
+            del given["opened"]  # an unavailable participant reveals nothing
         if "shown" in given:
             if given.get("opened"):
-                raise Refused("invalid", "shown is given, but the app is open; expected one of the two")
+                raise Refused("invalid", "shown is given, but the app is open; expected only one of them")
             point.standing_action(agent.problem.action_names, agent.problem.action_names[0], given["shown"], False)
         if self.fallback:
             given["mode"] = FALLBACK_MODE
@@ -123,7 +123,7 @@ class Propose(Command, kw_only=True):
 
 
 class Answer(Command, kw_only=True):
-    """What became of a nudge."""
+    """Record the outcome of a nudge."""
 
     decision: str
     answered: bool
@@ -159,7 +159,7 @@ class Answer(Command, kw_only=True):
         return 200, decision_answer(row, blind=self.blind)
 
     def _check(self, person: Participant, row: Mapping[str, Any]) -> None:
-        """Refuse what `settle` would refuse, before anything has happened."""
+        """Refuse what `settle` would refuse, before anything happens."""
         try:
             self._try(person, row)
         except StateError as error:
@@ -175,24 +175,24 @@ class Answer(Command, kw_only=True):
             point.standing_action(names, names[0], self.shown, revealed)
         if self.reported is not None:
             point.with_reported(agent.problem, agent.reported_names, entry, self.reported)
-        numbers = {}
-        for number, told in (self.earlier or {}).items():
+        earlier = {}
+        for number, values in (self.earlier or {}).items():
             if not number.isdecimal() or int(number) >= row["step"]:
-                raise InputError(f"earlier has step {number!r}; expected the number of an earlier step")
-            numbers[int(number)] = told
-        corrections.reported_earlier(agent, numbers or None)
+                raise InputError(f"earlier contains step {number!r}; expected the number of an earlier step")
+            earlier[int(number)] = values
+        corrections.reported_earlier(agent, earlier or None)
 
     def _late(self, transaction: Transaction, person: Participant, row: dict[str, Any]) -> Answered:
-        """An answer after the nudge was settled as unanswered counts as an opening at the next decision point.
+        """Record an answer that came after the nudge was settled; it counts as an opening at the next decision point.
 
-        Of what it tells only what was reported of this decision point is kept: `earlier` takes a reveal.
+        It keeps the values reported for this decision point, but not `earlier`, which requires a reveal.
         """
         late = row["nudge"] and row["outcome"] == "unanswered" and row["answered_late"] is None
         if not late or not (self.answered or self.opened):
-            raise Refused("settled_already", f"decision {row['id']!r} is settled ({row['outcome']})")
+            raise Refused("settled_already", f"decision {row['id']!r} is settled already ({row['outcome']})")
         open_study(transaction)
         if person.status in {WITHDRAWN, COMPLETED}:
-            raise Refused("not_active", f"{person.name!r} is {person.status}: an answer that is late no longer counts")
+            raise Refused("not_active", f"{person.name!r} is {person.status}: a late answer no longer counts")
         given: dict[str, Any] = {}
         if self.reported is not None:
             agent = person.agent
@@ -206,9 +206,9 @@ class Answer(Command, kw_only=True):
 
 
 def _public(person: Participant, sensed: Mapping[str, Any]) -> dict[str, Any]:
-    """What everyone sees of a decision point that nobody asked about: as at the one that is asked about now.
+    """Public values for a missed decision point, copied from the present one.
 
-    It takes the place of what nobody knows any more; exports leave it out.
+    They stand in for values that nobody knows any more; exports leave them out.
     """
     problem = person.agent.problem
     shown = [name for name, seen in problem.visibility.items() if seen == "public"]
@@ -216,13 +216,13 @@ def _public(person: Participant, sensed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settle_open(transaction: Transaction, person: Participant, *, cause: str, command: Command) -> None:
-    """A nudge that is still open counts as unanswered now."""
+    """Settle the participant's open nudge, if there is one, as unanswered."""
     if person.open_decision is not None:
         settle_unanswered(transaction, person.open_decision, cause=cause, who=command.who, command=command)
 
 
 def settle_unanswered(transaction: Transaction, decision: str, *, cause: str, who: str, command: Command) -> None:
-    """A nudge counts as unanswered now; what staff had said of it, and could still have undone, is the cause."""
+    """Settle a nudge as unanswered; an outcome that staff have entered and could still undo becomes the cause."""
     said = transaction.said.pop(decision, None)
     if said is not None:
         cause, who = said

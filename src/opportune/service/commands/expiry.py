@@ -1,4 +1,4 @@
-"""What the service does by itself, as time passes: commands that nobody has asked for."""
+"""What the service does by itself as time passes: commands that no request asked for."""
 
 import contextlib
 from typing import ClassVar
@@ -23,7 +23,7 @@ from opportune.service.record.writer import Writer
 
 
 class Touch(Command, kw_only=True):
-    """Find out whether something can be stored: what is there is stored once more."""
+    """Write the study's row unchanged, to find out whether the database accepts writes."""
 
     records: ClassVar[bool] = False
 
@@ -33,7 +33,7 @@ class Touch(Command, kw_only=True):
 
 
 class Expire(Command, kw_only=True):
-    """The window for an answer has ended."""
+    """Settle a nudge whose answer window has ended."""
 
     settles: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class Expire(Command, kw_only=True):
 
 
 class GiveUp(Command, kw_only=True):
-    """A reward that never came is no longer waited for; the study's default takes its place if there is one."""
+    """Stop waiting for an overdue reward; the study's default takes its place if there is one."""
 
     decision: str
 
@@ -74,7 +74,7 @@ class GiveUp(Command, kw_only=True):
 
 
 class ChangeZone(Command, kw_only=True):
-    """The date has come from which on a participant's clock is in another time zone."""
+    """Put a planned change of a participant's time zone into effect, if its date has come."""
 
     participant: str
 
@@ -88,9 +88,9 @@ class ChangeZone(Command, kw_only=True):
 
 
 def expire_all(writer: Writer, now: int) -> int:
-    """Record what staff said of nudges, settle those whose window has ended, and give up rewards that are overdue.
+    """Record outcomes of calls, settle nudges whose window has ended, change time zones, give up overdue rewards.
 
-    Time zones change whose date has come. Hands back how many commands that took.
+    Returns the number of commands that this took.
     """
     late, unrewarded = queries.overdue(writer.database, now)
     commands: list[Command] = [

@@ -1,4 +1,4 @@
-"""The app was opened between decision points: what was told is answered at once, and counts as soon as it can."""
+"""Openings of the app between decision points: they are recorded at once, and used as soon as possible."""
 
 from typing import Any, ClassVar
 
@@ -13,14 +13,14 @@ from opportune.service.state.escalations import escalations
 from opportune.service.state.participant import COMPLETED, WITHDRAWN, Participant
 
 NOW, NEXT = "now", "next"
-"""Whether it reveals at the decision point whose nudge is open, or at the next one."""
+"""Whether an opening counts as a reveal at the decision point whose nudge is open, or at the next one."""
 
 
 class Open(Command, kw_only=True):
-    """The participant opened the app unasked.
+    """The participant opened the app unprompted.
 
-    While a nudge waits for an answer it is settled by this, and nobody need call any more. Otherwise the next decision
-    point that is not offline counts as opened, with what was reported.
+    This settles a nudge that waits for an answer, so nobody need call any more. Without an open nudge, the next
+    decision point that is not offline counts as opened, with the reported values.
     """
 
     settles: ClassVar[bool] = True
@@ -39,8 +39,8 @@ class Open(Command, kw_only=True):
         if self.at is not None:
             schedule.check_opening(self.at, self.received, person)
         if person.status in {WITHDRAWN, COMPLETED}:
-            raise Refused("not_active", f"{person.name!r} is {person.status}: nothing is taken in any more")
-        corrections.reported_between(person.agent, self.reported or {})  # refuses what cannot be
+            raise Refused("not_active", f"{person.name!r} is {person.status}: openings are no longer recorded")
+        corrections.reported_between(person.agent, self.reported or {})  # refuses invalid values
         due = escalations(transaction.running, self.reported or {})
         shown = {"participant": person.name, "escalations": due}
         row = self._open_nudge(transaction, person, happened)
@@ -55,7 +55,7 @@ class Open(Command, kw_only=True):
         return 201, {**shown, "counts": NEXT, "decision": None}
 
     def _open_nudge(self, transaction: Transaction, person: Participant, happened: int) -> dict[str, Any] | None:
-        """The decision whose nudge this opening comes before; one whose window has ended is settled as unanswered."""
+        """The decision whose open nudge this answers; a nudge whose window has ended is settled as unanswered."""
         if person.open_decision is None:
             return None
         row = transaction.decision(person.open_decision)

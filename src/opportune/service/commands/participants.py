@@ -1,4 +1,4 @@
-"""Participants: enrolment, status, notes, and what their phones show offline."""
+"""Participants: enrolment, status, notes, and the bundle for their phones."""
 
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from opportune.service.state.participant import COMPLETED, PAUSED, WITHDRAWN
 
 
 class Enrol(Command, kw_only=True):
-    """A new participant."""
+    """Enrol a participant."""
 
     participant: str
     timezone: str | None = None
@@ -41,15 +41,15 @@ class Enrol(Command, kw_only=True):
         return 201, participant_answer(person, blind=self.blind)
 
     def _refuse_foresight(self, transaction: Transaction) -> None:
-        """Refuse whoever sees arms: with those of others and the size of blocks, the next could be foreseen."""
+        """Refuse a caller who sees arms: the arms of others and the block size let them foresee the next one."""
         roles = (select(table.c.role).where(table.c.name == self.who) for table in (tables.keys, tables.people))
         sees = "admin" in transaction.connection.execute(union(*roles)).scalars()
         if sees or self.who in transaction.running.unblinded:
-            raise Refused("forbidden", "whoever sees the arms of participants cannot enrol; expected blinded staff")
+            raise Refused("forbidden", "people who see arms cannot enrol participants; expected blinded staff")
 
 
 class SetStatus(Command, kw_only=True):
-    """A participant is paused, goes on, withdraws or has finished."""
+    """Pause a participant, continue, or mark them as withdrawn or completed."""
 
     settles: ClassVar[bool] = True
 
@@ -65,7 +65,7 @@ class SetStatus(Command, kw_only=True):
         person = transaction.person(self.participant)
         checks.text("reason", f"paused: {self.reason or ''}")  # as decisions will show it
         if person.status in {WITHDRAWN, COMPLETED}:
-            raise Refused("not_active", f"{person.name!r} is {person.status}, which only a correction takes back")
+            raise Refused("not_active", f"{person.name!r} is {person.status}, which only a correction can undo")
         if self.status == person.status and self.reason in {None, person.reason}:
             return 200, participant_answer(person, blind=self.blind)
         if self.status in {PAUSED, WITHDRAWN, COMPLETED}:
@@ -76,7 +76,7 @@ class SetStatus(Command, kw_only=True):
 
 
 class Note(Command, kw_only=True):
-    """A remark of staff about a participant."""
+    """Record a note by staff about a participant."""
 
     participant: str
     text: str
@@ -91,7 +91,7 @@ class Note(Command, kw_only=True):
 
 
 class FetchBundle(Command, kw_only=True):
-    """A participant's bundle; nothing is written."""
+    """Make a participant's bundle; writes nothing."""
 
     records: ClassVar[bool] = False
 
@@ -102,7 +102,7 @@ class FetchBundle(Command, kw_only=True):
         return self.participant, None
 
     def run(self, transaction: Transaction) -> Answered:
-        """What to show at the coming decision points, as of now."""
+        """The advice for the coming decision points, as it is now."""
         person = transaction.person(self.participant)
         action = transaction.decision(person.decisions[-1])["action"] if person.decisions else None
         return 200, bundle_of(transaction.running, person, self.received, standing=action)

@@ -1,4 +1,4 @@
-"""What participants have in common, where models are pooled in part: brought up to date once a day, or a week."""
+"""Partial pooling: updating what participants' models have in common, once a day or once a week."""
 
 from sqlalchemy import select
 
@@ -9,9 +9,9 @@ from opportune.service.state import clock, schedule
 
 
 def pool_if_due(transaction: Transaction, received: int) -> None:
-    """On a new day by the study's clock, bring it up to date by what is known of everybody now, on record.
+    """Update the pooled part from all participants, if an update is due, and record it.
 
-    The first decision of a day does so before it is made: all decisions of that day go by the same.
+    The first decision of a day in the study's time zone does so, so that all decisions of that day use the same prior.
     """
     assert transaction.study is not None
     running, since = transaction.running, transaction.study["pooled"]

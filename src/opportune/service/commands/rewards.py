@@ -12,7 +12,7 @@ from opportune.service.state.participant import Participant
 
 
 class Reward(Command, kw_only=True):
-    """The reward of a decision, or a correction of it."""
+    """Record the reward of a decision, or correct it."""
 
     decision: str
     reward: float
@@ -30,7 +30,7 @@ class Reward(Command, kw_only=True):
         if not math.isfinite(self.reward) or not low <= self.reward <= high:
             raise Refused("invalid", f"reward is {self.reward:g}; expected a number from {low:g} to {high:g}")
         if row["status"] != "settled":
-            raise Refused("not_settled", f"decision {row['id']!r} waits for an answer; expected its reward after that")
+            raise Refused("not_settled", f"decision {row['id']!r} waits for an answer; expected its reward afterwards")
         if row["reward"] is None:
             given: dict[str, Any] = {"reward": self.reward}
             if self.cause is not None:

@@ -1,4 +1,4 @@
-"""What staff do for somebody's safety: report an adverse event, see to an escalation, make no more calls."""
+"""What staff do for participants' safety: report adverse events, acknowledge escalations, stop calls."""
 
 from typing import Any, ClassVar
 
@@ -18,16 +18,16 @@ _ESCALATIONS = tables.escalations
 
 
 class ReportAdverse(Command, kw_only=True):
-    """Something bad has happened to a participant, whether or not the study has to do with it."""
+    """Report an adverse event of a participant, whether or not the study may have caused it."""
 
     participant: str
     text: str
     severity: str
     serious: bool
     began: str
-    """As staff were told: a date, or words."""
+    """When it began: a date, or words."""
     related: str = ""
-    """Whether it may come from the study, in the words of whoever reports."""
+    """Whether the study may have caused it, in the reporter's own words."""
 
     def about(self) -> tuple[str | None, str | None]:
         return self.participant, None
@@ -44,7 +44,7 @@ class ReportAdverse(Command, kw_only=True):
 
 
 class Acknowledge(Command, kw_only=True):
-    """Somebody has seen to an escalation, and to those before it that are the same."""
+    """Acknowledge an escalation, and earlier ones of the same participant, variable and value."""
 
     escalation: str
     note: str
@@ -58,7 +58,7 @@ class Acknowledge(Command, kw_only=True):
             return 200, {"escalation": self.escalation, "acknowledged_by": row["acknowledged_by"]}
         alike = [table.c[name].is_not_distinct_from(row[name]) for name in ("participant", "kind", "variable", "value")]
         same = select(table.c.id).where(*alike, table.c.acknowledged.is_(None), table.c.raised <= row["raised"])
-        if row["variable"] is None:  # each adverse event is one of its own
+        if row["variable"] is None:  # an adverse event is acknowledged by itself
             same = same.where(table.c.id == self.escalation)
         ids = list(transaction.connection.execute(same.order_by(table.c.raised, table.c.id)).scalars())
         given = {"escalations": ids, "note": checks.text("what was done", self.note.strip(), lines=True)}
@@ -69,7 +69,7 @@ class Acknowledge(Command, kw_only=True):
 
 
 class WantCalls(Command, kw_only=True):
-    """A participant wants no calls any more, or wants them again; the rest of the study goes on."""
+    """Note that a participant wants no more calls, or wants them again; the rest of the study continues."""
 
     settles: ClassVar[bool] = True
 
@@ -84,7 +84,7 @@ class WantCalls(Command, kw_only=True):
         open_study(transaction)
         person = transaction.person(self.participant)
         if person.status in {WITHDRAWN, COMPLETED}:
-            raise Refused("not_active", f"{person.name!r} is {person.status}; expected someone who takes part")
+            raise Refused("not_active", f"{person.name!r} is {person.status}; expected an active or paused participant")
         answer = {"participant": person.name, "calls": self.wanted}
         if person.calls == self.wanted:
             return 200, answer

@@ -1,1 +1,1 @@
-"""The state that folding the record gives: participants, their schedule, the study in force."""
+"""The state that results from folding the record: participants, their schedule, the study in force."""

@@ -1,4 +1,4 @@
-"""What a phone carries, with dates: which advice stands from when until when, by the participant's own clock."""
+"""The bundle that a phone carries: which advice is valid from when until when, by the participant's own clock."""
 
 import datetime as dt
 from typing import Any
@@ -10,14 +10,14 @@ from opportune.service.state.study import StudyInForce
 
 
 def bundle_of(running: StudyInForce, person: Participant, now: int, *, standing: str | None) -> dict[str, Any]:
-    """A participant's bundle; `standing` is the action of the latest decision point, if there was one."""
+    """A participant's bundle; `standing` is the action of the latest decision point, None before the first."""
     made = person.agent.bundle(dt.datetime.fromtimestamp(now / 1e6, dt.UTC))
     step = made["after_step"]
     points = [
         {"step": point["step"], **_times(running, person, point["step"]), **_split(point)}
         for point in made.get("actions", [])
     ]
-    if "strata" in made and running.times:  # the times are known beforehand, the public variables are not
+    if "strata" in made and running.times:  # the times are known in advance, the public variables are not
         points = [
             {"step": number, **_times(running, person, number), "values": {}, "action": None}
             for number in range(step + 1, running.horizon + 1)
@@ -37,14 +37,14 @@ def bundle_of(running: StudyInForce, person: Participant, now: int, *, standing:
 
 
 def _times(running: StudyInForce, person: Participant, step: int) -> dict[str, str | None]:
-    """When a decision point comes, and when the next one does; nothing where the study has no decision times."""
+    """When a decision point and its successor come; None for both if the study has no decision times."""
     if not running.times:
         return {"at": None, "until": None}
     return {"at": _comes(running, person, step), "until": _comes(running, person, step + 1)}
 
 
 def _comes(running: StudyInForce, person: Participant, step: int) -> str:
-    """When a decision point comes, by the clock that the participant then has."""
+    """When a decision point comes, in the participant's time zone on that date."""
     zone = person.zone_on(schedule.date_of(running, step, person.began))
     return _local(schedule.time_of(running, step, person.began, zone), zone)
 
@@ -54,6 +54,6 @@ def _local(moment: int, timezone: str) -> str:
 
 
 def _split(entry: dict[str, Any]) -> dict[str, Any]:
-    """The public values of a decision point, and the action that stands there."""
+    """The public values of a decision point, and its action."""
     values = {name: value for name, value in entry.items() if name not in {"step", "action"}}
     return {"values": values, "action": entry["action"]}

@@ -9,16 +9,16 @@ from opportune.service.state.study import StudyInForce
 from opportune.study.variables import WEEK, VariableTable
 
 MOST_ANSWERS = 11
-"""A question with more levels than this is answered by a number between the lowest and the highest."""
+"""With more levels than this, a question is answered by a number between the lowest and the highest."""
 
 
 def content_version(running: StudyInForce) -> str:
-    """Equal as long as nothing of the content changes: that of the study file, and of the software that reads it."""
+    """A hash of the published study file and Opportune's version: while it is equal, the content is too."""
     return hashlib.sha256(f"{published(running.text)} {__version__}".encode()).hexdigest()[:24]
 
 
 def content_of(running: StudyInForce) -> dict[str, Any]:
-    """The study's content, as the API answers it."""
+    """The study's content, as the API returns it."""
     settings = running.study.settings
     nudge, reward = settings.nudge, settings.reward
     low, high = reward.bounds or (None, None)
@@ -72,7 +72,7 @@ def _question(name: str, table: VariableTable) -> dict[str, Any]:
 
 
 def _choices(table: VariableTable, labels: list[str] | None) -> list[dict[str, Any]]:
-    """The levels with what people read for them; none for any number of a range."""
+    """The levels and their labels; empty for a numeric variable."""
     if table.schedule is not None:
         levels: list[Any] = table.names or WEEK.get(table.schedule, [])
     else:
@@ -85,5 +85,5 @@ def _bounds(table: VariableTable) -> tuple[float | None, float | None]:
 
 
 def _plainly(name: str) -> str:
-    """A name where the study file has no text for it."""
+    """A readable form of a name, for which the study file has no text."""
     return name.replace("_", " ").capitalize()

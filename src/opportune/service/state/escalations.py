@@ -1,4 +1,4 @@
-"""What staff must see to at once: values that the study file names in `escalate`, adverse events, wrong numbers."""
+"""What staff must deal with at once: values named in `escalate`, adverse events, calls answered by the wrong person."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ VALUE, ADVERSE, WRONG_PERSON = "value", "adverse event", "wrong person"
 
 
 def escalations(running: StudyInForce, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each value that calls for it: the variable, the value, and what must be done."""
+    """For each value that needs action: the variable, the value, and what must be done."""
     variables, found = running.study.settings.variables, []
     for name, value in values.items():
         for level, text in (variables[name].escalate if name in variables else {}).items():
@@ -25,7 +25,7 @@ def escalations(running: StudyInForce, values: Mapping[str, Any]) -> list[dict[s
 
 
 def raised_by(event: Event, received: int) -> list[dict[str, Any]]:
-    """Rows of `escalations` that an event makes."""
+    """The rows of `escalations` that an event adds."""
     found = []
     for one in event.answer.get("escalations", ()):
         value = msgspec.json.encode(one["value"]).decode()
@@ -44,7 +44,7 @@ def raised_by(event: Event, received: int) -> list[dict[str, Any]]:
 
 
 def acknowledged_by(event: Event, received: int) -> dict[str, dict[str, Any]]:
-    """What an event changes in rows of `escalations`, by their ids."""
+    """The changes that an event makes to rows of `escalations`, by id."""
     if event.kind != events.ACKNOWLEDGED:
         return {}
     values = {"seq": event.seq, "acknowledged": received, "acknowledged_by": event.who, "note": event.given["note"]}
@@ -52,7 +52,7 @@ def acknowledged_by(event: Event, received: int) -> dict[str, dict[str, Any]]:
 
 
 def keep_escalations(connection: Connection, event: Event, received: int) -> None:
-    """What staff must see to because of an event, and what somebody has seen to, in the table of these."""
+    """Write to `escalations` what an event raises and what it acknowledges."""
     table = tables.escalations
     if rows := raised_by(event, received):
         connection.execute(insert(table), rows)

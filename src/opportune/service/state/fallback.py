@@ -1,4 +1,4 @@
-"""A decision that an agent could not make, or not settle: someone else's stands, and nothing is learned from it."""
+"""Decisions that the agent could not make or settle: another decision takes their place, and nothing is learned."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from opportune.live.point import NOTHING
 
 
 def stand_in(agent: Agent, context: Any, *, action: str, probability: float, coin: float) -> bool:
-    """Count the agent's next decision point as decided by someone else; hands back whether the coin says to nudge.
+    """Enter a decision made without the agent as its next step; returns whether the coin says to nudge.
 
-    The budget is charged with `probability`, and with the nudge. The agent's model, snapshot and memory stay as they
-    are, so this needs none of them to be sound.
+    The budget is charged with `probability`, and with the nudge. The agent's model, snapshot and memory are neither
+    used nor changed, so they need not be sound.
     """
     if agent.open_proposal is not None:
         raise StateError(f"step {agent.open_proposal.step} is not settled yet; call settle(...) first")
@@ -35,10 +35,10 @@ def stand_in(agent: Agent, context: Any, *, action: str, probability: float, coi
 
 
 def let_stand(agent: Agent) -> str:
-    """Settle the agent's open proposal without it, as not revealed; hands back the action that stood, and stands.
+    """Settle the agent's open proposal as not revealed, without the agent; returns its action, which stays valid.
 
-    What was charged stays charged, and a nudge may be answered late. All else of the agent stays as it is, as in
-    `stand_in`.
+    The budget stays charged, and a nudge may still be answered late. The agent's model, snapshot and memory are
+    neither used nor changed.
     """
     made = agent.open_proposal
     if made is None:

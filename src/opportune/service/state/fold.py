@@ -1,8 +1,7 @@
-"""What each event does: the state of a study is what folding its events gives.
+"""What each event does: the state of a study is the result of folding its events.
 
-The writer and `verify` call the same function, `Fold.apply`: the one with what has just come in, the other with what
-the record says came in. It hands back what the algorithm answered; sentences only for the writer (`words`), as making
-them takes longer than deciding.
+The writer and `verify` both call `Fold.apply`: the writer with new input, `verify` with the recorded input. It returns
+the algorithm's answer, with sentences only for the writer (`words`), as making them takes longer than deciding.
 """
 
 import datetime as dt
@@ -34,7 +33,7 @@ from opportune.service.state.trial import Enrolled
 
 EPOCH = dt.date(1970, 1, 1)
 MOST_PLACES = 10_000
-"""Different values whose place is remembered: rather more than most studies have contexts."""
+"""How many different contexts are cached with their place; most studies have fewer."""
 WAS_PAST = "No nudge: the moment was past when it became known."
 _ENCODE = msgspec.json.Encoder().encode
 _NOTHING = _ENCODE(None)
@@ -43,15 +42,15 @@ log = structlog.get_logger()
 
 
 class Fold:
-    """A study's agents, and what an event does to a participant."""
+    """A study's agents, and the effect of each kind of event on a participant."""
 
     def __init__(self, running: StudyInForce, streams: Streams, *, words: bool = True, explains: bool = False) -> None:
         self.running, self.streams = running, streams
         self.coin: float | None = None
-        """The next decision's coin as the record has it, where the secret seed is not known."""
+        """The next decision's coin, from the record, if the secret seed is unknown."""
         self.words, self.explains = words, explains
         self.cohorts: dict[str, Cohort] = running.cohorts()
-        """Of each arm."""
+        """The cohort of each arm."""
         problem = next(iter(self.cohorts.values())).problem
         self._period = problem.schedule.period if isinstance(problem, Problem) else None
         self._places: dict[tuple[bytes, bytes, int, int], tuple[Any, Any, Located]] = {}
@@ -77,7 +76,7 @@ class Fold:
         }
 
     def agent(self, number: int, *, arm: str = "", member: int | None = None, began: dt.date = EPOCH) -> Agent:
-        """An agent for participant `number`, who is number `member` of an arm, at its beginning."""
+        """A new agent for participant `number`, who is number `member` of an arm."""
         seed, stream = self.streams.of(number)
         cohort = self.cohorts[arm]
         problem = trial.problem_from(cohort.problem, began)
@@ -86,7 +85,7 @@ class Fold:
         return agent
 
     def explain(self, people: Iterable[Participant]) -> None:
-        """From now on say why nudges are made, also to those who take part already."""
+        """From now on explain nudges, also those of these people, who are enrolled already."""
         self.explains = True
         for person in people:
             person.agent.explains = True
@@ -95,7 +94,7 @@ class Fold:
         self, name: str, number: int, given: Mapping[str, Any], enrolled: Enrolled, *, received: int,
         arm: str | None = None,
     ) -> tuple[Participant, Answer]:  # fmt: skip
-        """A new participant, and what is answered; where the secret seed is not known, `arm` is what is on record."""
+        """A new participant and the answer; if the secret seed is unknown, `arm` must be the arm on record."""
         baseline, timezone = given.get("baseline") or {}, given["timezone"]
         seed = self.streams.allocation if self.streams.known else None
         seat = enrolled.next(self.running, baseline, seed=seed, arm=arm)
@@ -108,21 +107,21 @@ class Fold:
         return person, {"number": number, **({"arm": seat.arm} if seat.arm else {})}
 
     def apply(self, kind: str, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        """Let an event happen to a participant; `step` is the decision point that it is about."""
+        """Apply an event to a participant; `step` is the decision point that it concerns. Returns the answer."""
         handler = self._kinds.get(kind)
         if handler is None:
             raise DataError(f"an event about a participant is {kind!r}; expected one of {', '.join(self._kinds)}")
         return handler(person, given, step)
 
     def spending(self) -> tuple[float, int]:
-        """What of shared budgets is spent: probabilities, and nudges."""
+        """Probabilities and nudges spent from shared budgets, summed over the arms."""
         budgets = [cohort.common.budget for cohort in self.cohorts.values() if cohort.policy.shared]
         return sum(float(each.spent[0]) for each in budgets), sum(int(each.nudges[0]) for each in budgets)
 
     def pool(self, people: Iterable[Participant]) -> Answer:
-        """Bring what participants have in common up to date, in each arm whose models are pooled in part.
+        """Update the pooled part of the models, in each arm with partial pooling.
 
-        Hands back how many participants that is, and what they have in common: the means and sds of their effects.
+        Returns the number of participants of each such arm, and the means and standard deviations of their effects.
         """
         found: Answer = {"participants": {}, "common": {}}
         known = sorted(people, key=lambda person: person.number)
@@ -136,7 +135,7 @@ class Fold:
         return found
 
     def amend(self, running: StudyInForce) -> None:
-        """Go on by an amended study file, which decides as before."""
+        """Switch to an amended study file, which decides as before."""
         self.running = running
 
     def _propose_and_tell(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
@@ -168,7 +167,7 @@ class Fold:
         return answer
 
     def step(self, agent: Agent, number: int, sensed: Any, reported: Any) -> Step:
-        """A new step of an agent, checked; where contexts are finite, the same values are not looked up again."""
+        """A new, checked step of an agent; if contexts are finite, a context's place is looked up only once."""
         problem, period = agent.problem, self._period
         if period is None:
             point.refuse_history(problem, sensed)
@@ -177,19 +176,19 @@ class Fold:
         key = (_ENCODE(sensed), told, number % period, id(agent.problem))
         known = self._places.get(key)
         if known is not None:
-            return Step(number, *known)  # one copy of the values for all who had them
+            return Step(number, *known)  # equal values are kept in memory once
         made = point.new_step(problem, agent.reported_names, number, sensed, reported)
         if len(self._places) < MOST_PLACES:
             self._places[key] = made.given, made.reported, made.place
         return made
 
     def _due(self, *told: Mapping[str, Any] | None) -> Answer:
-        """What staff must see to at once, by what was told or sensed."""
+        """The part of an answer that lists escalations raised by reported or sensed values."""
         due = escalations(self.running, {name: value for values in told for name, value in (values or {}).items()})
         return {"escalations": due} if due else {}
 
     def _stand_in(self, person: Participant, given: Mapping[str, Any]) -> Answer:
-        """A decision by the study's fallback, where the agent cannot make one: nothing is learned from it."""
+        """Decide by the study's fallback, as the agent cannot; nothing is learned from the decision."""
         agent, running, budget = person.agent, self.running, person.agent.policy.budget
         before = agent.budget_left
         rate = 0.0
@@ -200,7 +199,7 @@ class Fold:
         if (budget is not None and budget.hard and before < 1.0) or trial.slot_of(given).closed != ELIGIBLE:
             probability = 0.0
         if getattr(person.agent.policy.revealer, "by_candidates", False):
-            probability = 0.0  # nudges are randomised at moments that only the rule can find
+            probability = 0.0  # only the learned rule can find the moments at which nudges are randomised
         if given.get("opened", False) or given.get("past", False) or given.get("shown") is not None:
             probability = 0.0
         coin = float(draw(*agent.key, agent.step + 1, COIN)) if self.coin is None else self.coin
@@ -259,7 +258,7 @@ class Fold:
         self, agent: Agent, answered: bool | None, opened: bool = False, reported: Any = None, earlier: Any = None,
         shown: str | None = None, why: str | None = None,
     ) -> Answer:  # fmt: skip
-        """What became of the agent's proposal; `why` is the proposal's, if that was put into words just now."""
+        """Settle the agent's proposal; `why` is the proposal's sentence, if it was just made."""
         made, entry, opened, revealed = agent.conclude(answered, opened, reported, earlier, shown)
         action = agent.problem.action_names[entry.action]
         answer: Answer = {"action": action, "outcome": _outcome(made, opened, answered), "revealed": revealed}
@@ -298,7 +297,7 @@ class Fold:
         return {"learned": person.agent.correct_reported(given["reported"], _known(step))}
 
     def _correct_zone(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        """The clock is another one: from now on, or from a date to come; what was planned before no longer is."""
+        """Change the time zone now or from a date on; either replaces a change planned earlier."""
         person.next_timezone = person.next_from = None
         if "from" in given:
             person.next_timezone, person.next_from = given["timezone"], dt.date.fromisoformat(given["from"])
@@ -307,7 +306,7 @@ class Fold:
         return {}
 
     def _correct_calendar(self, person: Participant, given: Mapping[str, Any], step: int | None) -> Answer:
-        """The clock was ahead when something was dated: day 1 was earlier, and nothing of it is still to come."""
+        """Repair dates written while the clock was ahead: day 1 moves back, and no date stays in the future."""
         until = clock.from_iso(given["until"])
         person.began, person.enrolled = dt.date.fromisoformat(given["began"]), min(person.enrolled, until)
         if person.last_decided is not None:
@@ -338,7 +337,7 @@ class Fold:
 
 
 def _because(agent: Agent, made: Proposal, entry: Step) -> Answer:
-    """Why the nudge was made, for people. The decision stands without it, so whatever fails here must not undo it."""
+    """Why the nudge was made, for people to read. A failure here must not undo the decision, so it is only logged."""
     try:
         return {"because": msgspec.to_builtins(occasion_of(agent, made, entry))}
     except Exception as error:

@@ -1,8 +1,8 @@
 """The state of a live agent as bytes, and back: what a service stores with every decision.
 
-`live.saving` describes a whole agent as JSON and checks all of it; this is for the case that costs must be
-microseconds. The bytes hold what is a participant's own of the state, by name and without padding, the open proposal
-and a checksum; steps are stored elsewhere, one by one, and handed back to `unpack`.
+`live.saving` describes a whole agent as JSON and checks all of it; `packing` takes microseconds. The bytes contain the
+participant's own part of the state, by name and without padding, the open proposal, and a checksum. Steps are stored
+elsewhere, one by one, and passed to `unpack`.
 """
 
 import json
@@ -28,7 +28,7 @@ from opportune.live.saving import careful, describe_proposal, restore_proposal
 FORMAT = b"OPS2"
 _HEAD = struct.Struct("<4sIIII")  # the format, checksum of the rest, lengths of the text, the names and the numbers
 MOVED = b"moved"
-"""What is noted where participants have learned something in common."""
+"""The text of a shared state whose prior was updated (`Cohort.moved`)."""
 
 
 class Unsound(StateError):  # noqa: N818  (a state is)
@@ -47,7 +47,7 @@ def pack(agent: Agent) -> bytes:
 
 
 def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
-    """Bring an agent to where `pack` found it; `steps` are those that it does not have yet, or that have changed."""
+    """Restore an agent's packed state; `steps` are those that the agent lacks, or that have changed."""
     text, names, numbers = content_of(data)
     with careful():
         step, opened_since, withdrawn, waiting, *updates, proposal = json.loads(text)
@@ -70,7 +70,7 @@ def unpack(agent: Agent, data: bytes, steps: Iterable[Step]) -> None:
 
 
 def pack_shared(cohorts: Mapping[str, Cohort]) -> bytes:
-    """What the participants of each arm share: the model, the budget, what they have in common; or nothing."""
+    """Pack what the participants of each arm share: the model, the budget, the partially pooled prior, or nothing."""
     packed = {
         arm: _sealed(MOVED if cohort.moved else b"", cohort.common, shared_arrays(cohort))
         for arm, cohort in cohorts.items()
@@ -79,7 +79,7 @@ def pack_shared(cohorts: Mapping[str, Cohort]) -> bytes:
 
 
 def shared_parts(cohorts: Mapping[str, Cohort], data: bytes) -> dict[str, bytes]:
-    """What `pack_shared` packed, arm by arm."""
+    """The packed state of each arm, from the bytes of `pack_shared`."""
     if list(cohorts) == [""]:
         return {"": data}
     try:
@@ -92,7 +92,7 @@ def shared_parts(cohorts: Mapping[str, Cohort], data: bytes) -> dict[str, bytes]
 
 
 def unpack_shared(cohorts: Mapping[str, Cohort], data: bytes) -> None:
-    """Bring what is shared to where `pack_shared` found it."""
+    """Restore the shared state that `pack_shared` packed."""
     for arm, part in shared_parts(cohorts, data).items():
         text, names, numbers = content_of(part)
         cohort = cohorts[arm]
@@ -117,13 +117,13 @@ def _sealed(text: bytes, numbers: Numbers, arrays: tuple[str, ...], order: bytes
 
 
 def seal(text: bytes, names: bytes, numbers: bytes) -> bytes:
-    """Text, names and numbers in one, with a checksum; `content_of` takes them apart again."""
+    """Join text, names and numbers, with a checksum; `content_of` splits them again."""
     content = b"".join((text, names, numbers))
     return _HEAD.pack(FORMAT, zlib.crc32(content), len(text), len(names), len(numbers)) + content
 
 
 def content_of(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """The text, the names and the numbers of what was packed, if they are what they were."""
+    """Split a packed state into text, names and numbers; raises `StateError` if it is damaged."""
     if len(data) < _HEAD.size:
         raise StateError(f"the state cannot be resumed: it is {len(data)} bytes; expected at least {_HEAD.size}")
     found, check, *lengths = _HEAD.unpack_from(data)
@@ -137,7 +137,7 @@ def content_of(data: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def parts_of(names: bytes, numbers: bytes) -> dict[str, NDArray[np.float64]]:
-    """The parts of a packed state by name, flat."""
+    """The parts of a packed state by name, as flat arrays."""
     with careful():
         sizes: Mapping[str, Any] = checks.mapping("names", json.loads(names), "{name: how many numbers}")
         known = {name: checks.whole(name, size, least=0, most=len(numbers)) for name, size in sizes.items()}
@@ -152,7 +152,7 @@ def parts_of(names: bytes, numbers: bytes) -> dict[str, NDArray[np.float64]]:
 
 
 def _fill(into: Numbers, arrays: tuple[str, ...], names: bytes, numbers: bytes) -> None:
-    """Copy a packed state into arrays that compiled code has the addresses of."""
+    """Copy a packed state into existing arrays, whose addresses compiled code holds."""
     parts, given = into.parts(arrays), parts_of(names, numbers)
     if {name: part.size for name, part in parts.items()} != {name: part.size for name, part in given.items()}:
         raise StateError("the state cannot be resumed: its parts are not those of this study")

@@ -1,4 +1,4 @@
-"""A participant in memory: the agent that decides, and what the service knows of it besides."""
+"""A participant in memory: the agent that decides, and what else the service knows of the participant."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from opportune.service.state.packing import unpack
 ACTIVE, PAUSED, WITHDRAWN, COMPLETED = "active", "paused", "withdrawn", "completed"
 STATUSES = (ACTIVE, PAUSED, WITHDRAWN, COMPLETED)
 LEARNED_MODE, FALLBACK_MODE = "learned", "fallback"
-"""By what a decision was made."""
+"""What made a decision: the learned policy, or the study file's fallback."""
 CHANGING = (
     "timezone", "next_timezone", "next_from", "status", "reason", "enrolled", "began", "calls", "seq", "step",
     "open_decision", "last_decided", "last_reveal", "spent", "nudges", "state",
@@ -26,7 +26,7 @@ CHANGING = (
 
 @dataclass(slots=True)
 class Participant:
-    """A participant, as of event `seq`."""
+    """A participant after event `seq`."""
 
     name: str
     number: int
@@ -37,18 +37,18 @@ class Participant:
     began: dt.date
     """The local date of enrolment, day 1 of the study, also after a change of time zone."""
     arm: str
-    """The arm of the trial; "" where there are none."""
+    """The arm of the trial; "" without arms."""
     member: int
-    """Which of the arm's participants this is, from 0."""
+    """The participant's number within the arm, from 0."""
     stratum: int
     baseline: str | None
-    """What is known from enrolment on, as JSON."""
+    """The values given at enrolment, as JSON."""
     seq: int
     agent: Agent
     decisions: list[str] = field(default_factory=list)
-    """Their ids; that of decision point t stands at t - 1."""
+    """Ids of the decisions; that of decision point t is at index t - 1."""
     next_timezone: str | None = None
-    """The time zone from `next_from` on, where a change is to come."""
+    """The time zone from `next_from` on, if a change is planned."""
     next_from: dt.date | None = None
     calls: bool = True
     """Whether the participant wants to be called."""
@@ -64,8 +64,8 @@ class Participant:
 
         Args:
             row: of `participants`.
-            decisions: rows of the participant's decisions that the agent does not have yet, or has as they were.
-            agent: as it was once, or at its beginning; it is brought to what is stored.
+            decisions: rows of the participant's decisions that the agent lacks or that have changed.
+            agent: a new agent, or one with an earlier state; it is brought to the stored state.
             known: ids of the decisions that the agent has.
 
         """
@@ -83,7 +83,7 @@ class Participant:
         return person
 
     def row(self, *, shared: bool) -> dict[str, Any]:
-        """The row of `participants`, without the state; what is spent of a shared budget stands in `study`."""
+        """The row of `participants`, without the state; the spending of a shared budget is in `study`."""
         spent, nudges = self.spending() if not shared else (0.0, 0)
         budget = self.agent.policy.budget
         return {
@@ -98,27 +98,27 @@ class Participant:
         }  # fmt: skip
 
     def zone_on(self, date: dt.date) -> str:
-        """The time zone on a local date, as far as is known."""
+        """The time zone on a local date, including a planned change."""
         if self.next_timezone is not None and self.next_from is not None and date >= self.next_from:
             return self.next_timezone
         return self.timezone
 
     def zone_at(self, moment: int) -> str:
-        """The time zone at a moment; a change that is to come holds from midnight of its date by the new clock."""
+        """The time zone at a moment; a planned change takes effect at midnight of its date in the new zone."""
         return self.zone_on(clock.local(moment, self.next_timezone or self.timezone).date())
 
     def spending(self) -> tuple[float, int]:
-        """What the budget that the agent draws on has spent: probabilities, and nudges."""
+        """Probabilities and nudges spent from the agent's budget."""
         budget = self.agent.numbers.budget
         return float(budget.spent[0]), int(budget.nudges[0])
 
     def sealed(self, earlier: Iterable[str] | None = None) -> list[int]:
-        """The steps that a reveal would uncover: those whose reported values are known, and those told with it."""
+        """The steps that a reveal may change: those with sealed reported values, and those that it reports itself."""
         sealed = self.agent.pending.sealed
         return sorted({*sealed, *map(int, earlier or ())}) if sealed or earlier else []
 
     def follow(self, new: bool, values: dict[str, Any], happened: int) -> None:
-        """Take over what a change to the row of a decision says of the participant."""
+        """Update the participant from a change to one of their decisions' rows."""
         if new:
             self.decisions.append(values["id"])
             self.last_decided = happened
@@ -129,7 +129,7 @@ class Participant:
 
 
 def step_of(agent: Agent, row: Mapping[Any, Any]) -> Step:
-    """The agent's step that a row of `decisions` describes; one by the fallback is over for it at once."""
+    """The agent's step of a row of `decisions`; a decision by the fallback counts as settled at once."""
     settled = row["status"] == "settled" or row["mode"] == FALLBACK_MODE
     reported = row["reported"]
     return restore_step(

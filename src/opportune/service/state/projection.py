@@ -1,4 +1,4 @@
-"""The rows of `decisions` that an event makes or changes: readable without folding, and checked by `verify`."""
+"""The rows of `decisions` that an event adds or changes: readable without folding, and checked by `verify`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from opportune.service.state.study import StudyInForce
 
 
 class Change(NamedTuple):
-    """Columns of one decision: a new row (`new`), or what is new in one that is there."""
+    """Columns of one decision: those of a new row, or the changed ones of an existing row."""
 
     new: bool
     values: dict[str, Any]
 
 
 def changes(event: Event, person: Participant, running: StudyInForce, received: int, happened: int) -> list[Change]:
-    """What an event changes in `decisions`."""
+    """The changes that an event makes to `decisions`."""
     if event.kind == events.PROPOSED:
         return [Change(True, _proposed(event, person, running, received, happened))]
     maker = _MAKERS.get(event.kind)
@@ -29,22 +29,22 @@ def changes(event: Event, person: Participant, running: StudyInForce, received: 
 
 
 def uncovered(person: Participant, sealed: Iterable[int], given: Mapping[str, Any], seq: int) -> list[dict[str, Any]]:
-    """What a reveal changes in earlier steps: those that it uncovers, and those that it tells a part of."""
+    """The changes of a reveal to earlier decisions: those that it uncovers, and those whose values it reports."""
     changed, named = [], given.get("earlier") or ()
     for number in sealed:
         entry = person.agent.steps[number]
         if entry.seen or str(number) in named:
             decision = person.decisions[number - 1]
             values = {"id": decision, "seq": seq, "seen": entry.seen, "reported": _text(entry.reported)}
-            if str(number) in named:  # told anew
+            if str(number) in named:  # the reveal replaces a correction
                 values["reported_corrected"] = None
             changed.append(values)
     return changed
 
 
 def known_of(row: Mapping[str, Any]) -> str | None:
-    """What was reported of a decision, as far as a reveal has told it: until then it is sealed."""
-    seen = row["seen"] and row["mode"] == LEARNED_MODE  # of a fallback's nothing is pending, and nothing is told
+    """The reported values of a decision that a reveal has uncovered; until then they are sealed."""
+    seen = row["seen"] and row["mode"] == LEARNED_MODE  # a fallback's decision is never uncovered
     told = row["status"] == "settled" and (row["revealed"] or seen)
     return (row["reported_corrected"] or row["reported"]) if told else None
 
@@ -81,7 +81,7 @@ def _proposed(event: Event, person: Participant, running: StudyInForce, received
 
 
 def _answered_by(running: StudyInForce, given: Mapping[str, Any], happened: int) -> int:
-    """When the answer window of a nudge ends: with the staff's hours at the latest."""
+    """When the answer window of a nudge ends: at the end of the staff's hours at the latest."""
     until: int = (given.get("slot") or {}).get("until", happened + running.answer_window)
     return until
 
@@ -128,7 +128,7 @@ def _corrected(
 def _reported_corrected(
     event: Event, person: Participant, running: StudyInForce, received: int, happened: int
 ) -> dict[str, Any]:
-    """What stands for the analysis, what was reported first, and what the model goes by."""
+    """The corrected values for the analysis, the values first reported, and those that the model uses."""
     entry = person.agent.steps[_step(event)]
     return {
         "id": event.decision, "seq": event.seq, "reported": _text(entry.reported),

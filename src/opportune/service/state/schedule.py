@@ -1,11 +1,10 @@
 """Decision points: which one a time belongs to, by the participant's own clock and calendar.
 
-Where the study file has decision times, decision point number (day - 1) * times + place is the one of that day and
-place in the list, whatever happened at those before it. A time belongs to the latest decision time that has come, or to
-the next if that comes within `EARLY` and is the nearer one. Days are local days: that of enrolment is day 1. Where
-clocks go forward, a decision time that the day skips has come once the clock is past it; where they go back, one that
-comes twice is the same. A participant's own clock may change (travel); the day of enrolment, day 1, is the date that
-it was there and then, whatever the clock does afterwards.
+If the study file has decision times, decision point (day - 1) * times + place belongs to that day and that place in
+the list, whatever happened before. A time belongs to the latest decision time that has come, or to the next one if
+that is nearer and less than `EARLY` away. Days are local days, and the day of enrolment is day 1. When clocks go
+forward, a skipped decision time comes once the clock is past it; when they go back, a time that occurs twice is one
+decision point. A participant's time zone may change (travel); day 1 remains the local date on which they enrolled.
 """
 
 import bisect
@@ -21,10 +20,10 @@ QUARTER = 15 * clock.MINUTE
 DAY = 24 * 60
 """Minutes."""
 EARLY = 15
-"""Minutes before its time at which a decision point is taken for the next."""
+"""How many minutes before its time a decision point may begin."""
 FAR_PAST = 366 * 24 * clock.HOUR
 AHEAD = 5 * clock.MINUTE
-"""How far the caller's clock may be ahead of ours, or behind what it said before."""
+"""How far the caller's clock may be ahead of ours, or behind the time that it gave before."""
 
 
 def day_of(moment: int, began: dt.date, timezone: str) -> int:
@@ -34,7 +33,7 @@ def day_of(moment: int, began: dt.date, timezone: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def _date(quarter: int, timezone: str) -> int:
-    """The local date at a quarter of an hour since 1970, as a number: no clock changes date or offset within one."""
+    """The ordinal of the local date at a quarter hour since 1970: no clock changes date or offset within one."""
     return clock.local(quarter * QUARTER, timezone).toordinal()
 
 
@@ -42,50 +41,50 @@ def step_at(running: StudyInForce, moment: int, began: dt.date, timezone: str) -
     """The number of the decision point that a time belongs to; below 1 if none has come yet."""
     there = clock.local(moment, timezone)
     minutes, begins = there.hour * 60 + there.minute, _begins(running.times)
-    place = bisect.bisect_right(begins, minutes) + (minutes >= begins[0] + DAY)  # the next day's first may be near
+    place = bisect.bisect_right(begins, minutes) + (minutes >= begins[0] + DAY)  # the next day's first has begun
     day = day_of(moment, began, timezone)
     return (day - 1) * running.per_day + place
 
 
 @lru_cache(maxsize=64)
 def _begins(times: tuple[int, ...]) -> list[float]:
-    """From which minute of the day on a time belongs to each decision time; below 0 if from the day before on."""
+    """The minute of the day at which each decision point begins; below 0 if it begins on the day before."""
     before = (times[-1] - DAY, *times[:-1])
     return [time - min(EARLY, (time - last) / 2) for last, time in zip(before, times, strict=True)]
 
 
 def counted_day(running: StudyInForce, day: int, step: int) -> int:
-    """The day that a decision point counts to, told on some day: its own, if it was told the day before it."""
+    """The day that a decision point belongs to: that of its time, if it began early, on the day before."""
     return max(day, (step - 1) // running.per_day + 1) if running.times else day
 
 
 def date_of(running: StudyInForce, step: int, began: dt.date) -> dt.date:
-    """The local date of a decision point, where the study has decision times."""
+    """The local date of a decision point; the study must have decision times."""
     return began + dt.timedelta(days=(step - 1) // running.per_day)
 
 
 def time_of(running: StudyInForce, step: int, began: dt.date, timezone: str) -> int:
-    """When a decision point comes, where the study has decision times; see above for those that the day skips."""
+    """When a decision point comes, also one whose time the clock skips; the study must have decision times."""
     date, minutes = date_of(running, step, began), running.times[(step - 1) % running.per_day]
     wanted = dt.datetime.combine(date, dt.time(minutes // 60, minutes % 60))
     moment = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone)))
     if clock.local(moment, timezone).replace(tzinfo=None) == wanted:
         return moment
     skipped = clock.from_datetime(wanted.replace(tzinfo=clock.zone(timezone), fold=1)) // QUARTER * QUARTER
-    while clock.local(skipped, timezone).replace(tzinfo=None) < wanted:  # it comes when clocks go forward
+    while clock.local(skipped, timezone).replace(tzinfo=None) < wanted:  # until clocks have gone forward
         skipped += QUARTER
     return skipped
 
 
 def time_for(running: StudyInForce, step: int, person: Participant) -> int:
-    """When a decision point comes to a participant, also after a change of time zone that is still to come."""
+    """When a decision point comes for a participant, including a planned change of time zone."""
     return time_of(running, step, person.began, person.zone_on(date_of(running, step, person.began)))
 
 
 def check_opening(moment: int, received: int, person: Participant) -> None:
-    """Refuse times at which nobody can have opened the app: to come, long past, or before enrolment."""
+    """Refuse times at which the app cannot have been opened: in the future, long past, or before enrolment."""
     if moment > received + AHEAD:
-        raise Refused("invalid", f"at is {clock.iso(moment)}, which is still to come; expected a time up to now")
+        raise Refused("invalid", f"at is {clock.iso(moment)}, which is in the future; expected a time up to now")
     if moment < received - FAR_PAST:
         raise Refused("invalid", f"at is {clock.iso(moment)}; expected a time of the last 366 days")
     if moment < person.enrolled - AHEAD:
@@ -93,7 +92,7 @@ def check_opening(moment: int, received: int, person: Participant) -> None:
 
 
 def check_time(moment: int, received: int, person: Participant) -> None:
-    """Refuse times that cannot be right: decision points come after enrolment, and one after the other."""
+    """Refuse times that decision points cannot have: they come after enrolment, in order."""
     check_opening(moment, received, person)
     if person.last_decided is not None and moment < person.last_decided - AHEAD:
         after = f"expected a time after the latest decision point, {clock.iso(person.last_decided)}"

@@ -1,4 +1,4 @@
-"""The random numbers of each participant: by the study file's seed in a rehearsal, else by the study's secret seed."""
+"""Each participant's random numbers: from the study file's seed in a rehearsal, else from the study's secret seed."""
 
 import hmac
 from dataclasses import dataclass, field
@@ -8,17 +8,17 @@ from opportune.service.state.study import StudyInForce
 
 @dataclass(frozen=True)
 class Streams:
-    """The seed and the stream that each participant's random numbers are drawn with."""
+    """The seed and the stream from which each participant's random numbers are drawn."""
 
     seed: int = 0
-    """Of all participants, in a rehearsal: participant i has stream i * 2^32, as world i of `simulate` has."""
+    """In a rehearsal, the seed of all participants: participant i has stream i * 2^32, like world i of `simulate`."""
     secret: bytes | None = field(default=None, repr=False)
-    """What each participant's own seed and stream are derived from, where people take part."""
+    """In a study with people, the secret from which each participant's own seed and stream are derived."""
     known: bool = True
-    """False where people take part and the secret seed is not at hand, as for an auditor before it is disclosed."""
+    """False in a study with people whose secret seed is missing, as for an auditor before it is disclosed."""
 
     def of(self, number: int) -> tuple[int, int]:
-        """The seed and the stream of participant `number`: 128 bits of HMAC-SHA256 with the secret seed as its key."""
+        """The seed and the stream of participant `number`: 128 bits of HMAC-SHA256 keyed with the secret seed."""
         if self.secret is None:
             return self.seed, number << 32
         return derived(self.secret, "participant", number)
@@ -30,7 +30,7 @@ class Streams:
 
 
 def derived(secret: bytes, purpose: str, number: int) -> tuple[int, int]:
-    """A seed and a stream for one purpose; nobody who lacks the secret can tell them from chance."""
+    """A seed and a stream for one purpose; without the secret, they cannot be told from random numbers."""
     digest = hmac.digest(secret, f"{purpose} {number}".encode(), "sha256")
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
 

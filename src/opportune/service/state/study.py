@@ -1,4 +1,4 @@
-"""A study file as the service runs it: what decides, and the times and words that the file sets."""
+"""A study file as the service runs it: policies, times, and the other settings that it needs."""
 
 import contextlib
 import hashlib
@@ -17,42 +17,42 @@ from opportune.study.calendar import Calendar
 from opportune.study.serving import live
 
 LARGEST = 1e12
-"""Rewards beyond this cannot be right, whatever they count."""
+"""Larger rewards are refused as errors, whatever they measure."""
 
 
 def file_hash(text: str) -> str:
-    """What the record calls a study file by."""
+    """The hash by which the record identifies a study file."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class StudyInForce:
-    """What of a study file the service needs."""
+    """The settings of a study file that the service needs."""
 
     study: Study
     text: str
     hash: str
     policies: dict[str, Policy]
-    """Of each arm; without arms, the one policy by the name ""."""
+    """The policy of each arm; without arms, a single policy named ""."""
     sizes: dict[str, int]
-    """How many participants each is for."""
+    """The number of participants in each arm."""
     policy: Policy
-    """The policy, or that of the first arm that nudges."""
+    """The policy; with arms, that of the first arm that nudges."""
     calendar: Calendar | None
-    """When nudges can be made; None: at all times."""
+    """When nudges are possible; None: at all times."""
     run_in: int
-    """Decision points at the beginning at which nobody is nudged."""
+    """The number of decision points at the beginning without nudges."""
     participants: int
     horizon: int
     seed: int
     fallback: str
     times: tuple[int, ...]
-    """Decision times in minutes after midnight, in the participants' own time; none: when the app asks."""
+    """Decision times in minutes after midnight, in the participant's own time; empty: whenever the app asks."""
     timezone: str
     answer_window: int
-    """How long an answer is waited for, in microseconds."""
+    """How long a nudge waits for an answer, in microseconds."""
     reward_window: int
-    """How long a reward is waited for, in microseconds."""
+    """How long a decision waits for its reward, in microseconds."""
     silence: int
     """How long a participant may be silent without an alert, in microseconds."""
     reward_default: float | None
@@ -61,18 +61,18 @@ class StudyInForce:
     unblinded: tuple[str, ...]
     """Staff who see probabilities, prices and coins, by name."""
     pooling: int
-    """After how many days what participants have in common is brought up to date; 0: they have nothing in common."""
+    """After how many days the pooled part of the models is updated; 0: models are not partially pooled."""
     nudges_by: str
-    """Who shows nudges to participants: staff, who must look at the call list, or the app that asks."""
+    """Who delivers nudges: staff, from the call list, or the app."""
 
     @classmethod
     def from_text(cls, text: str, source: str = "study.toml") -> "StudyInForce":
-        """What a study file says; raises `InputError` with what it lacks for a live study."""
+        """Read a study file's text; raises `InputError` if it is wrong or lacks something that a live study needs."""
         return _parsed(text, source)
 
     @classmethod
     def of(cls, study: Study) -> "StudyInForce":
-        """What a study needs to run live."""
+        """The settings of a study that is already parsed."""
         found, settings, text = live(study), study.settings, study.text
         low, high = settings.reward.bounds or (-LARGEST, LARGEST)
         return cls(
@@ -103,11 +103,11 @@ class StudyInForce:
 
     @classmethod
     def from_file(cls, path: Path) -> "StudyInForce":
-        """What the study file at a path says."""
+        """Read the study file at a path."""
         return cls.of(load_study(path))
 
     def cohorts(self) -> dict[str, Cohort]:
-        """The participants' agents in each arm, nobody enrolled yet; staff work for all arms."""
+        """A new cohort for each arm, with nobody enrolled; all arms share the same staff."""
         problem, made = live(self.study).problem, dict[str, Cohort]()
         for arm, policy in self.policies.items():
             made[arm] = Cohort(
@@ -122,7 +122,7 @@ class StudyInForce:
         return any(policy.shared for policy in self.policies.values())
 
     def spends(self, arm: str) -> bool:
-        """Whether there are nudges in an arm; that of everybody is "" in a study without arms."""
+        """Whether an arm has nudges; a study without arms has a single arm named ""."""
         return not arm or self.policies[arm].revealer.spends
 
     @property
@@ -131,7 +131,7 @@ class StudyInForce:
         return any(policy.together for policy in self.policies.values())
 
     def try_out(self) -> None:
-        """Make a decision that does not count, so that the first one that does need not wait for what is loaded."""
+        """Make a trial decision: it loads what decisions need, so that the first real one does not wait for it."""
         agent = next(iter(self.cohorts().values())).seat(0, stream=0)
         problem = agent.problem
         values = problem.levels(0) if isinstance(problem, Problem) else problem.middle_values()
@@ -145,19 +145,19 @@ class StudyInForce:
 
     @property
     def amount(self) -> float | None:
-        """The budget: of all together where it is shared, else of each; None without one."""
+        """The budget: the total if it is shared, else each participant's; None without a budget."""
         if self.shared:
             return sum(policy.budget.amount for policy in self.policies.values() if policy.budget is not None)
         return None if self.policy.budget is None else self.policy.budget.amount
 
     @property
     def hard(self) -> bool:
-        """Whether the budget counts nudges."""
+        """Whether the budget is hard: a limit on the number of nudges."""
         return self.policy.budget is not None and self.policy.budget.hard
 
     @property
     def per_day(self) -> int:
-        """Decision points per day where the file has times for them; else 0."""
+        """Decision points per day; 0 if the file sets no decision times."""
         return len(self.times)
 
 

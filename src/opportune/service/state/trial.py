@@ -1,4 +1,4 @@
-"""The skeleton of a trial, live: when nudges can be made, who belongs to which arm, what is known from enrolment."""
+"""A trial's design, live: when nudges are possible, who belongs to which arm, and what is known at enrolment."""
 
 import datetime as dt
 from collections import Counter
@@ -28,7 +28,7 @@ Given = Mapping[str, Any]
 
 
 def slot_given(running: StudyInForce, person: Participant, *, happened: int, step: int) -> dict[str, Any] | None:
-    """Where a decision point lies in the calendar, as its event has it; None where nudges can be made at all times."""
+    """A decision point's slot in the calendar, as its event records it; None if nudges are possible at all times."""
     calendar, timezone = running.calendar, person.zone_at(happened)
     without = None if person.calls else WORDS[OPTED_OUT]
     if person.arm and not person.agent.policy.revealer.spends:
@@ -50,7 +50,7 @@ def slot_given(running: StudyInForce, person: Participant, *, happened: int, ste
 
 
 def slot_of(given: Given) -> Slot:
-    """The slot of a decision point from its event."""
+    """The slot of a decision point, read from its event."""
     found = given.get("slot")
     if found is None:
         return ANYTIME
@@ -59,14 +59,14 @@ def slot_of(given: Given) -> Slot:
 
 
 _OPEN: dict[tuple[str, dt.date, str], NDArray[np.int64]] = {}
-"""What `open_points` has counted."""
+"""The cache of `open_points`."""
 MOST_COUNTED = 4096
 
 
 def open_points(running: StudyInForce, date: dt.date, timezone: str) -> NDArray[np.int64]:
-    """The open decision points from each step on, of somebody who enrolled on this local date.
+    """The number of open decision points from each step on, for participants who enrolled on this local date.
 
-    The run-in does not count: nobody is nudged there. Counted once for all who began on that day.
+    The run-in, which has no nudges, does not count. The result is cached for all who enrolled on that date.
     """
     key = (running.hash, date, timezone)
     if key not in _OPEN:
@@ -91,27 +91,27 @@ def _moment(at: int) -> dt.datetime:
 
 
 def check_baseline(running: StudyInForce, given: Given | None) -> dict[str, Any]:
-    """What is known of a participant from enrolment on: every variable that the file names, and no other."""
-    wanted, told = running.study.settings.participants.baseline, dict(given or {})
-    for name in told:
+    """Check the values given at enrolment: every baseline variable of the study file, and no others."""
+    wanted, values = running.study.settings.participants.baseline, dict(given or {})
+    for name in values:
         if name not in wanted:
-            expected = f"expected {', '.join(map(repr, wanted))}" if wanted else "the study file names no variable"
+            expected = f"expected {', '.join(map(repr, wanted))}" if wanted else "the study file sets no baseline"
             raise Refused("invalid", f"baseline has {checks.brief(name)}; {expected}")
     for name, levels in wanted.items():
-        if told.get(name) is None:
-            raise Refused("invalid", f"baseline lacks {name!r}, which the study needs of everybody at enrolment")
+        if values.get(name) is None:
+            raise Refused("invalid", f"baseline lacks {name!r}, which the study needs from everybody at enrolment")
         try:
             if is_range(levels):
-                told[name] = checks.real(f"{name!r} in baseline", told[name], least=levels[0], most=levels[1])
+                values[name] = checks.real(f"{name!r} in baseline", values[name], least=levels[0], most=levels[1])
             else:
-                checks.choice(f"{name!r} in baseline", told[name], levels)
+                checks.choice(f"{name!r} in baseline", values[name], levels)
         except InputError as error:
             raise Refused("invalid", str(error)) from None
-    return told
+    return values
 
 
 class Seat(NamedTuple):
-    """Where somebody who enrols belongs."""
+    """A participant's arm, number within the arm, and stratum."""
 
     arm: str
     member: int
@@ -119,7 +119,7 @@ class Seat(NamedTuple):
 
 
 class Enrolled:
-    """How many are enrolled in each stratum and each arm so far."""
+    """How many participants have enrolled in each stratum and each arm."""
 
     def __init__(self, seats: Iterable[tuple[str, int]] = ()) -> None:
         self.arms: Counter[str] = Counter()
@@ -129,9 +129,9 @@ class Enrolled:
             self.strata[stratum] += 1
 
     def next(self, running: StudyInForce, baseline: Given, *, seed: int | None, arm: str | None = None) -> Seat:
-        """The seat of the next participant: the arm follows from the seed and the place in the stratum's blocks.
+        """Assign the next participant: the seed and the position in the stratum's blocks determine the arm.
 
-        Where the seed is not known, the arm is taken as it is on record.
+        If the seed is unknown (None), `arm` must be the arm on record.
         """
         arms, stratum = running.study.settings.arms, 0
         found = ""
@@ -148,9 +148,9 @@ class Enrolled:
 def with_known(
     running: StudyInForce, person: Participant, sensed: Given, *, step: int, happened: int
 ) -> dict[str, Any]:
-    """What was sensed, with what is known of somebody anyhow: baseline, and what the person's own calendar says.
+    """The sensed values, with those that the service knows itself: the baseline and the participant's calendar.
 
-    An app may send these values as well; others are refused.
+    An app may also send values that the service knows, but only if they agree.
     """
     problem = person.agent.problem
     baseline = {} if person.baseline is None else msgspec.json.decode(person.baseline)
@@ -164,7 +164,7 @@ def with_known(
 
 
 def _scheduled(running: StudyInForce, person: Participant, step: int, happened: int) -> dict[str, Any]:
-    """What the calendar says of a decision point; without decision times the time of day is the app's to say."""
+    """A decision point's calendar variables; without decision times, the app provides the time of day."""
     schedule_of = person.agent.problem.schedule
     if not schedule_of.variables or step > (schedule_of.last_step or step):
         return {}
@@ -178,7 +178,7 @@ def _scheduled(running: StudyInForce, person: Participant, step: int, happened: 
 
 
 def problem_from(problem: Problem | ContinuousProblem, began: dt.date) -> Problem | ContinuousProblem:
-    """The problem of somebody who enrols on this date: weekdays are those of the participant's own calendar."""
+    """The problem of a participant who enrols on this date: weekdays follow the participant's own calendar."""
     scheduled = problem.schedule.variables
     if not any(isinstance(variable, Weekday | Weekend) for variable in scheduled.values()):
         return problem
@@ -187,7 +187,7 @@ def problem_from(problem: Problem | ContinuousProblem, began: dt.date) -> Proble
 
 @lru_cache(maxsize=64)
 def _beginning(problem: Problem | ContinuousProblem, first: str) -> Problem | ContinuousProblem:
-    """The problem of a study that begins on a weekday; problems are the same object for all who begin on it."""
+    """The problem of a study that begins on the weekday `first`; cached, so that participants share one object."""
     scheduled = problem.schedule.variables
     changed: dict[str, Any] = {
         name: type(scheduled[name])(first=first) if isinstance(scheduled.get(name), Weekday | Weekend)

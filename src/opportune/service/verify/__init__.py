@@ -1,1 +1,1 @@
-"""Verification: the record is folded again and compared with what is stored."""
+"""Verification: folding the record again and comparing the result with the tables."""

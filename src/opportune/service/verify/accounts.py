@@ -1,4 +1,4 @@
-"""Who may act, by the record: accounts as their events give them, held to the tables."""
+"""Accounts according to the record, compared with the stored ones."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ TABLES = {"key": tables.keys, "person": tables.people}
 
 
 class Account(NamedTuple):
-    """What the record says of an account; the hashes of keys and passwords are not on record."""
+    """An account according to the record, which does not contain hashes of keys and passwords."""
 
     table: str
     role: str
@@ -20,13 +20,13 @@ class Account(NamedTuple):
 
 
 class Accounts:
-    """The accounts of a study, as of the events that were taken."""
+    """The accounts of a study after the events taken so far."""
 
     def __init__(self) -> None:
         self._known: dict[str, Account] = {}
 
     def take(self, event: Event) -> None:
-        """Let an event change the accounts."""
+        """Apply an event to the accounts."""
         known, given = self._known, event.given
         what, name = given.get("what"), str(given.get("account"))
         if event.kind == events.ACCOUNT and what in {"key added", "person added"}:
@@ -41,7 +41,7 @@ class Accounts:
                     known[each] = known[each]._replace(suspended=True)
 
     def differences(self, connection: Connection) -> list[str]:
-        """What of the stored accounts is not what the record gives; nothing where none are, as in an auditor's copy."""
+        """How the stored accounts differ from the record; a database without accounts (an auditor's copy) is fine."""
         found, left = [], dict(self._known)
         for table, rows in TABLES.items():
             columns = (rows.c.name, rows.c.role, rows.c.revoked, rows.c.suspended)
@@ -51,9 +51,10 @@ class Accounts:
                 if expected is None:
                     found.append(f"account {name!r} is stored, but was never added")
                 elif stored != expected:
-                    found.append(f"account {name!r} is stored as {_said(stored)}; the record gives {_said(expected)}")
+                    stored_as, recorded_as = _in_words(stored), _in_words(expected)
+                    found.append(f"account {name!r} is stored as {stored_as}; the record gives {recorded_as}")
         if len(left) == len(self._known):
-            return found  # none at all, or only those that were never added
+            return found  # no account of the record is stored
         return found + [f"account {name!r} is on record, but not stored" for name in left]
 
 
@@ -62,6 +63,6 @@ def any_stored(connection: Connection) -> bool:
     return any(connection.execute(select(table.c.name).limit(1)).first() is not None for table in TABLES.values())
 
 
-def _said(account: Account) -> str:
+def _in_words(account: Account) -> str:
     more = [word for word in ("revoked", "suspended") if getattr(account, word)]
     return ", ".join([f"{account.table} of role {account.role}", *more])

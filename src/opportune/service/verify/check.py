@@ -1,4 +1,4 @@
-"""Verify: fold the record again; compare every decision with what was answered, every row with what is stored."""
+"""Verify: fold the record again, and compare every decision and every row with what is stored."""
 
 import contextlib
 import os
@@ -30,11 +30,11 @@ Progress = Callable[[int, int], None]
 
 
 def verify(database: Database, progress: Progress | None = None) -> Verdict:
-    """Check the chain, the decisions, the budgets and the tables of a study; one event after the other.
+    """Check the chain, the decisions, the budgets and the tables of a study, one event after the other.
 
     Args:
         database: of the study.
-        progress: is told how many events of how many are folded.
+        progress: called with the number of events folded so far, and their total.
 
     """
     verdict, spending, accounts = Verdict(), Spending(0.0, 0), Accounts()
@@ -66,42 +66,42 @@ def verify(database: Database, progress: Progress | None = None) -> Verdict:
 
 
 def _check_anchors(connection: Connection, verdict: Verdict) -> None:
-    """What was told to be the end of the record on some day is on record as it was told."""
+    """Check that every anchor, the end of the record on some day, is still on record."""
     anchors, event = tables.anchors.c, tables.events.c
     kept = select(event.seq).where(event.seq == anchors.seq, event.hash == anchors.head).exists()
     for row in connection.execute(select(tables.anchors).where(~kept).order_by(anchors.day)):
-        verdict.add(f"the anchor of event {row.seq} is not on record: the record was cut off, or made anew, since then")
+        verdict.add(f"the anchor of event {row.seq} is not on record: the record was cut off or rewritten since then")
 
 
 def rebuilt(connection: Connection) -> Replay:
-    """The whole state of a study from its record alone; raises `DataError` if the record itself is not whole."""
+    """Rebuild the state of a study from its record alone; raises `DataError` if the record is not whole."""
     replay = Replay(Verdict(), secret=_secret(connection), words=True)
     for event, received in _events(connection, replay.verdict):
         if not replay.verdict.holds:
             break
         replay.take(event, received)
     if not replay.verdict.holds or replay.fold is None:
-        raise DataError(f"the state cannot be made from the record: {'; '.join(replay.verdict.findings[:3])}")
-    replay.fold.explain(replay.participants.values())  # whoever goes on with these decides
+        raise DataError(f"the state cannot be rebuilt from the record: {'; '.join(replay.verdict.findings[:3])}")
+    replay.fold.explain(replay.participants.values())  # the writer continues with these, and explains nudges
     return replay
 
 
 def _secret(connection: Connection) -> secret.Secret | None:
-    """The secret seed: the one that the record discloses, else the one that is stored; None if neither is there."""
+    """The secret seed: the one that the record discloses, else the stored one; None if there is neither."""
     table = tables.events.c
     query = select(table.body).where(table.kind == events.CLOSED).order_by(table.seq).limit(1)
     body = connection.execute(query).scalar()
-    told = None
+    disclosed = None
     if body is not None:
-        with contextlib.suppress(DataError):  # what is wrong with the event is found where it is folded
-            told = secret.from_disclosure(events.decode(body).given)
-    return told or secret.stored(connection)
+        with contextlib.suppress(DataError):  # folding the event will report what is wrong with it
+            disclosed = secret.from_disclosure(events.decode(body).given)
+    return disclosed or secret.stored(connection)
 
 
 def _events(connection: Connection, verdict: Verdict) -> Iterator[tuple[Event, int]]:
-    """Events in their order and when they were received; each is checked against its hash, its columns and the chain.
+    """The events in order, with their times of receipt; each is checked against its hash, its columns and the chain.
 
-    The verdict gets to know how many there are, and the last one's hash.
+    Also sets the verdict's number of events and the hash of the last one.
     """
     table = tables.events
     for row in read_rows(connection, select(table).order_by(table.c.seq)):
@@ -117,20 +117,20 @@ def _events(connection: Connection, verdict: Verdict) -> Iterator[tuple[Event, i
             verdict.add(f"event {seq}: {error}")
             continue
         if events.hash_of(data) != hashed or event.before != before:
-            verdict.add(f"event {seq} is not what was written: its hash does not fit it, or the one before")
+            verdict.add(f"event {seq} was changed, or does not follow the event before: the hashes differ")
         if event.algorithm != ALGORITHM:
             verdict.add(
-                f"event {seq} was made by algorithm {event.algorithm}; expected {ALGORITHM}, as all of the record"
+                f"event {seq} was made by algorithm {event.algorithm}; expected {ALGORITHM} in the whole record"
             )
         if (event.seq, event.kind, event.participant, event.decision, event.who, at) != (
             seq, kind, participant, decision, who, received,
         ):  # fmt: skip
-            verdict.add(f"event {seq}: its columns are not what its body says")
+            verdict.add(f"event {seq}: its columns differ from its body")
         yield event, at
 
 
 def verify_beside(url: str) -> Verdict:
-    """Verify in a process of its own, at low priority: decisions must not wait for it."""
+    """Verify in a separate process at low priority, so that decisions do not wait for it."""
     done = subprocess.run(
         [sys.executable, "-m", "opportune.service.verify.check"], input=url.encode(), capture_output=True, check=False
     )
@@ -140,7 +140,7 @@ def verify_beside(url: str) -> Verdict:
 
 
 def main() -> None:
-    """The database's address on standard input, the verdict on standard output."""
+    """Read the database's address from standard input, verify, and write the verdict to standard output."""
     os.nice(10)
     database = Database(sys.stdin.read())
     sys.stdout.buffer.write(msgspec.json.encode(verify(database)))

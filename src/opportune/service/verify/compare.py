@@ -1,4 +1,4 @@
-"""Whether the tables hold what folding the record gives: every row, every column, every number of a state."""
+"""Compares the tables with the result of folding the record: every row, every column, every number of a state."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +16,14 @@ AT_ONCE = 1000
 
 
 class Spending(NamedTuple):
-    """What the decisions on record have spent: probabilities (or nudges, where those are charged), and nudges."""
+    """What the recorded decisions have spent: probabilities (nudges, if the policy charges those), and nudges."""
 
     spent: float
     nudges: int
 
 
 def read_rows(connection: Connection, query: Select[Any]) -> Iterator[Any]:
-    """The rows that a query finds, of which only some are held at a time."""
+    """The rows of a query, fetched in batches to save memory."""
     yield from connection.execute(query, execution_options={"yield_per": AT_ONCE})
 
 
@@ -41,13 +41,13 @@ def compare_people(connection: Connection, replay: Replay) -> None:
             continue
         _compare(f"participant {name}", stored, person.row(shared=fold.running.shared), verdict)
         if not _holds(is_state_of, person.agent, stored["state"]):
-            verdict.add(f"participant {name}: the stored state is not what the record gives")
+            verdict.add(f"participant {name}: the stored state differs from the record's")
     for name in left:
         verdict.add(f"participant {name} is on record, but not stored")
 
 
 def _holds(check: Callable[[Any, bytes], bool], owner: Any, data: bytes) -> bool:
-    """Whether a state that is stored can be read, and is that of an agent or of cohorts."""
+    """Whether a stored state can be read and belongs to this agent or these cohorts."""
     try:
         return check(owner, data)
     except StateError:
@@ -55,7 +55,7 @@ def _holds(check: Callable[[Any, bytes], bool], owner: Any, data: bytes) -> bool
 
 
 def compare_decisions(connection: Connection, replay: Replay) -> Spending:
-    """Compare decisions, a row for each decision point on record; hands back what they have spent by the record."""
+    """Compare the rows of decisions; returns what they have spent according to the record."""
     verdict, left = replay.verdict, dict(replay.decisions)
     names = replay.columns or tuple(column.name for column in tables.decisions.columns)
     place, who, chance, nudged = (names.index(name) for name in ("id", "participant", "probability", "nudge"))
@@ -77,7 +77,7 @@ def compare_decisions(connection: Connection, replay: Replay) -> Spending:
 
 
 def compare_escalations(connection: Connection, replay: Replay) -> None:
-    """Compare what staff must see to, and who has seen to it."""
+    """Compare escalations, and who has acknowledged them."""
     verdict, left = replay.verdict, dict(replay.escalations)
     for row in read_rows(connection, select(tables.escalations)):
         stored = row._mapping
@@ -91,7 +91,7 @@ def compare_escalations(connection: Connection, replay: Replay) -> None:
 
 
 def compare_study(connection: Connection, replay: Replay, spending: Spending) -> None:
-    """Compare the study's own row and what participants share, and look for budgets that are overspent."""
+    """Compare the study's own row and the shared state, and look for overspent budgets."""
     verdict, fold = replay.verdict, replay.fold
     study = connection.execute(select(tables.study)).mappings().one_or_none()
     if study is None or fold is None:
@@ -99,7 +99,7 @@ def compare_study(connection: Connection, replay: Replay, spending: Spending) ->
             verdict.add("there are events, but no study; expected both or neither")
         return
     if (study["seq"], study["head"]) != (verdict.count, verdict.head):
-        verdict.add(f"the study is as of event {study['seq']}; the record ends with event {verdict.count}")
+        verdict.add(f"the study's row ends with event {study['seq']}; the record ends with event {verdict.count}")
     running = fold.running
     expected = {
         "hash": running.hash, "status": "closed" if replay.closed else "open", "name": running.study.name,
@@ -109,14 +109,14 @@ def compare_study(connection: Connection, replay: Replay, spending: Spending) ->
     }  # fmt: skip
     _compare("study", study, expected, verdict)
     if study["file"] != running.text:
-        verdict.add("study: the stored file is not the one in force by the record")
+        verdict.add("study: the stored file is not the one in force according to the record")
     if fold.running.together and not _holds(is_shared_state_of, fold.cohorts, study["shared"]):
-        verdict.add("what participants share is not what the record gives")
+        verdict.add("study: the stored shared state differs from the record's")
     _check_budget(connection, replay, study, spending)
 
 
 def _check_budget(connection: Connection, replay: Replay, study: Mapping[Any, Any], spending: Spending) -> None:
-    """The sum over the record is what is stored as spent, and not more than there is."""
+    """Check that the stored spending equals the record's sum and stays within the budget."""
     verdict, fold = replay.verdict, replay.fold
     assert fold is not None
     spent, nudges = spending
@@ -127,14 +127,14 @@ def _check_budget(connection: Connection, replay: Replay, study: Mapping[Any, An
             select(func.coalesce(func.sum(table.spent), 0.0), func.coalesce(func.sum(table.nudges), 0))
         ).one()
     if not math.isclose(stored, spent, rel_tol=1e-9, abs_tol=1e-6) or int(counted) != nudges:
-        verdict.add(f"{stored:g} and {counted} nudges are stored as spent; the record sums to {spent:g} and {nudges}")
+        verdict.add(f"the stored spending is {stored:g} and {counted} nudges; the record's is {spent:g} and {nudges}")
     rows = [study] if fold.running.shared else connection.execute(select(*tables.PARTICIPANT)).mappings()
     for row in rows:
         amount = row["amount"]
         if amount is not None and (
             row["spent"] > amount + tables.SPARE or (fold.running.hard and row["nudges"] > amount)
         ):
-            verdict.add(f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges of {amount:g} are spent")
+            verdict.add(f"{row['name']}: {row['spent']:g} and {row['nudges']} nudges spent; the budget is {amount:g}")
 
 
 def _compare(what: str, stored: Mapping[Any, Any], expected: Mapping[Any, Any], verdict: Verdict) -> None:
@@ -145,5 +145,5 @@ def _compare(what: str, stored: Mapping[Any, Any], expected: Mapping[Any, Any], 
 
 
 def _near(stored: Any, value: float) -> bool:
-    """Of a sum, which may have been rounded otherwise."""
+    """Whether two sums are equal but for rounding."""
     return isinstance(stored, float) and near(stored, value)

@@ -1,4 +1,4 @@
-"""Folding a record again: each event happens once more, and what is answered now is held to what was answered then."""
+"""Folding a record again: each event is applied once more, and the answer is compared with the recorded one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,24 +31,24 @@ _SETTLED = itemgetter("action", "outcome", "revealed")
 
 @dataclass
 class Verdict:
-    """What verify found: nothing is wrong if there are no findings."""
+    """The result of `verify`: the record is correct if there are no findings."""
 
     count: int = 0
     decisions: int = 0
     head: str = events.START
     concealed: bool = False
-    """Whether coins were taken as they are on record, since the secret seed is not disclosed yet."""
+    """Whether coins were taken from the record, as the secret seed is not disclosed yet."""
     chain_only: bool = False
-    """Whether nothing but the chain of hashes was checked, as actions are drawn with the secret seed, too."""
+    """Whether only the chain of hashes was checked, as actions are also drawn with the missing secret seed."""
     findings: list[str] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        """Whether the record is whole and everything follows from it."""
+        """Whether the record is whole, and everything stored follows from it."""
         return not self.findings
 
     def add(self, text: str) -> None:
-        """One more thing that is wrong; after many, only that there are more."""
+        """Add a finding; after `MOST_FINDINGS`, only a note that there are more."""
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(text)
         elif len(self.findings) == MOST_FINDINGS:
@@ -56,14 +56,14 @@ class Verdict:
 
 
 class Replay:
-    """Folds events in order, and keeps the rows that follow."""
+    """Folds events in order, and keeps the rows that follow from them."""
 
     def __init__(self, verdict: Verdict, *, secret: Secret | None, words: bool = False) -> None:
         self.verdict, self.secret = verdict, secret
         self.fold: Fold | None = None
         self.participants: dict[str, Participant] = {}
         self.decisions: dict[str, list[Any]] = {}
-        """The rows that follow, in the order of `columns`; as lists, which take a quarter of the room."""
+        """The rows of decisions, in the order of `columns`; lists take a quarter of the memory of dictionaries."""
         self.columns: tuple[str, ...] = ()
         self._place: dict[str, int] = {}
         self.escalations: dict[str, dict[str, Any]] = {}
@@ -74,12 +74,12 @@ class Replay:
         self._seats = Enrolled()
 
     def take(self, event: Event, received: int) -> None:
-        """Let an event happen again, and compare what is answered."""
+        """Apply an event again, and compare the answer with the recorded one."""
         kind, fold = event.kind, self.fold
         if self.verdict.chain_only:
             return
         if event.participant is None and event.timezone is not None:
-            self.verdict.add(f"event {event.seq} is about nobody; its timezone is {event.timezone!r} on record")
+            self.verdict.add(f"event {event.seq} has no participant, but timezone {event.timezone!r} on record")
         if fold is not None and kind not in events.COMMON:
             if event.study != fold.running.hash:
                 self.verdict.add(f"event {event.seq} names another study file than the one in force")
@@ -104,11 +104,11 @@ class Replay:
             self.closed = True
 
     def _launch(self, event: Event) -> None:
-        """The study file, and what coins are tossed with: the seed must be the one that was committed to."""
+        """Read the study file, and set up the coins; the seed must be the one that the record commits to."""
         running = StudyInForce.from_text(event.given["file"], event.given["source"])
         self.rehearsal = event.given["rehearsal"]
         if self.secret is not None and self.secret.commitment != event.given.get("commitment"):
-            self.verdict.add(f"event {event.seq}: the secret seed is not the one that was committed to")
+            self.verdict.add(f"event {event.seq}: the secret seed is not the one that the record commits to")
         seed = None if self.secret is None else self.secret.seed
         streams = streams_for(running, rehearsal=self.rehearsal, secret=seed)
         self.fold = Fold(running, streams, words=self._words)
@@ -129,7 +129,7 @@ class Replay:
         self.participants[event.participant] = person
 
     def _pool(self, event: Event, fold: Fold, received: int) -> None:
-        """What participants have in common was brought up to date."""
+        """Update the pooled part of the models, and compare it with the record."""
         answer = fold.pool(self.participants.values())
         self.pooled = received
         for person in self.participants.values():
@@ -138,16 +138,16 @@ class Replay:
         if then.get("participants") != answer["participants"]:
             self.verdict.add(
                 f"event {event.seq} ({event.kind}): participants is {then.get('participants')!r} on record, "
-                f"{answer['participants']!r} by the fold"
+                f"{answer['participants']!r} when folded"
             )
         for arm, common in answer["common"].items():
             if not all(near(now, then["common"][arm][name]) for name, now in common.items()):
                 self.verdict.add(
-                    f"event {event.seq} ({event.kind}): what participants have in common is not what the record gives"
+                    f"event {event.seq} ({event.kind}): the pooled means and deviations differ from the record's"
                 )
 
     def _happen(self, event: Event, fold: Fold, received: int) -> None:
-        """An event about a participant."""
+        """Apply an event about a participant, and check it."""
         person = self.participants.get(event.participant or "")
         if person is None:
             self.verdict.add(f"event {event.seq} is about {event.participant!r}, who was not enrolled")
@@ -175,7 +175,7 @@ class Replay:
                 self._change(person, values, received)
 
     def _escalate(self, event: Event, received: int) -> None:
-        """What staff must see to, and what somebody has seen to."""
+        """Keep the escalations that an event raises, and those that it acknowledges."""
         self.escalations |= {row["id"]: row for row in raised_by(event, received)}
         for name, values in acknowledged_by(event, received).items():
             if name not in self.escalations:
@@ -183,36 +183,35 @@ class Replay:
             self.escalations.setdefault(name, {}).update(values)
 
     def _check_zone(self, event: Event, timezone: str) -> None:
-        """An event's time zone is the participant's."""
+        """Check that an event has the participant's time zone."""
         if event.timezone != timezone:
-            text = f"timezone is {event.timezone!r} on record; {event.participant} was enrolled with {timezone!r}"
+            text = f"timezone is {event.timezone!r} on record; expected {timezone!r}, that of {event.participant}"
             self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
     def _check_coin(self, event: Event, person: Participant, coin: float) -> None:
-        """The coin is a pure function of the participant's seed and stream and the step, and says whether to nudge."""
+        """Check the coin, a pure function of the participant's seed, stream and step, and that it decides the nudge."""
         self.verdict.decisions += 1
         answer, step = event.answer, person.agent.step
         if event.step != step or event.decision != f"d{event.seq}":
             self.verdict.add(f"event {event.seq} is decision {event.decision!r} of step {event.step}, not {step}")
         if answer["coin"] != coin or answer["nudged"] != (coin < answer["probability"]):
-            self.verdict.add(f"event {event.seq}: the coin {answer['coin']} is not {coin}, or does not say the nudge")
+            self.verdict.add(
+                f"event {event.seq}: the coin is {answer['coin']}, expected {coin}, or it does not decide the nudge"
+            )
 
     def _compare(self, event: Event, answer: Mapping[Any, Any]) -> None:
-        """What the algorithm answers now, and what it answered then."""
+        """Compare the algorithm's answer with the recorded one, field by field."""
         if _alike(event.kind, answer, event.answer):
             return
         for now, then in ((answer, event.answer), (answer.get("settled", {}), event.answer.get("settled", {}))):
-            for name in _EXACT:
-                if now.get(name) != then.get(name):
-                    text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
-                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
-            for name in (*_NEAR, "notes"):
-                if not near(now.get(name), then.get(name)):
-                    text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} by the fold"
-                    self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
+            differing = [name for name in _EXACT if now.get(name) != then.get(name)]
+            differing += [name for name in (*_NEAR, "notes") if not near(now.get(name), then.get(name))]
+            for name in differing:
+                text = f"{name} is {then.get(name)!r} on record, {now.get(name)!r} when folded"
+                self.verdict.add(f"event {event.seq} ({event.kind}): {text}")
 
     def _follow(self, event: Event, person: Participant, running: StudyInForce, received: int) -> None:
-        """The rows that follow, as the writer makes them."""
+        """Change the decisions' rows as the writer does."""
         happened = received if event.happened == event.received else clock.from_iso(event.happened)
         for new, values in projection.changes(event, person, running, received, happened):
             if new:
@@ -232,7 +231,7 @@ class Replay:
 
 
 def _draws_actions(policy: Policy) -> bool:
-    """Whether actions are drawn, so that they follow from the record only together with the seed."""
+    """Whether actions are drawn at random, so that recomputing them requires the seed."""
     return policy.randomised or policy.recommender.chances == UNTOLD
 
 
@@ -240,7 +239,7 @@ _REVEALING = frozenset({events.PROPOSED, events.SETTLED})
 
 
 def _alike(kind: str, now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
-    """Whether two answers are the same but for their words: the quick look at what is nearly always so."""
+    """Whether two answers are equal but for their sentences: a fast check, which nearly always succeeds."""
     try:
         if kind == events.SETTLED:
             return bool(_SETTLED(now) == _SETTLED(then))

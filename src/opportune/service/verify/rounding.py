@@ -1,7 +1,7 @@
-"""Whether numbers, answers and states are the same but for rounding.
+"""Whether numbers, answers and states are equal but for rounding.
 
-The same study computed on another machine may end in other bits: libraries for matrices and for logarithms round as
-the processor at hand makes it quick. A record that was made on one machine is the same record on another.
+The same study computed on another machine may differ in the last bits, as numerical libraries choose the fastest
+instructions of each processor. A record made on one machine must verify on another.
 """
 
 import json
@@ -20,15 +20,15 @@ from opportune.service.state.packing import content_of, pack, pack_shared, parts
 Floats = NDArray[np.float64]
 
 CLOSE = 1e-9
-"""What two numbers may differ by, against their size or 1, whichever is larger."""
+"""The tolerance, relative to the numbers' size or to 1, whichever is larger."""
 _POWERS = {"cov": 1.0, "width2": 1.0, "root": 0.5}
-"""Parts of a state that begin with this power of the variance before anything is learned: that is their size."""
+"""Parts of a state whose size, before anything is learned, is this power of the prior variance."""
 
 
 def near(one: Any, other: Any) -> bool:
-    """Whether two numbers, or lists of them, are equal but for rounding; or both are missing.
+    """Whether two numbers, or lists of them, are equal but for rounding, or both missing.
 
-    JSON has no number that is not finite, so that one of these is missing where it was read.
+    JSON has no infinity or NaN, so `other`, which was read from JSON, is None for either.
     """
     if other is None:
         return one is None or (isinstance(one, float) and not math.isfinite(one))
@@ -41,7 +41,7 @@ def near(one: Any, other: Any) -> bool:
 
 
 def is_state_of(agent: Agent, data: bytes) -> bool:
-    """Whether a state that `packing.pack` gave, here or on another machine, is this agent's."""
+    """Whether a state packed by `packing.pack`, here or on another machine, is this agent's."""
     packed = pack(agent)
     return data == packed or _same(agent, content_of(data), content_of(packed))
 
@@ -55,7 +55,7 @@ def _same(agent: Agent, stored: tuple[bytes, bytes, bytes], expected: tuple[byte
 
 
 def is_shared_state_of(cohorts: Mapping[str, Cohort], data: bytes) -> bool:
-    """Whether what `packing.pack_shared` gave, here or on another machine, is what participants of each arm share."""
+    """Whether a state packed by `packing.pack_shared`, here or on another machine, is what these cohorts share."""
     packed = pack_shared(cohorts)
     if data == packed:
         return True
@@ -64,13 +64,13 @@ def is_shared_state_of(cohorts: Mapping[str, Cohort], data: bytes) -> bool:
 
 
 def _same_shared(cohort: Cohort, one: bytes, other: bytes) -> bool:
-    (told, *stored), (said, *expected) = content_of(one), content_of(other)
+    (text, *stored), (expected_text, *expected) = content_of(one), content_of(other)
     lam = float(cohort.common.regularisation.min())
-    return told == said and _same_parts(parts_of(*stored), parts_of(*expected), lam)
+    return text == expected_text and _same_parts(parts_of(*stored), parts_of(*expected), lam)
 
 
 def _same_parts(one: Mapping[str, Floats], other: Mapping[str, Floats], lam: float) -> bool:
-    """Part by part: a part's numbers are of one kind, and rounded by the size of the largest."""
+    """Whether all parts agree; the tolerance of each is relative to its largest number."""
     if one.keys() != other.keys():
         return False
     sizes = {name: (1.0 / lam) ** _POWERS.get(name.rpartition(".")[2], 0.0) for name in other}
@@ -81,17 +81,17 @@ def _same_part(one: Floats, other: Floats, *, least: float) -> bool:
     if one.size != other.size:
         return False
     size = max(least, float(np.abs(other).max(initial=0.0)))
-    return bool((np.abs(one - other) <= CLOSE * size).all())  # what is not a number is near nothing
+    return bool((np.abs(one - other) <= CLOSE * size).all())  # False with NaN
 
 
-def _same_text(told: bytes, expected: bytes) -> bool:
-    """What a state has besides its numbers; a proposal that is open has numbers of its own."""
-    if told == expected:
+def _same_text(stored: bytes, expected: bytes) -> bool:
+    """Whether the texts of two states agree; numbers of an open proposal need only be near."""
+    if stored == expected:
         return True
     try:
-        (*one, proposed), (*other, proposal) = json.loads(told), json.loads(expected)
+        (*one, proposed), (*other, proposal) = json.loads(stored), json.loads(expected)
     except (ValueError, TypeError):
-        raise StateError("the state cannot be read: its text is not what pack gives") from None
+        raise StateError("the state cannot be read: its text is not one that `pack` writes") from None
     if one != other or not isinstance(proposed, dict) or not isinstance(proposal, dict):
         return False
     return proposed.keys() == proposal.keys() and all(
