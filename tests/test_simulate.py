@@ -324,7 +324,7 @@ def test_labels_tell_policies_apart() -> None:
 
 def test_labels_that_cannot_be_told_apart() -> None:
     """Policies that differ in nothing visible must be given names."""
-    message = "two policies are called 'PD2'; expected names that tell them apart (name=...)"
+    message = "two policies are called 'PD2'; expected different names (name=...)"
     with pytest.raises(InputError, match="^" + re.escape(message) + "$"):
         run(policies=[pd2_ucb(6), pd2_ucb(6)])
 
@@ -361,7 +361,7 @@ def sized(contexts: int, **settings: Any) -> LinearWorld:
 
 ALIKE = (
     "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
-    "expected alike ones in one call of simulate"
+    "expected worlds of one kind in one call of simulate"
 )
 
 

@@ -152,7 +152,7 @@ def said() -> dict[str, str]:
     [
         ("Spender", "expected at most the budget, 4"),
         ("Exceeder", "a probability is [1.5]; expected numbers from 0 to 1"),
-        ("Rememberer", "the same simulation once more gave other numbers"),
+        ("Rememberer", "a repeated simulation gave other numbers"),
         ("Peeker", "expected it to depend on what was known at the last reveal, and on what is public"),
         ("Strayer", "expected one of the actions 0 to 2"),
         ("Gambler", "expected draws by opportune.algorithm.rng alone"),
@@ -248,5 +248,5 @@ def test_what_is_not_registered_is_not_checked() -> None:
     """A check refuses what it cannot run, before it runs anything."""
     with pytest.raises(op.InputError, match="Own is not registered"):
         check_revealer(revealer()())
-    with pytest.raises(op.InputError, match="is no recommender"):
+    with pytest.raises(op.InputError, match="is not a recommender"):
         check_recommender(op.Never())  # type: ignore[arg-type]

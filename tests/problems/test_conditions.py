@@ -139,7 +139,7 @@ def test_wrong_tables() -> None:
     x = np.eye(2)[None].repeat(3, axis=0)
     with pytest.raises(op.InputError, match=r"^allowed has shape \[2, 2\]; expected \[3, 2\]$"):
         op.Problem(x, allowed=np.ones((2, 2)))
-    with pytest.raises(op.InputError, match=r"^allowed contains numbers other than 0 and 1; expected True or False$"):
+    with pytest.raises(op.InputError, match=r"^allowed holds numbers other than 0 and 1; expected True or False$"):
         op.Problem(x, allowed=np.full((3, 2), 0.5))
     with pytest.raises(op.InputError, match=r"^no action is allowed where context = 1; expected at least one"):
         op.Problem(x, allowed=[[1, 0], [0, 0], [1, 1]])

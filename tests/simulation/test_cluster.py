@@ -417,7 +417,7 @@ def test_a_killed_ray_worker_costs_nothing(
 @pytest.mark.usefixtures("ray_instance")
 def test_connect_does_not_take_over_a_connection_to_ray() -> None:
     """A process has one connection to Ray: the caller's is left alone."""
-    with pytest.raises(InputError, match="connected to Ray already"), connect("ray://local"):
+    with pytest.raises(InputError, match="already connected to Ray"), connect("ray://local"):
         pass
 
 

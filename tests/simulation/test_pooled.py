@@ -48,7 +48,7 @@ def test_one_participant_pools_with_nobody(known: bool) -> None:
 def test_different_problems_are_refused() -> None:
     """Participants who pool must have one problem; each with its own model they need not."""
     different = op.synthetic_worlds(2, seed=8)
-    with pytest.raises(op.InputError, match=r"^worlds have different problems; expected one problem for all where"):
+    with pytest.raises(op.InputError, match=r"^worlds have different problems; expected the same problem in all for"):
         run(different, pooled(op.pd2_ucb(6)))
     run(different, op.pd2_ucb(6))
     other = different[0].replace(problem=different[0].problem.replace(noise_sd=0.2))

@@ -261,7 +261,7 @@ WRONG = {
     ),
     "policy twice": (
         ('kind = "naive"', 'kind = "PD2"'),
-        "line 38: two policies are called 'PD2 B=4'; expected names that tell them apart (name=...)",
+        "line 38: two policies are called 'PD2 B=4'; expected different names (name=...)",
     ),
     # words for people, and the live study
     "action that is none": (

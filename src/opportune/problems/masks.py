@@ -44,7 +44,7 @@ def check_allowed(value: Any, contexts: int, actions: int) -> Mask | None:
     if given.shape != (contexts, actions):
         raise InputError(f"allowed has shape {list(given.shape)}; expected [{contexts}, {actions}]")
     if not np.isin(given, (0.0, 1.0)).all():
-        raise InputError("allowed contains numbers other than 0 and 1; expected True or False")
+        raise InputError("allowed holds numbers other than 0 and 1; expected True or False")
     return None if given.all() else given.astype(np.bool_)
 
 

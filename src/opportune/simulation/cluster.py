@@ -1,8 +1,8 @@
-"""Work for other processes and machines: which workers the caller has chosen, and how work reaches them.
+"""Work for other processes and machines: which workers the caller has chosen, and how they get their work.
 
-A caller chooses workers as joblib has it, `with joblib.parallel_config("dask"): ...`, or by address,
-`with connect("dask://HOST:PORT"): ...`. `spread` hands work out and gives results back as they come; work
-that was lost with its worker is done again.
+A caller chooses workers through joblib, `with joblib.parallel_config("dask"): ...`, or by address,
+`with connect("dask://HOST:PORT"): ...`. `spread` distributes work and yields results as they arrive; work lost
+with its worker is done again.
 """
 
 import asyncio
@@ -27,36 +27,36 @@ from opportune import checks
 from opportune.errors import InputError, OpportuneError
 
 ATTEMPTS = 4  # in a row without a single result, before giving up
-PAUSE = 1.0  # seconds before the next attempt, longer each time: a worker needs a moment to restart
+PAUSE = 1.0  # seconds before the next attempt, longer each time, since a worker takes a moment to restart
 REACH = 10.0  # seconds within which a cluster must answer
 FORMS = "dask://HOST:PORT, ray://HOST:PORT, ray://local or local"
 
 
 class Workers(NamedTuple):
-    """Who does the work: the workers of a joblib backend or, without one, the threads of this process."""
+    """The workers of a joblib backend or, without a backend, the threads of this process."""
 
     backend: Any
-    jobs: int  # how many workers, as joblib counts them: -1 is all
-    threads: int  # of each worker; without a backend, of this process
+    jobs: int  # number of workers, as joblib counts them: -1 means all
+    threads: int  # threads of each worker; without a backend, of this process
 
 
-class WorkerLost(Exception):  # noqa: N818  (not for callers: the work is done again)
-    """A worker is gone, and work with it."""
+class WorkerLost(Exception):  # noqa: N818  (callers never see it: the work is done again)
+    """A worker disappeared, and its work with it."""
 
 
 def chosen_workers() -> Workers:
     """The workers that the caller has chosen through joblib, else the threads of this process.
 
-    joblib keeps the choice for library code like this to ask for. Asked which backend is active if threads
-    are preferred, it names its threads where nothing was chosen, and the chosen backend where one was. If
-    joblib has not even been imported, nobody has chosen anything.
+    joblib keeps this choice for libraries to query. Asked for the active backend with threads preferred, it returns its
+    threads if nothing was chosen, and otherwise the chosen backend. If joblib has not been imported, nobody has chosen
+    anything.
     """
     parallel = sys.modules.get("joblib.parallel")
     if parallel is None:
         return Workers(None, 1, numba.get_num_threads())
     backend, _ = parallel.get_active_backend(prefer="threads")
     _, jobs = parallel.get_active_backend()
-    if getattr(backend, "supports_sharedmem", False):  # threads: ours do the same with less ado
+    if getattr(backend, "supports_sharedmem", False):  # joblib's threads, which ours replace at less cost
         return Workers(None, 1, numba.get_num_threads() if jobs is None else backend.effective_n_jobs(jobs))
     return Workers(backend, -1 if jobs is None else jobs, getattr(backend, "inner_max_num_threads", None) or 1)
 
@@ -64,10 +64,10 @@ def chosen_workers() -> Workers:
 def spread(
     workers: Workers, function: Callable[[Any, Any], Any], common: Any, items: Sequence[Any]
 ) -> Generator[tuple[int, Any]]:
-    """function(common, item) of every item, by workers; yields (number of the item, result) as they come.
+    """Compute function(common, item) for every item; yields (number of the item, result) as results arrive.
 
-    Items that are lost with their worker are done again; what was yielded before stays valid. Any other error
-    is raised at once. Workers must be able to import `function`.
+    Items lost with their worker are computed again; results already yielded stay valid. Any other error is raised at
+    once. Workers must be able to import `function`.
     """
     left = dict(enumerate(items))
     by = _by_dask if hasattr(workers.backend, "client") else _by_joblib
@@ -84,7 +84,7 @@ def spread(
             if attempts == ATTEMPTS:
                 raise OpportuneError(
                     f"workers were lost {ATTEMPTS} times in a row, with {len(left)} of {len(items)} chunks "
-                    f"left; expected workers that last (have they enough memory?); the last loss: {lost}"
+                    f"left; expected stable workers (do they have enough memory?); the last loss: {lost}"
                 ) from lost.__cause__
             time.sleep(PAUSE * attempts)
 
@@ -92,13 +92,13 @@ def spread(
 def _by_joblib(
     workers: Workers, function: Callable[[Any, Any], Any], common: Any, items: Mapping[int, Any]
 ) -> Generator[tuple[int, Any]]:
-    """Through joblib. A lost worker ends this: joblib drops all that was under way."""
+    """Run the items through joblib. A lost worker ends this, as joblib drops all unfinished work."""
     import joblib  # noqa: PLC0415  (slow to import)
 
     backend = workers.backend
     if type(backend).__name__ == "RayBackend":
-        # Ray inherits this flag from multiprocessing, whose pools may hang if results are taken as they come.
-        # Ray's own do not: a thread of its own waits for each result.
+        # Ray's backend inherits this flag from multiprocessing, whose pools may hang if results are taken as they come.
+        # Ray itself does not: a separate thread waits for each result.
         backend = copy.copy(backend)
         backend.supports_return_generator = True
     streaming = backend.supports_return_generator
@@ -112,7 +112,7 @@ def _by_joblib(
                 yield result
         finally:
             if streaming:
-                with warnings.catch_warnings():  # if the caller was interrupted: that results were not taken
+                with warnings.catch_warnings():  # joblib warns of results not taken if the caller was interrupted
                     warnings.filterwarnings("ignore", message=".*tasks", category=UserWarning)
                     results.close()
     except _losses() as error:
@@ -120,12 +120,12 @@ def _by_joblib(
 
 
 def _numbered(number: int, function: Callable[[Any, Any], Any], common: Any, item: Any) -> tuple[int, Any]:
-    """A result with its number, as results come in any order."""
+    """A result with its number, as results arrive in any order."""
     return number, function(common, item)
 
 
 def _losses() -> tuple[type[Exception], ...]:
-    """What joblib's backends raise if a worker is gone."""
+    """The exceptions that joblib's backends raise if a worker disappears."""
     losses: list[type[Exception]] = [BrokenProcessPool, ConnectionError]
     if "ray" in sys.modules:
         from ray import exceptions as ray  # noqa: PLC0415
@@ -138,17 +138,17 @@ def _losses() -> tuple[type[Exception], ...]:
 def _by_dask(
     workers: Workers, function: Callable[[Any, Any], Any], common: Any, items: Mapping[int, Any]
 ) -> Generator[tuple[int, Any]]:
-    """Through the client of joblib's Dask backend; says at the end if workers were lost.
+    """Run the items through the client of joblib's Dask backend; raises `WorkerLost` at the end if workers were lost.
 
-    Not through joblib itself: that waits for ever for work which Dask has given up (it is told of results
-    only), counts the workers once, where a cluster may grow, and keeps the work here if it counts only one.
+    joblib itself would wait for ever for work that Dask has given up (it hears only of results), count the workers only
+    once although a cluster may grow, and keep the work here if it counts only one.
     """
     dask = _library("distributed", "Dask")
     losses = (dask.KilledWorker, dask.CancelledError, dask.comm.CommClosedError, ConnectionError)
     client, options = workers.backend.client, workers.backend.submit_kwargs
-    if client.status == "closed":  # it looks for the scheduler for a while, then gives up
-        raise OpportuneError(f"the Dask scheduler is gone, with {len(items)} chunks left; expected one that lasts")
-    # What is common may be large; it goes to the scheduler once, and from there to each worker once.
+    if client.status == "closed":  # the client searches for the scheduler for a while, then gives up
+        raise OpportuneError(f"the Dask scheduler is gone, with {len(items)} chunks left; expected a stable one")
+    # The common part may be large; it goes to the scheduler once, and from there to each worker once.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
         shared = client.submit(_same, common, pure=False, **options)
@@ -161,7 +161,7 @@ def _by_dask(
             if future.status == "finished":
                 yield number, result
                 continue
-            # of an error there are its type, itself and its traceback; else the work was cancelled
+            # an error comes as its type, the exception and its traceback; anything else means cancelled work
             error = result[1] if isinstance(result, tuple) else result
             if not isinstance(error, losses):
                 raise error
@@ -174,13 +174,13 @@ def _by_dask(
 
 
 def _same(value: Any) -> Any:
-    """The value, as a task: unlike data that are merely sent, Dask makes it anew if its worker is lost."""
+    """The value as a task: unlike scattered data, Dask recomputes it if its worker is lost."""
     return value
 
 
 @contextmanager
 def connect(address: str) -> Iterator[None]:
-    """Have simulations run on a cluster while this lasts.
+    """Run simulations on a cluster inside this context.
 
     Args:
         address: "dask://HOST:PORT", a Dask scheduler; "ray://HOST:PORT", a Ray client server; "ray://local",
@@ -200,7 +200,7 @@ def connect(address: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet_tracker() -> Iterator[None]:
-    """What looks after the processes' semaphores says nothing of those that an interrupt leaves; it removes them."""
+    """Silence the tracker of the processes' semaphores about those that an interrupt leaves; it removes them anyway."""
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker"]))
     try:
@@ -213,7 +213,7 @@ def _quiet_tracker() -> Iterator[None]:
 
 
 def check_address(address: Any) -> None:
-    """Refuse what is no address of a cluster, before anything is done for it."""
+    """Reject an invalid cluster address before doing any work."""
     if not isinstance(address, str):
         raise InputError(f"cluster is {checks.brief(address)}; expected {FORMS}")
     if address != "local":
@@ -228,7 +228,7 @@ def _parts(address: str) -> tuple[str, str, int]:
     try:
         parts = urlsplit(address)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
-    except ValueError:  # no number where the port should be
+    except ValueError:  # the port is not a number
         raise wrong from None
     rest = parts.path.strip("/") or parts.query or parts.fragment or parts.username
     if scheme not in {"dask", "ray"} or not host or not port or rest:
@@ -242,7 +242,7 @@ def _connect_dask(address: str, host: str, port: int) -> Iterator[None]:
     _reach(address, host, port)
     place = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
     try:
-        with ThreadPoolExecutor(1) as thread:  # there may be a loop in this one, as in a notebook
+        with ThreadPoolExecutor(1) as thread:  # this thread may already run an event loop, as in a notebook
             thread.submit(asyncio.run, _greet(dask, place)).result()
     except Exception as error:
         what = f"{type(error).__name__} {error}".strip()
@@ -256,7 +256,7 @@ def _connect_dask(address: str, host: str, port: int) -> Iterator[None]:
 
 
 async def _greet(dask: Any, place: str) -> None:
-    """Ask a scheduler who it is. A client would wait for ever for one that accepts calls and says nothing."""
+    """Ask a scheduler to identify itself. A client would wait for ever for one that accepts calls but never answers."""
     async with dask.rpc(place) as scheduler:
         await asyncio.wait_for(scheduler.identity(), REACH)
 
@@ -269,13 +269,13 @@ def _connect_ray(address: str, host: str, port: int) -> Iterator[None]:
         _reach(address, host, port)
     if ray.is_initialized():
         raise InputError(
-            f"cluster is {address!r}, but this process is connected to Ray already; "
+            f"cluster is {address!r}, but this process is already connected to Ray; "
             "expected no connection, or joblib.parallel_config('ray') to use that one"
         )
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if port:
         try:
-            with warnings.catch_warnings():  # Ray's own, that it could not connect: said below
+            with warnings.catch_warnings():  # Ray warns that it could not connect; the error below reports it
                 warnings.filterwarnings("ignore", message="Ray Client connection", category=UserWarning)
                 ray.init(address, **quiet)
         except (ConnectionError, RuntimeError) as error:
@@ -291,17 +291,17 @@ def _connect_ray(address: str, host: str, port: int) -> Iterator[None]:
 
 
 def _reach(address: str, host: str, port: int) -> None:
-    """Refuse an address where nothing listens."""
+    """Reject an address where nothing listens."""
     try:
         socket.create_connection((host, port), timeout=REACH).close()
     except OSError as error:
         raise InputError(
-            f"cluster {address} cannot be reached within {REACH:g} s ({error}); expected one that runs there"
+            f"cluster {address} cannot be reached within {REACH:g} s ({error}); expected one that runs at this address"
         ) from None
 
 
 def _library(module: str, name: str) -> Any:
-    """A module that only some users have, or need."""
+    """Import a module of an optional extra."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""Named views on a GPU: what engine.views is to the CPU's compiler, for Numba's CUDA compiler.
+"""Named views on a GPU: the counterpart of engine.views for Numba's CUDA compiler.
 
-A kernel is built for one layout, which here belongs to the participant's type: sizes and places are constants in the
+A kernel is built for one layout, which is part of the participant's type: sizes and offsets are constants in the
 kernel, so that loops unroll and a run's state can live in registers and local memory.
 """
 
@@ -21,14 +21,14 @@ _pointer = types.CPointer(types.float64)
 
 
 class _Laid(types.Type):  # type: ignore[misc]
-    """A type that has a layout."""
+    """A type that carries a layout."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         super().__init__(name=f"{name}{layout.at}{layout.owners}")
         self.layout = layout
 
     def group(self, name: str, parts: tuple[str, ...]) -> "GroupType":
-        """The type of one of its groups."""
+        """The type of one of the layout's groups."""
         return GroupType(self.layout, name, parts)
 
 
@@ -40,16 +40,16 @@ class ParticipantType(_Laid):
         self.used = used._asdict()
 
     def whole(self, name: str) -> "WholeType":
-        """The type of its sizes or lengths."""
+        """The type of the layout's sizes or lengths."""
         return WholeType(self.layout, name)
 
     def own(self, owner: str, declares: Declares) -> "OwnType":
-        """The type of what a rule or a world has of its own."""
+        """The type of the settings and state that a rule or a world declares."""
         return OwnType(self.layout, owner, declares)
 
 
 class WholeType(_Laid):
-    """The type of its sizes or lengths, which are constants."""
+    """The type of a layout's sizes or lengths, which are constants."""
 
     def __init__(self, layout: Layout, name_of: str) -> None:
         super().__init__(layout, f"Whole({name_of})")
@@ -57,7 +57,7 @@ class WholeType(_Laid):
 
 
 class OwnType(_Laid):
-    """The type of what a rule or a world has of its own."""
+    """The type of the settings and state that a rule or a world declares."""
 
     def __init__(self, layout: Layout, owner: str, declares: Declares) -> None:
         super().__init__(layout, f"Own({owner}, {declares})")
@@ -66,7 +66,7 @@ class OwnType(_Laid):
 
 
 class GroupType(_Laid):
-    """The type of a group."""
+    """The type of a group of a layout."""
 
     def __init__(self, layout: Layout, group: str, parts: tuple[str, ...]) -> None:
         super().__init__(layout, f"Group({group}: {parts})")
@@ -155,7 +155,7 @@ def _part(context: Any, builder: Any, numbers: Any, begin: int, end: int) -> Any
 
 @functools.cache
 def participant_of(layout: Layout, used: Any) -> Any:
-    """A function that gives a participant from its arrays, in their order."""
+    """A function that builds a participant from its arrays, in their order."""
 
     @intrinsic
     def participant(  # type: ignore[no-untyped-def]

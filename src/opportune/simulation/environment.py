@@ -1,7 +1,7 @@
 """`Environment`: a world that Python steps through, one decision at a time.
 
-A decision has two halves, as in a study. First the revealer's: it sees what is public and sensed, and may nudge. Then
-the recommender's: it sees what is public or, if something was revealed, everything; and it acts.
+A decision has two halves, as in a study. First the revealer sees public and sensed variables, and may nudge. Then the
+recommender sees public variables or, after a reveal, all of them, and acts.
 
     env = op.Environment(world, budget=10, horizon=300, seed=1)
     moment = env.reset()
@@ -54,14 +54,14 @@ class Observation:
     context: Values
     """Public and sensed values, by name."""
     opened: bool
-    """The patient has opened the app unasked: a free reveal."""
+    """Whether the patient has opened the app unasked: a free reveal."""
     available: bool
     """Whether the patient is available; if not, no nudge is possible and nothing is learned."""
     budget_left: float
     age: int
     """Steps since the last reveal or, before the first one, the number of this step."""
     coin: float
-    """The step's uniform number, for rules that toss a coin."""
+    """The step's uniform random number, for rules that randomise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class Shown:
 
     step: int
     context: Values
-    """Public values or, if something was revealed, all of them."""
+    """Public values or, after a reveal, all of them."""
     probability: float
-    """The probability of the nudge, as it was charged."""
+    """The probability of the nudge that was charged."""
     nudged: bool
     revealed: bool
     learned: tuple[Experience, ...]
-    """Steps whose contexts became known by this reveal, so that they can be learned now."""
+    """Steps that can be learned now because this reveal uncovered their contexts."""
     news: tuple[Experience, ...]
-    """On a reveal: everything that can be learned since the last one."""
+    """On a reveal: all steps that can be learned since the last one."""
     allowed: tuple[str, ...]
     """The actions that are allowed, given what the recommender sees."""
 
@@ -100,15 +100,15 @@ class Outcome:
     action: int
     """The number of the action taken."""
     reward: float | None
-    """The step's reward; None where it never arrives."""
+    """The step's reward; None if it never arrives."""
     late: int
-    """How many steps late it arrives."""
+    """The number of steps until the reward arrives."""
     expected: float
-    """The expected reward of the action here, which no policy knows."""
+    """The expected reward of this action, unknown to any policy."""
     best: float
     """The expected reward of the best action; NaN if the world does not define it."""
     value: float
-    """The paper's value: averaged over contexts where nothing was revealed."""
+    """The paper's value: averaged over contexts if nothing was revealed."""
     learned: tuple[Experience, ...]
     """Steps that can be learned now: their contexts are known and their rewards have arrived."""
     moment: Observation | None
@@ -117,7 +117,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A step whose reward or context is still to come."""
+    """A step whose reward or context is not yet known."""
 
     step: int
     due: int
@@ -132,7 +132,7 @@ class Environment:
 
     Args:
         world: the world.
-        budget: how many nudges there are; a number, or `op.Budget(B, hard=True)`. Unlimited unless given.
+        budget: the number of nudges; a number, or `op.Budget(B, hard=True)`. Unlimited by default.
         horizon: number of decision points.
         seed: the seed of every draw.
         stream: the participant's number; world w in replicate r of `simulate` has `w << 32 | r`.
@@ -165,7 +165,7 @@ class Environment:
         self._spent, self._nudges, self._last_reveal, self._step = 0.0, 0, 0, 0
 
     def reset(self, *, seed: int | None = None, stream: int | None = None) -> Observation:
-        """Begin again, with another seed or stream if given; returns the first decision point."""
+        """Start again, with another seed or stream if given; returns the first decision point."""
         self.seed = self.seed if seed is None else checks.seed("seed", seed)
         self.stream = self.stream if stream is None else checks.seed("stream", stream)
         self._seats.begin(self.seed, [self.stream])
@@ -176,7 +176,7 @@ class Environment:
 
     @property
     def budget_left(self) -> float:
-        """What is left of the budget: in expectation, and for a hard budget also in nudges made."""
+        """The remaining budget: in expectation, and for a hard budget also in nudges made."""
         if self.budget is None:
             return math.inf
         left = self.budget.amount - self._spent
@@ -184,18 +184,18 @@ class Environment:
 
     @property
     def context_number(self) -> int:
-        """The number of the present context, if contexts are a finite set."""
+        """The number of the present context, if contexts are finite."""
         return int(self._seats.moments[0, CONTEXT])
 
     def nudge(self, decision: bool | np.bool_ | float) -> Shown:
-        """Nudge or not, or with a probability; returns what the recommender sees then.
+        """Nudge or not, or with a probability; returns what the recommender then sees.
 
-        A probability is charged to the budget as it is, and cut to what is left of it. Where the patient has opened the
-        app or is unavailable, no nudge is made.
+        A probability is charged to the budget in full, and limited to what remains of it. No nudge is made if the
+        patient has opened the app or is unavailable.
         """
         moment = self._present()
         if self._shown is not None:
-            raise StateError(f"step {moment.step} has had its nudge() already; call act()")
+            raise StateError(f"nudge() was already called at step {moment.step}; call act()")
         number = float(decision) if isinstance(decision, bool | np.bool_) else decision
         wanted = checks.real("decision", number, least=0.0, most=1.0)
         probability = min(wanted, max(self.budget_left, 0.0))
@@ -224,7 +224,7 @@ class Environment:
         """Recommend an action, by name or number; returns the result and the next decision point."""
         moment, shown = self._present(), self._shown
         if shown is None:
-            raise StateError(f"step {moment.step} has not had its nudge() yet; call nudge(False) for none")
+            raise StateError(f"nudge() has not been called at step {moment.step}; call nudge(False) for no nudge")
         number = self._number(action)
         if self.actions[number] not in shown.allowed:
             known = list(shown.allowed)
@@ -277,7 +277,7 @@ class Environment:
         return self._moment
 
     def _learn(self, step: int) -> tuple[Experience, ...]:
-        """Take out what can be learned from at the end of a step, oldest first."""
+        """Remove and return the steps that can be learned from at the end of a step, oldest first."""
         ready = [each for each in self._waiting if each.seen and each.due <= step]
         self._waiting = [each for each in self._waiting if each not in ready]
         found = tuple(Experience(each.step, each.context, each.action, each.reward) for each in ready)
@@ -285,7 +285,7 @@ class Environment:
         return found
 
     def _place(self) -> Located:
-        """The present context, as the algorithm takes it."""
+        """The present context, in the form that the algorithm expects."""
         _, stratum, sense, context = self._seats.moments[0].tolist()
         return Located(stratum, sense, context, self._seats.values[0, :-1], (), ())
 

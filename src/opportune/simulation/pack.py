@@ -1,4 +1,4 @@
-"""Arrays in, arrays out: worlds and policies stacked for the compiled loop, and its results as a Dataset."""
+"""Worlds and policies as stacked arrays for the compiled loop, and its results as a Dataset."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,10 +29,10 @@ DESCRIPTIONS = {
     **{name: text for name, (_, text) in FIELDS.items()},
     **{name: f"sum of {of}" if of else "price after the last step" for name, (_, of) in TOTALS.items()},
     "action_probability": "probability of each action at the step; NaN where a recommender draws its own",
-    "action_draw": "the uniform at which the action is the inverse cumulative probability; NaN where nothing is drawn",
+    "action_draw": "the uniform draw whose inverse cumulative probability is the action; NaN where nothing is drawn",
     "intended_action": "the most probable action, before the floor",
-    "context_count": "how often each context arrived",
-    "action_name": "what each action is called",
+    "context_count": "number of arrivals of each context",
+    "action_name": "the name of each action",
     "context_name": "the levels of each context's variables",
     "true_gap": "true gap of each context",
     "true_best": "true value of the best action in each context",
@@ -41,12 +41,12 @@ DESCRIPTIONS = {
 
 
 class Output:
-    """Where runs leave their results: axes replicate, policy, world first.
+    """The arrays that runs write their results to; the first axes are replicate, policy, world.
 
-    Where actions are drawn, `drawn` numbers of a step say with which probabilities (algorithm.chances).
+    If actions are drawn, `drawn` numbers of each step give their probabilities (algorithm.chances).
 
-    In memory a run's totals lie side by side (`totals`) or, `by_total`, each total of all runs, of its own type; one or
-    the other, each total is one of the `columns`.
+    In memory, totals are stored run by run (`totals`) or, with `by_total`, each total of all runs in an array of its
+    own type; in both cases each total is one of the `columns`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Output:
         self.marks: NDArray[np.int16] = np.empty((*lead, len(MARKS), traced), dtype=np.int16)
         self.chances: NDArray[np.float64] = np.full((*lead, drawn, traced), np.nan)
         self.counts: NDArray[np.int32] = np.zeros((replicates, worlds, contexts), dtype=np.int32)
-        """How often each context arrived, counted while the first policy runs: [R, W, K]."""
+        """The number of arrivals of each context, counted while the first policy runs: [R, W, K]."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ class Output:
         return self.numbers.shape[:3]
 
     def rows(self, first: int, last: int) -> Results:
-        """The replicates first..last, as the compiled loop fills them."""
+        """The arrays of replicates first..last, for the compiled loop to fill."""
         lead = (last - first, *self.shape[1:])
         return Results(
             self.totals[first:last],
@@ -84,7 +84,7 @@ class Output:
         )
 
     def put(self, part: "Output", chosen: NDArray[np.int64], first: int, last: int) -> None:
-        """Take in the results of some policies for the replicates first..last."""
+        """Copy in the results of some policies for the replicates first..last."""
         self.totals[first:last, chosen] = part.totals
         self.numbers[first:last, chosen] = part.numbers
         self.marks[first:last, chosen] = part.marks
@@ -102,7 +102,7 @@ def streams_of(first: int, last: int, worlds: int) -> NDArray[np.uint64]:
 
 
 def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
-    """Refuse what is not a world or a policy."""
+    """Reject values that are not worlds or policies."""
     if not worlds:
         raise InputError("worlds is empty; expected at least one world")
     if not policies:
@@ -118,11 +118,11 @@ def check_inputs(worlds: Sequence[Any], policies: Sequence[Any]) -> None:
 
 
 def device_form(worlds: Sequence[SimulatedWorld], device: str, timed: int = 0) -> dict[str, Any]:
-    """The form of layout that suits the worlds and a device, as a problem's `layout` takes it.
+    """The form of layout that suits the worlds and a device, as arguments of a problem's `layout`.
 
-    `timed` is how many steps the calendar has, 0 where there is none.
-    The score table and padded rows pay on the CPU; on a GPU, where memory near the processor is scarce, it pays to
-    compute scores on the spot, by the features that are not zero.
+    `timed` is the number of steps in the calendar, 0 without one.
+    The score table and padded rows are faster on the CPU. On a GPU, where memory near the processor is scarce, scores
+    are computed from the nonzero features each time.
     """
     happenings = [w.happenings for w in worlds]
     world = {
@@ -139,7 +139,7 @@ def device_form(worlds: Sequence[SimulatedWorld], device: str, timed: int = 0) -
 def layouts_for(
     worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str, timed: int = 0
 ) -> list[Layout]:
-    """The layout that each policy needs; `timed` steps are in a calendar."""
+    """The layout that each policy needs; `timed` is the number of steps in the calendar."""
     problem, form, owner = worlds[0].informed_problem(), device_form(worlds, device, timed), owner_of(worlds[0])
     return [
         layout_for(policy, problem, horizon=horizon, participants=len(worlds), world=owner, **form)
@@ -151,7 +151,7 @@ def pack(
     worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], horizon: int, device: str = "cpu",
     timetable: Timetable | None = None,
 ) -> Batch:  # fmt: skip
-    """Stack worlds and policies into the arrays the compiled loop takes; refuses what does not fit together."""
+    """Stack worlds and policies into the arrays of the compiled loop; rejects combinations that do not fit."""
     problems = [w.informed_problem() for w in worlds]
     timed = 0 if timetable is None else horizon
     form = device_form(worlds, device, timed)
@@ -162,7 +162,7 @@ def pack(
     if len(kinds) > 1:
         raise InputError(
             "worlds differ in kind, sizes, visibility or in whether probabilities are known; "
-            "expected alike ones in one call of simulate"
+            "expected worlds of one kind in one call of simulate"
         )
     layouts = layouts_for(worlds, policies, horizon, device, timed)
     for at in set(layouts):
@@ -180,9 +180,9 @@ def pack(
             rules[i, w, : numbers.size] = numbers
     alike = all(np.array_equal(row, constants[0], equal_nan=True) for row in constants)
     if any(p.one_model for p in policies) and not alike:
-        raise InputError("worlds have different problems; expected one problem for all where a policy is pooled")
+        raise InputError("worlds have different problems; expected the same problem in all for a pooled policy")
     if any(p.partial for p in policies) and not _have_one_prior(at, constants):
-        raise InputError("worlds differ in noise or prior; expected one of each where a policy is pooled in part")
+        raise InputError("worlds differ in noise or prior; expected the same in all for a policy pooled in part")
     packed = np.stack([in_numbers(w, at) for w in worlds])
     if timetable is not None:
         calendar = at.views("calendar", packed)
@@ -193,13 +193,13 @@ def pack(
 
 
 def _have_one_prior(at: Layout, constants: NDArray[np.float64]) -> bool:
-    """Whether these problems, a row each, are alike in what random effects have in common: noise and prior."""
+    """Whether these problems, one per row, agree in what random effects share: noise and prior."""
     known = at.views("constants", constants)
     return all(bool((part == part[0]).all()) for part in (known.noise, known.regularisation, known.prior_mean))
 
 
 SAME = ("constants", "rule", "happenings", "calendar", "world.settings")
-"""Groups that are packed once and read under the layout of every policy."""
+"""Groups that are packed once and read with the layout of every policy."""
 
 
 def policy_labels(policies: Sequence[Policy]) -> list[str]:
@@ -225,7 +225,7 @@ def policy_labels(policies: Sequence[Policy]) -> list[str]:
                     labels[i] += extra[i]
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
-        raise InputError(f"two policies are called {twice!r}; expected names that tell them apart (name=...)")
+        raise InputError(f"two policies are called {twice!r}; expected different names (name=...)")
     return labels
 
 
@@ -264,7 +264,7 @@ def build_dataset(worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], 
 
 
 def _chances(output: Output, policies: Sequence[Policy], finished: int) -> dict[str, Any]:
-    """With which probability each action was taken, if any policy draws its actions; 1 where nothing is drawn."""
+    """The probability of each action taken, if any policy draws its actions; 1 where nothing is drawn."""
     found = output.chances[:finished]
     if not found.shape[-2]:
         return {}
@@ -286,7 +286,7 @@ def _chances(output: Output, policies: Sequence[Policy], finished: int) -> dict[
 
 
 def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
-    """What actions and contexts are called, where all worlds have the same names for them."""
+    """The names of actions and contexts, if they are the same in all worlds."""
     first = problems[0]
     found = {}
     if all(p.action_names == first.action_names for p in problems):
@@ -298,6 +298,6 @@ def _names(problems: Sequence[Any]) -> dict[str, tuple[str, list[str]]]:
 
 
 def _days(problem: Any) -> dict[str, int]:
-    """How many decisions a day has, where there are days at all."""
+    """The number of decisions per day, if the problem has days."""
     per_day: int = problem.schedule.decisions_per_day
     return {"decisions_per_day": per_day} if problem.schedule.variables or per_day > 1 else {}

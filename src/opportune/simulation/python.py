@@ -1,4 +1,4 @@
-"""Runs of policies in plain Python: they meet the patients, moments, noise and coins that compiled ones meet."""
+"""Runs of policies in plain Python, with the same patients, moments, noise and coins as compiled policies."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from opportune.simulation.python_policy import PythonPolicy
 from opportune.simulation.record import FINAL_PRICE, MARKS, NUMBERS, TOTALS
 from opportune.worlds import SimulatedWorld
 
-NOT_SAID = -1  # an action that only a compiled rule has, such as the one it would take without a reveal
+NOT_SAID = -1  # an action that only compiled rules report, such as the one they would take without a reveal
 
 
 def run_in_python(
@@ -34,7 +34,7 @@ def run_in_python(
 def run_once(
     world: SimulatedWorld, policy: PythonPolicy, output: Output, place: tuple[int, int, int], *, seed: int, horizon: int
 ) -> None:
-    """One run, its results in their place: replicate, policy, world."""
+    """One run, with its results written to their place: replicate, policy, world."""
     stream = place[2] << 32 | place[0]
     environment = Environment(world, budget=policy.budget, horizon=horizon, seed=seed, stream=stream)
     memory = policy.start()
@@ -87,7 +87,7 @@ def run_once(
 
 @contextmanager
 def _naming(policy: PythonPolicy, function: str, step: int) -> Iterator[None]:
-    """What is wrong with what a function of the policy gave is said with the policy, the function and the step."""
+    """Add the policy, function and step to the message of any input error."""
     try:
         yield
     except InputError as error:

@@ -16,18 +16,18 @@ Memory = Any
 
 @dataclass(frozen=True, kw_only=True)
 class PythonPolicy:
-    """A policy in plain Python, which `simulate` takes beside compiled ones; about a hundred times slower.
+    """A policy in plain Python, which `simulate` accepts beside compiled ones; about a hundred times slower.
 
-    Its results have NaN where only compiled rules have numbers: `gap`, `price`, `disagreement`, `tolerance` and
+    Its results are NaN for numbers that only compiled rules have: `gap`, `price`, `disagreement`, `tolerance` and
     `final_price`; `fresh_action` and `stale_action` are -1.
 
     Args:
-        propose: propose(moment, memory) says whether to nudge, or with which probability (`Observation`).
-        settle: settle(shown, memory) gives the action, by name or number (`Shown`).
-        learn: learn(experience, memory), for each step whose context and reward are known (`Experience`), if given.
-        budget: how many nudges there are; unlimited unless given.
-        start: start() makes the memory of a run; a dict unless given. Memory must not outlive a run.
-        name: in tables and figures.
+        propose: propose(moment, memory) returns whether to nudge, or with which probability (`Observation`).
+        settle: settle(shown, memory) returns the action, by name or number (`Shown`).
+        learn: learn(experience, memory), called for each step whose context and reward are known (`Experience`).
+        budget: the number of nudges; unlimited by default.
+        start: start() creates the memory of a run; by default a dict. Memory must not outlive a run.
+        name: the name in tables and figures.
 
     """
 
@@ -50,11 +50,11 @@ class PythonPolicy:
         if self.budget is not None and not isinstance(self.budget, Budget):
             checks.keep(self, budget=Budget(self.budget))
         if isinstance(self.budget, Budget) and self.budget.shared:
-            raise InputError("the budget is shared; expected one for each participant where a policy is in Python")
+            raise InputError("the budget is shared; expected one for each participant if a policy is in Python")
         checks.keep(self, name=checks.text("name of the policy", self.name))
 
     def describe(self) -> dict[str, Any]:
-        """The policy as far as it can be written down."""
+        """The parts of the policy that can be written down."""
         return {
             "name": self.name,
             "recommender": {"kind": "PythonPolicy"},

@@ -39,13 +39,13 @@ from opportune.simulation.sizes import MOST_REPLICATES, check_horizon, check_out
 from opportune.simulation.timetable import Timetable, check_timetable
 from opportune.worlds import SimulatedWorld
 
-VERSION = f"{__version__} ({code_hash()})"  # of the algorithms, not only of the release
+VERSION = f"{__version__} ({code_hash()})"  # identifies the algorithms, not only the release
 DEVICES = ("cpu", "cuda", "auto")
 INTERRUPTS = ("raise", "return")
-_device: ContextVar[str] = ContextVar("device", default="cpu")  # where a caller of `simulate` does not say
-CHUNK_STEPS = 2_000_000  # steps between two looks at the clock, the keyboard and the progress bar
-SENT_CHUNKS = 64  # at least, where there are as many replicates: no worker should wait long for the last one
-SENT_TRACE_STEPS = 250_000  # in a chunk that is sent back with its trace: about 20 MB
+_device: ContextVar[str] = ContextVar("device", default="cpu")  # used if a caller of `simulate` names none
+CHUNK_STEPS = 2_000_000  # steps between two checks of the clock, the keyboard and the progress bar
+SENT_CHUNKS = 64  # at least, given as many replicates, so that no worker waits long for the last one
+SENT_TRACE_STEPS = 250_000  # in a chunk that returns its trace: about 20 MB
 
 
 def simulate(
@@ -64,24 +64,24 @@ def simulate(
     """Run every policy in every world, `replicates` times, over `horizon` steps.
 
     All cores of this machine take part or, under `joblib.parallel_config(...)`, the workers of that backend.
-    Every policy meets the same arrivals, noise and openings. The numbers do not depend on threads, chunks or what
-    else is in the call: a run is a function of (world, policy, seed, its number in `worlds`, its replicate).
+    Every policy meets the same arrivals, noise and openings. Results do not depend on threads, chunks or other worlds
+    and policies of the call: a run is a function of (world, policy, seed, its number in `worlds`, its replicate).
 
     Args:
         worlds: one or more worlds of the same kind and sizes; with a shared budget, the participants of a study.
-        policies: one or more policies, told apart by name (or by budget and scale where names repeat); a `PythonPolicy`
+        policies: one or more policies with different names (or budgets and scales, if names repeat); a `PythonPolicy`
             meets the same patients as the others, on one core of this machine.
         horizon: steps in a run, T.
         replicates: runs of each policy in each world.
-        seed: of every draw.
-        trace: keep every step; without it only totals are kept, and memory does not grow with the horizon.
+        seed: the seed of every draw.
+        trace: keep every step; otherwise only totals are kept, and memory does not grow with the horizon.
         progress: show a progress bar if it takes more than a moment.
-        device: "cpu", "cuda", or "auto", which takes a GPU where there is one; "cpu" unless given, or what
-            `on_device` says.
-        on_interrupt: what Ctrl-C does: "raise", KeyboardInterrupt as ever, or "return", give back the replicates that
-            are finished, with a warning and the attribute `interrupted` = 1 (KeyboardInterrupt if there are none).
-        timetable: when each participant's (world's) decision points are and where the calendar allows no nudge; unless
-            given, all participants begin together and every decision point is open.
+        device: "cpu", "cuda", or "auto", which uses a GPU if there is one; by default "cpu" or the device of
+            `on_device`.
+        on_interrupt: the effect of Ctrl-C: "raise" raises KeyboardInterrupt as usual; "return" returns the finished
+            replicates, with a warning and the attribute `interrupted` = 1 (KeyboardInterrupt if there are none).
+        timetable: when each participant's (world's) decision points are and where the calendar allows no nudge; by
+            default all participants begin together and every decision point is open.
 
     Returns:
         A Dataset with dims policy, world, replicate and, with `trace`, step.
@@ -133,14 +133,14 @@ def simulate(
 
 
 class Runs(NamedTuple):
-    """What all policies of a simulation have in common."""
+    """The settings that all policies of a simulation share."""
 
     worlds: list[SimulatedWorld]
     horizon: int
     replicates: int
     seed: int
     trace: bool
-    drawn: int  # numbers of a step that say how its action was drawn, if any policy draws actions
+    drawn: int  # numbers per step that record how its action was drawn, if any policy draws actions
     progress: bool
     device: str
     on_interrupt: str
@@ -148,7 +148,7 @@ class Runs(NamedTuple):
 
 
 def _compiled_part(runs: Runs, policies: list[Policy]) -> tuple[Output, int]:
-    """The results of compiled policies, and how many replicates are finished."""
+    """The results of compiled policies, and the number of finished replicates."""
     batch = pack(runs.worlds, policies, runs.horizon, runs.device, runs.timetable)
     timed = 0 if runs.timetable is None else runs.horizon
     groups = _groups(policies, runs.worlds, runs.horizon, runs.device, timed=timed)
@@ -179,7 +179,7 @@ def beside(parts: Sequence[xr.Dataset], labels: Sequence[str]) -> xr.Dataset:
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Have `simulate` run on this device while this lasts, wherever it is called without one."""
+    """Make `simulate` run on this device inside this context, in all calls that name none."""
     token = _device.set(checks.choice("device", device, DEVICES))
     try:
         yield
@@ -188,7 +188,7 @@ def on_device(device: str) -> Iterator[None]:
 
 
 class Group(NamedTuple):
-    """Policies that run in one call of the compiled loop: alike in layout and in what participants share."""
+    """Policies that run in one call of the compiled loop, with the same layout and the same sharing."""
 
     at: Layout
     chosen: NDArray[np.int64]
@@ -198,7 +198,7 @@ class Group(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all chunks of a simulation have in common, for workers elsewhere."""
+    """The data that all chunks of a simulation share, for other workers."""
 
     batch: Batch
     seed: int
@@ -207,7 +207,7 @@ class Job(NamedTuple):
     drawn: int
     threads: int
     version: str
-    extensions: tuple[tuple[str, str], ...]  # modules of what others have registered, each with a hash
+    extensions: tuple[tuple[str, str], ...]  # modules of registered rules and worlds, each with a hash
 
 
 class Chunk(NamedTuple):
@@ -219,11 +219,11 @@ class Chunk(NamedTuple):
 
 
 def run_chunk(job: Job, chunk: Chunk) -> Output:
-    """Run a chunk; this is what workers elsewhere do."""
+    """Run a chunk; other workers call this."""
     if job.version != VERSION:
         raise InputError(f"a worker has opportune {VERSION}; expected {job.version}, as its caller has")
     bring_extensions(job.extensions)
-    # Arrays from another process may be read-only or oddly placed in memory: other types, to compiled code.
+    # Arrays from another process may be read-only or unaligned, which compiled code treats as other types.
     group = chunk.group._replace(chosen=_usable(chunk.group.chosen))
     batch = job.batch._replace(**{name: _usable(getattr(job.batch, name)) for name in ("constants", "worlds", "rules")})
     streams = streams_of(chunk.first, chunk.last, batch.worlds.shape[0])
@@ -237,7 +237,7 @@ def run_chunk(job: Job, chunk: Chunk) -> Output:
 
 
 def _task(batch: Batch, group: Group, rows: NDArray[np.int64], seed: int, horizon: int) -> Task:
-    """A group's policies, their results in these rows."""
+    """The task of a group: its policies, with results in these rows."""
     slots = horizon + int(group.at.views("calendar", batch.worlds).start.max())
     return Task(group.chosen, rows, group.shared, group.pooled, group.capped, np.uint64(seed), horizon, slots)
 
@@ -247,9 +247,9 @@ def _usable(array: Any) -> Any:
 
 
 def pick_device(device: str, policies: Sequence[Policy], *, timed: bool = False) -> str:
-    """The device to run on: "auto" takes a GPU where there is one that can do it, "cuda" insists.
+    """The device to run on: "auto" picks a GPU if there is one that can run these policies, "cuda" insists on it.
 
-    `timed`: there is a timetable.
+    `timed` means that there is a timetable.
     """
     if device == "cpu":
         return "cpu"
@@ -257,9 +257,9 @@ def pick_device(device: str, policies: Sequence[Policy], *, timed: bool = False)
 
     unfit = [f"policy {p.name!r} is optimistic" for p in policies if p.optimistic]
     unfit += [f"policy {p.name!r} is pooled in part" for p in policies if p.partial]
-    unfit += [f"policy {p.name!r} limits nudges per day, for all participants" for p in policies if p.capped]
+    unfit += [f"policy {p.name!r} limits nudges per day across participants" for p in policies if p.capped]
     coupled = [p for p in policies if timed and (p.shared or p.pooled)]
-    unfit += [f"policy {p.name!r} has something that participants share, who follow a timetable" for p in coupled]
+    unfit += [f"policy {p.name!r} shares something between participants who follow a timetable" for p in coupled]
     if device == "auto":
         return "cuda" if cuda.available() and not unfit else "cpu"
     if unfit:
@@ -269,7 +269,7 @@ def pick_device(device: str, policies: Sequence[Policy], *, timed: bool = False)
 
 
 def _run(batch: Batch, groups: list[Group], output: Output, runs: Runs) -> int:
-    """Run everything in chunks of replicates; returns how many replicates are finished."""
+    """Run everything in chunks of replicates; returns the number of finished replicates."""
     replicates, horizon, device = runs.replicates, runs.horizon, runs.device
     workers = chosen_workers()
     run: Callable[..., Generator[int]] = _run_here if workers.backend is None else _run_elsewhere
@@ -297,7 +297,7 @@ def _run(batch: Batch, groups: list[Group], output: Output, runs: Runs) -> int:
 
 def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
               workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
-    """Run by threads of this process; yields, as it goes, how many replicates are finished."""
+    """Run in threads of this process; yields the number of finished replicates as it grows."""
     for first, last in spans:
         streams = streams_of(first, last, output.shape[2])
         for group in groups:
@@ -308,7 +308,7 @@ def _run_here(batch: Batch, groups: list[Group], output: Output, spans: list[tup
 
 def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
                    workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
-    """Run by other processes; yields, as results come, up to which replicate all of them are there."""
+    """Run in other processes; yields the number of leading replicates whose results have all arrived."""
     traced = output.numbers.shape[-1]
     most = SENT_TRACE_STEPS if traced else CHUNK_STEPS
     chunks = [
@@ -318,7 +318,7 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: lis
         for some in _split(group.chosen, (last - first) * output.shape[2] * horizon, most)
     ]
     missing = [True] * len(chunks)
-    complete = 0  # chunks, in the order of replicates
+    complete = 0  # leading chunks, in the order of replicates
     job = Job(batch, seed, horizon, traced, output.chances.shape[-2], workers.threads, VERSION, list_extensions())
     with closing(spread(workers, run_chunk, job, chunks)) as results:
         for number, part in results:
@@ -331,13 +331,13 @@ def _run_elsewhere(batch: Batch, groups: list[Group], output: Output, spans: lis
 
 
 def _split(chosen: NDArray[np.int64], steps: int, most: int) -> list[NDArray[np.int64]]:
-    """Policies in as many parts as keep each near `most` steps, where one policy takes `steps`."""
+    """Policies split so that each part takes about `most` steps, given the `steps` of one policy."""
     return np.array_split(chosen, min(chosen.size, -(-chosen.size * steps // most)))
 
 
 def _run_on_gpu(batch: Batch, groups: list[Group], output: Output, spans: list[tuple[int, int]],
                 workers: Workers, seed: int, horizon: int) -> Generator[int]:  # fmt: skip
-    """Run on the GPU, all replicates at once or as many as its memory takes."""
+    """Run on the GPU, all replicates at once or as many as fit into its memory."""
     from opportune.simulation import cuda  # noqa: PLC0415
 
     for group in groups:
@@ -360,7 +360,7 @@ def _groups(
 
 
 def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]:
-    """The replicates in spans, each a chunk of work; smaller ones if they are sent elsewhere."""
+    """The replicates in spans, each a chunk of work; smaller spans if they are sent to other processes."""
     replicates, n_policies, n_worlds = output.shape
     per_replicate = n_policies * n_worlds * horizon
     chunk = CHUNK_STEPS // per_replicate
@@ -373,7 +373,7 @@ def _spans(output: Output, horizon: int, *, sent: bool) -> list[tuple[int, int]]
 
 @contextmanager
 def _announced_compilation(wanted: bool) -> Iterator[None]:
-    """Say meanwhile what is being compiled: the one thing that takes long without a sign."""
+    """Announce what is being compiled, since nothing else shows that work is under way."""
 
     def tell(name: str) -> None:
         sys.stderr.write(f"compiling {name.replace('_', ' ')}, once for this version (about 20 s)\n")
@@ -389,7 +389,7 @@ def _announced_compilation(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _progress(shown: bool, replicates: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar, if it is to be shown; gives a function that takes the number of finished replicates."""
+    """A progress bar, if wanted; yields a function that takes the number of finished replicates."""
     if not shown:
         yield lambda done: None
         return

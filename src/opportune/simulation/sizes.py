@@ -1,4 +1,4 @@
-"""Whether a simulation fits: what is given is checked, and its size, before anything is asked for."""
+"""Checks of a simulation's arguments and size, before any memory is allocated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def check_policies(given: Any) -> list[Any]:
 
 
 def check_horizon(worlds: Sequence[SimulatedWorld], horizon: Any) -> int:
-    """The steps of a run, which the worlds' schedules must have."""
+    """The steps of a run; the worlds' schedules must be long enough."""
     number = checks.whole("horizon", horizon, least=1, most=checks.MOST_STEPS)
     for world in worlds:
         last = world.informed_problem().schedule.last_step
@@ -44,20 +44,20 @@ def check_horizon(worlds: Sequence[SimulatedWorld], horizon: Any) -> int:
 def check_output(
     worlds: Sequence[SimulatedWorld], policies: int, horizon: int, replicates: int, drawn: int = 0, *, trace: bool
 ) -> None:
-    """Refuse results that do not fit into memory: totals, counts of contexts and, with a trace, every step."""
+    """Reject results that do not fit into memory: totals, counts of contexts and, with a trace, every step."""
     runs = float(replicates) * policies * len(worlds)
     contexts = getattr(worlds[0].informed_problem(), "contexts", 0)
     kept = 2.0 * (runs * 8.0 * len(TOTALS) + float(replicates) * len(worlds) * 8.0 * (contexts + 1))
     checks.memory(f"keeping totals of {runs:,.0f} runs", kept, "fewer replicates")
     if trace:
         steps = runs * horizon
-        copied = sum(FIELDS[name][0] is bool for name in MARKS)  # what was or was not, as True and False
+        copied = sum(FIELDS[name][0] is bool for name in MARKS)  # marks are copied as booleans
         kept += steps * (8.0 * (len(NUMBERS) + drawn) + 2.0 * len(MARKS) + copied)
         checks.memory(f"keeping {steps:,.0f} steps", kept, "trace=False, or fewer replicates or a shorter horizon")
 
 
 def check_layout(at: Layout, worlds: int, policies: int) -> None:
-    """Refuse what runs are made of where it does not fit: a problem for each world, a rule for each policy there."""
+    """Reject run state that does not fit into memory: a problem for each world, a rule for each policy in it."""
     each = sum(at.length(name) for name in ("constants", "world")) + policies * at.length("rule")
     needed = 8.0 * (worlds * each + sum(at.lengths))
     checks.memory("the state of a run", needed, "fewer features, contexts or worlds")

@@ -26,11 +26,11 @@ class Timetable:
     `simulate` accepts one; `point` returns the arguments of `Agent.propose` for one decision point.
 
     Args:
-        closed: why no nudge may be made at a decision point, by `opportune.algorithm.reasons`; 0 where one may.
+        closed: why no nudge may be made at a decision point, by `opportune.algorithm.reasons`; 0 if one may be made.
         hours: real hours since the study's epoch, for limits on one participant's nudges.
         day: the number of the staff's day, for a limit on their nudges.
-        start: for each participant the slot of its first decision point, from 0: participants who share something
-            decide slot by slot. Unless given, all begin together.
+        start: the slot of each participant's first decision point, from 0: participants who share something decide
+            slot by slot. By default all begin together.
 
     """
 
@@ -68,20 +68,20 @@ class Timetable:
 
     @property
     def open_left(self) -> Whole:
-        """The open decision points of each participant from each step on, this one included."""
+        """The number of open decision points of each participant from each step on, including that step."""
         is_open = self.closed == ELIGIBLE
         left: Whole = np.cumsum(is_open[:, ::-1], axis=1)[:, ::-1]
         return left
 
     def tables(self) -> dict[str, NDArray[Any]]:
-        """What a simulated calendar consists of, by the names that engine.declared has for it."""
+        """The arrays of a simulated calendar, named as in engine.declared."""
         given = {"closed": self.closed, "hours": self.hours, "day": self.day, "open_left": self.open_left}
         return {name: table for name, table in given.items() if table is not None}
 
     def point(self, participant: int, step: int, *, run_in: int = 0) -> dict[str, Any]:
-        """One decision point, by the names that `Agent.propose` has for it; steps count from 1.
+        """One decision point, as arguments of `Agent.propose`; steps count from 1.
 
-        `run_in` is that of the policy's limits: points in it do not count as open points to come.
+        `run_in` is that of the policy's limits: points inside it do not count as open points to come.
         """
         who = checks.whole("participant", participant, least=0, most=self.participants - 1)
         number = checks.whole("step", step, least=1, most=self.steps)
@@ -95,7 +95,7 @@ class Timetable:
 
 
 def check_closed(name: str, value: int) -> int:
-    """Why no nudge may be made at a decision point, as far as the world outside can say."""
+    """Why no nudge may be made at a decision point, checked against the reasons that a caller may give."""
     if value not in OUTSIDE:
         known = ", ".join(f"{reason} ({WORDS[reason]})" for reason in OUTSIDE)
         raise InputError(f"{name} is {value}; expected one of {known}")
@@ -103,27 +103,27 @@ def check_closed(name: str, value: int) -> int:
 
 
 def check_timetable(given: Any, policies: Sequence[Any], *, participants: int, horizon: int) -> Timetable | None:
-    """A timetable for so many participants and steps, with what the policies' limits go by."""
+    """A timetable with this number of participants and steps, and with the data that the policies' limits need."""
     if given is not None and not isinstance(given, Timetable):
         raise InputError(f"timetable is {checks.brief(given)}; expected a Timetable")
     in_python = [policy.name for policy in policies if not isinstance(policy, Policy)]
     if given is not None and in_python:
-        raise InputError(f"policy {in_python[0]!r} is in plain Python and keeps to no timetable; expected none")
+        raise InputError(f"policy {in_python[0]!r} is in plain Python and cannot follow a timetable; expected none")
     limits = [policy.limits for policy in policies if isinstance(policy, Policy) and policy.limits is not None]
     if any(each.by_the_clock for each in limits) and (given is None or given.hours is None):
-        raise InputError("the timetable has no hours; expected them, as a policy's limits go by them")
+        raise InputError("the timetable has no hours; expected them, as a policy's limits need them")
     if any(each.per_day is not None for each in limits) and (given is None or given.day is None):
         raise InputError("the timetable has no days; expected them, as a policy limits nudges per day")
     if given is not None and (given.participants, given.steps) != (participants, horizon):
         raise InputError(
             f"the timetable is for {given.participants} participants and {given.steps} steps; expected {participants} "
-            f"and {horizon}, as there are worlds and steps"
+            f"and {horizon}, the numbers of worlds and steps"
         )
     return given
 
 
 def _table(name: str, given: Any, shape: tuple[int | str, ...], *, least: float, most: float) -> Floats:
-    """Numbers of this shape, between the two."""
+    """Numbers of this shape, between `least` and `most`."""
     found = checks.array(name, given, shape)
     bad = found[(found < least) | (found > most)]
     if bad.size:
@@ -132,7 +132,7 @@ def _table(name: str, given: Any, shape: tuple[int | str, ...], *, least: float,
 
 
 def _whole_table(name: str, given: Any, shape: tuple[int | str, ...], *, least: float, most: float) -> Whole:
-    """Whole numbers of this shape, between the two."""
+    """Whole numbers of this shape, between `least` and `most`."""
     found = _table(name, given, shape, least=least, most=most)
     bad = found[found != np.floor(found)]
     if bad.size:

@@ -1,13 +1,13 @@
-"""Conformance suites: what every revealer, recommender and world must keep to, as checks for one's own.
+"""Conformance suites: the rules for all revealers, recommenders and worlds, as checks for your own.
 
     from opportune.testing import check_recommender, check_revealer, check_world
 
     check_revealer(MyRevealer(every=3), budget=4)
 
-Each check runs the thing on small problems of every kind (`PROBLEMS`), by every driver, and raises AssertionError with
-a sentence that says what was expected, and on which problem. A check takes seconds, the first one the time that
-compiling takes. One part runs Numba's CUDA simulator in a process of its own, which imports what this one has
-imported: a script that calls a check needs `if __name__ == "__main__":` around the call, or `simulator=False`.
+Each check runs its subject on small problems of every kind (`PROBLEMS`), with every driver, and raises AssertionError
+with a sentence that says what was expected, and on which problem. A check takes seconds; the first one also compiles.
+One part runs Numba's CUDA simulator in another process, which imports the modules that this one has imported: a script
+that calls a check needs `if __name__ == "__main__":` around the call, or `simulator=False`.
 """
 
 from typing import Any
@@ -28,16 +28,16 @@ __all__ = ["PROBLEMS", "check_recommender", "check_revealer", "check_world"]
 
 
 def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool = True) -> None:
-    """Hold a revealer to what every revealer must keep to.
+    """Check a revealer against the rules for all revealers.
 
-    On every problem: probabilities lie in [0, 1] and sum to at most the budget, hard budgets are kept in count; a run
-    depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of `simulate`, also if they are
-    saved and restored in the middle; and so does the CUDA kernel. No forbidden action is taken, and no nudge is made
-    where a calendar, a run-in or a cap allows none.
+    On every problem: probabilities lie in [0, 1] and sum to at most the budget, and hard budgets limit the number of
+    nudges; a run depends only on its seed and stream; `Agent`, `Cohort` and the CUDA kernel make the decisions of
+    `simulate`, the first two also if they are saved and restored midway. No forbidden action is taken, and no nudge is
+    made where a calendar, a run-in or a cap allows none.
 
     Args:
         revealer: with its settings, such as `PrimalDual(scale="range")`. Its class is registered.
-        budget: a whole number of reveals to try it with, at most 36; it is tried with half a reveal, too.
+        budget: a whole number of reveals to test it with, at most 36; half a reveal is tested, too.
         simulator: whether to run Numba's CUDA simulator, which takes some seconds.
 
     """
@@ -59,12 +59,12 @@ def check_revealer(revealer: Revealer, *, budget: float = 4.0, simulator: bool =
 
 
 def check_recommender(recommender: Recommender, *, simulator: bool = True) -> None:
-    """Hold a recommender to what every recommender must keep to.
+    """Check a recommender against the rules for all recommenders.
 
-    On every problem: actions exist; an action taken blindly depends on nothing but what was known at the last reveal
-    and on what is public; a run depends on nothing but its seed and stream; `Agent` and `Cohort` make the decisions of
-    `simulate`, also if they are saved and restored in the middle; and so does the CUDA kernel. No forbidden action is
-    taken: blindly by what is public, at a reveal by everything.
+    On every problem: actions exist; a blind action depends only on what was known at the last reveal and on public
+    variables; a run depends only on its seed and stream; `Agent`, `Cohort` and the CUDA kernel make the decisions of
+    `simulate`, the first two also if they are saved and restored midway. No forbidden action is taken: blind actions
+    are judged by public variables, those at a reveal by all variables.
 
     Args:
         recommender: with its settings, such as `Thompson(inflation=2)`. Its class is registered.
@@ -84,11 +84,11 @@ def check_recommender(recommender: Recommender, *, simulator: bool = True) -> No
 
 
 def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
-    """Hold a world to what every world must keep to.
+    """Check a world against the rules for all worlds.
 
-    Its numbers are finite and always the same; what arrives exists and, in a world that keeps no state of its own, is
-    the same whatever is done; rewards are finite and no outcome beats the best possible one; a run depends on nothing
-    but its seed and stream, and other streams bring other runs; the CUDA kernel gives the same.
+    Its numbers are finite and constant. Arrivals are valid and, if the world keeps no state of its own, do not depend
+    on actions. Rewards are finite, and no outcome beats the best possible one. A run depends only on its seed and
+    stream, different streams give different runs, and the CUDA kernel gives the same results.
 
     Args:
         world: its class is registered.
@@ -113,7 +113,7 @@ def check_world(world: SimulatedWorld, *, simulator: bool = True) -> None:
 
 
 def check_everywhere(who: str, policies: list[Policy], together: Policy, simulator: bool) -> None:
-    """All that revealers and recommenders have in common."""
+    """The checks that revealers and recommenders share."""
     cases = cases_for(who, policies)
     for case in cases:
         data = simulated(case, policies)
@@ -130,9 +130,9 @@ def check_everywhere(who: str, policies: list[Policy], together: Policy, simulat
 
 
 def _registered(thing: Any, base: Any, registry: Any) -> str:
-    """What a thing is called in messages; refuses what cannot be checked."""
+    """The name of the subject in messages; rejects what cannot be checked."""
     if not isinstance(thing, base) and type(thing) not in registry.entries:
-        raise InputError(f"{checks.brief(thing)} is no {registry.kind}; expected one")
+        raise InputError(f"{checks.brief(thing)} is not a {registry.kind}; expected one")
     if type(thing) not in registry.entries:
         raise InputError(f"{type(thing).__name__} is not registered; expected opportune.register above the class")
     return str(thing) if registry is not WORLDS else type(thing).__name__

@@ -1,4 +1,4 @@
-"""The problems that revealers and recommenders are tried on, and how they are simulated."""
+"""The problems that revealers and recommenders are tested on, and how they are simulated."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from opportune.worlds.linear import LinearWorld
 
 HORIZON = 36
 REPLICATES = 3
-SEED = 2**63 + 11  # no accident of small numbers
+SEED = 2**63 + 11  # large, so that nothing passes only because numbers are small
 HAPPENINGS: dict[str, Any] = {
     "open_rate": 0.1, "response_rate": 0.6, "available_rate": 0.9, "reward_rate": 0.85, "reward_delay": 3,
 }  # fmt: skip
@@ -35,7 +35,7 @@ NEVER_IF: dict[str, Any] = {
 
 
 class Case(NamedTuple):
-    """A problem to try something on."""
+    """A problem to test something on."""
 
     name: str
     worlds: list[Any]  # its participants
@@ -58,7 +58,7 @@ def _finite(*, known: bool, reported: bool, masked: bool = False, **happenings: 
 
 
 def _allowed(masked: bool) -> Any:
-    """Which actions may be recommended in each context; the second one always may."""
+    """The actions that may be recommended in each context; the second one is always allowed."""
     allowed = np.ones((12, 3), dtype=np.bool_)
     if masked:
         allowed[[1, 2, 8], 0] = False
@@ -67,7 +67,7 @@ def _allowed(masked: bool) -> Any:
 
 
 def _continuous(*, reported: bool, masked: bool = False, **happenings: Any) -> list[Any]:
-    """Two participants with numbers among their variables, features computed at the moment."""
+    """Two participants with continuous variables, whose features are computed at each moment."""
     problem = ContinuousProblem(
         "1 + action * (steps + pain) + time",
         {"time": TimeOfDay(["am", "pm"]), "steps": Number(0.0, 2.0), "pain": Number(-1.0, 1.0)},
@@ -81,7 +81,7 @@ def _continuous(*, reported: bool, masked: bool = False, **happenings: Any) -> l
 
 
 def _remembering() -> list[Any]:
-    """Two participants with variables of their own history; they differ, wear out and go away for days."""
+    """Two participants with history variables, who differ, habituate and are away for days."""
     problem = ContinuousProblem(
         "1 + action * (recent + dose) + stress",
         {
@@ -113,19 +113,19 @@ def _problems() -> dict[str, list[Any]]:
 
 
 PROBLEMS = tuple(_problems())
-"""What the problems are called on which revealers and recommenders are tried, each with two participants. But for the
-first two, patients open the app unasked, leave nudges unanswered and are away, and rewards come late or never. Where
-something is reported, some actions are forbidden in some moments."""
+"""The names of the problems that revealers and recommenders are tested on, each with two participants. In all but the
+first two, patients open the app unasked, leave nudges unanswered and are away, and rewards come late or never. If
+variables are reported, some actions are forbidden at some moments."""
 
 
 def must(holds: bool, who: str, where: str, otherwise: str) -> None:
-    """Say what does not hold, of whom, and on which problem."""
+    """Raise an AssertionError that names the subject, the problem and the broken rule, unless it holds."""
     if not holds:
         raise AssertionError(f"{who}, {where}: {otherwise}")
 
 
 def cases_for(who: str, policies: Sequence[Policy]) -> list[Case]:
-    """The problems that the policies can be used for; those that they refuse at the door are left out."""
+    """The problems that the policies support; those that they reject are left out."""
     cases, refused = [], []
     for name, worlds in _problems().items():
         problem = worlds[0].informed_problem()
@@ -135,18 +135,18 @@ def cases_for(who: str, policies: Sequence[Policy]) -> list[Case]:
             cases.append(Case(name, worlds))
         except InputError as error:
             refused.append(str(error))
-    must(bool(cases), who, "all problems", f"every problem is refused ({refused[:1]}); expected one that is not")
+    must(bool(cases), who, "all problems", f"every problem is rejected ({refused[:1]}); expected one that is not")
     return cases
 
 
 def simulated(case: Case, policies: Sequence[Policy], **settings: Any) -> xr.Dataset:
-    """The policies in a case's worlds, every step kept."""
+    """Simulate the policies in a case's worlds, with every step kept."""
     given = {"horizon": case.horizon, "replicates": REPLICATES, "seed": SEED, "progress": False, **settings}
     return simulate(given.pop("worlds", case.worlds), list(policies), **given)
 
 
 @functools.lru_cache(maxsize=10_000)
 def simulated_context(world: Any, index: int, step: int, stream: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What a simulated participant met at a step, by name: public and sensed values, and those that are reported."""
+    """The context of a simulated participant at a step, by name: public and sensed values, and reported ones."""
     given, reported = context_at(world, index, step, seed=SEED, stream=stream)
     return MappingProxyType(given), MappingProxyType(reported)

@@ -1,4 +1,4 @@
-"""What simulated runs must keep to, whatever runs them: probabilities, budgets, purity, the CUDA kernel."""
+"""Rules for simulated runs with any driver: probabilities, budgets, purity, the CUDA kernel."""
 
 import multiprocessing
 import os
@@ -18,11 +18,11 @@ from opportune.policy import Policy
 from opportune.rehearsal.conditions import stream_of
 from opportune.testing.cases import Case, must, simulated, simulated_context
 
-TOLERANCE = 1e-9  # between the CPU and a GPU, which add up in another order
+TOLERANCE = 1e-9  # between the CPU and a GPU, which add in different orders
 
 
 def check_record(who: str, case: Case, policies: Sequence[Policy], data: xr.Dataset) -> None:
-    """Probabilities, budgets and actions of simulated runs."""
+    """Check the probabilities, budgets and actions of simulated runs."""
     check_allowed(who, case, data)
     actions = case.worlds[0].informed_problem().actions
     for i, policy in enumerate(policies):
@@ -49,7 +49,7 @@ def check_record(who: str, case: Case, policies: Sequence[Policy], data: xr.Data
 
 
 def check_allowed(who: str, case: Case, data: xr.Dataset) -> None:
-    """No action is forbidden to who took it: blindly by the public part, at a reveal by the whole context."""
+    """Check that no action was forbidden: a blind one by public variables, one at a reveal by the whole context."""
     for w, world in enumerate(case.worlds):
         problem = world.informed_problem()
         if len(problem.always_allowed) == problem.actions:
@@ -72,9 +72,9 @@ def check_allowed(who: str, case: Case, data: xr.Dataset) -> None:
 
 
 def check_purity(who: str, case: Case, policies: Sequence[Policy], data: xr.Dataset) -> None:
-    """A run is a function of its seed and stream: not of what ran before, beside it, or in how many threads."""
+    """Check that a run depends only on its seed and stream, not on other runs or the number of threads."""
     again = simulated(case, policies)
-    check_equal(who, case.name, data, again, "the same simulation once more gave other numbers")
+    check_equal(who, case.name, data, again, "a repeated simulation gave other numbers")
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
@@ -85,13 +85,13 @@ def check_purity(who: str, case: Case, policies: Sequence[Policy], data: xr.Data
         numba.set_num_threads(before)
     part = data.isel(world=slice(1), replicate=slice(1)).drop_vars("policy")
     for i, (policy, one) in enumerate(zip(policies, alone, strict=True)):
-        text = "a run by itself, in one thread, gave other numbers than among others"
+        text = "a run alone, in one thread, gave other numbers than together with others"
         check_equal(who, f"{case.name}, policy {policy.name!r}", part.isel(policy=slice(i, i + 1)), one, text)
 
 
 def check_equal(who: str, where: str, expected: xr.Dataset, got: xr.Dataset, otherwise: str, *,
                  within: float = 0.0) -> None:  # fmt: skip
-    """Every number of two simulations is the same, or nearly where they ran on different hardware."""
+    """Check that two simulations agree in every number, or nearly so if they ran on different hardware."""
     for name in expected.data_vars:
         a, b = expected[name].values, got[name].values
         allowed = within if a.dtype.kind == "f" else 0.0
@@ -100,7 +100,7 @@ def check_equal(who: str, where: str, expected: xr.Dataset, got: xr.Dataset, oth
 
 
 def check_simulator(who: str, runs: list[tuple[Case, list[Policy]]]) -> None:
-    """The CUDA kernel, in Numba's simulator, makes the CPU's decisions."""
+    """Check that the CUDA kernel, in Numba's simulator, makes the CPU's decisions."""
     small = [(case._replace(horizon=9, worlds=case.worlds[:1]), policies[:2]) for case, policies in runs]
     given = [(case, policies, {"replicates": 1}) for case, policies in small]
     with _environment(NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1"):
@@ -111,7 +111,7 @@ def check_simulator(who: str, runs: list[tuple[Case, list[Policy]]]) -> None:
         except BrokenProcessPool:
             raise InputError(
                 "the CUDA simulator's process did not start; expected 'if __name__ == \"__main__\":' around the check "
-                "if it stands in a script, or simulator=False"
+                "if it is in a script, or simulator=False"
             ) from None
     for (case, policies), there in zip(small, results, strict=True):
         here = simulated(case, policies, replicates=1)
@@ -120,16 +120,16 @@ def check_simulator(who: str, runs: list[tuple[Case, list[Policy]]]) -> None:
 
 
 def _run_in_simulator(given: list[tuple[Case, list[Policy], dict[str, Any]]]) -> list[xr.Dataset]:
-    """What the simulator's process does."""
-    from opportune.simulation import cuda  # noqa: PLC0415  (here Numba takes it for its simulator)
+    """Run simulations in the simulator's process."""
+    from opportune.simulation import cuda  # noqa: PLC0415  (Numba uses its simulator in this process)
 
-    cuda.THREADS = 16  # the simulator starts a Python thread for each
+    cuda.THREADS = 16  # the simulator starts a Python thread for each GPU thread
     return [simulated(case, policies, device="cuda", **settings) for case, policies, settings in given]
 
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """These environment variables, for processes started meanwhile."""
+    """Set these environment variables for processes started inside this context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

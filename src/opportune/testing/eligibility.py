@@ -1,4 +1,4 @@
-"""Where a nudge may not be made no revealer makes one: by a calendar, a run-in, and caps on people and on staff."""
+"""No revealer nudges where nudges are not allowed: by a calendar, a run-in, and caps on people and on staff."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ WEEK = 168.0
 
 
 def check_eligibility(who: str, case: Case, policies: Sequence[Policy]) -> None:
-    """Run the policies under a calendar and limits, and see that these are kept."""
+    """Run the policies under a calendar and limits, and check that both are respected."""
     calendar = timetable_for(case)
     limited = [replace(policy, limits=LIMITS) for policy in policies]
     check_limits(who, case, simulated(case, limited, timetable=calendar), calendar)
@@ -32,7 +32,7 @@ def timetable_for(case: Case) -> Timetable:
 
 
 def check_limits(who: str, case: Case, data: xr.Dataset, calendar: Timetable) -> None:
-    """No nudge where one is not allowed, a probability of 0 there, and every cap is kept."""
+    """Check that closed decision points have no nudge and probability 0, and that every cap is respected."""
     for policy in range(data.sizes["policy"]):
         where = f"{case.name}, policy {str(data['policy'].values[policy])!r}"
         for replicate in range(data.sizes["replicate"]):

@@ -1,4 +1,4 @@
-"""What live participants must keep to: the decisions of `simulate`, exact resumption, blindness between reveals."""
+"""Rules for live participants: the decisions of `simulate`, exact resumption, blindness between reveals."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ TRACED = (
 
 
 def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resumed: bool) -> None:
-    """Given what simulated participants met, live ones decide the same, bit for bit."""
+    """Check that live participants make the decisions of simulated ones, bit for bit, from the same input."""
     for replicate in range(1 if resumed else REPLICATES):
         run = {name: data[name].isel(replicate=replicate).values for name in (*TRACED, "context", "reward")}
         where = f"{case.name}, policy {policy.name!r}, replicate {replicate}"
@@ -49,7 +49,7 @@ def check_live(who: str, case: Case, policy: Policy, data: xr.Dataset, *, resume
 
 def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], replicate: int,
               resumed: bool, about: tuple[str, str]) -> Iterator[tuple[int, int, Decision]]:  # fmt: skip
-    """Drive live participants with what simulated ones met: (step, participant, decision)."""
+    """Feed live participants the input of simulated ones; yields (step, participant, decision)."""
     worlds = case.worlds
     problem = worlds[0].informed_problem()
     settings: dict[str, Any] = {"horizon": case.horizon, "seed": SEED}
@@ -88,7 +88,7 @@ def _replayed(case: Case, policy: Policy, run: Mapping[str, NDArray[Any]], repli
 
 
 def _restored(group: Any, name: str) -> Any:
-    """Participants after this one, or the cohort it belongs to, was written as JSON and read again."""
+    """Participants after their state, or their cohort's, was written as JSON and read again."""
     if isinstance(group, Cohort):
         return Cohort.from_dict(json.loads(json.dumps(group.to_dict())))
     return {**group, name: Agent.from_dict(json.loads(json.dumps(group[name].to_dict())))}
@@ -109,7 +109,7 @@ def _due(world: Any, rewards: NDArray[np.float64], now: int, stream: int) -> Ite
 
 
 def check_blindness(who: str, recommender: Recommender) -> None:
-    """Two participants who met the same until the last reveal act alike after it, whatever they meet."""
+    """Check that two participants with the same input until the last reveal act alike after it, whatever follows."""
     policy = Policy(recommender=recommender, revealer=Never(), name="never")
     revealed = HORIZON // 3
     for case in cases_for(who, [policy]):
@@ -130,8 +130,8 @@ def check_blindness(who: str, recommender: Recommender) -> None:
                 agent.learn(5.0 - 3.0 * rewards[number - 1] if hidden else rewards[number - 1])
             must(
                 actions[0] == actions[1], who, case.name,
-                f"at step {number}, blind since step {revealed}, the action is {actions[1]!r} where it was "
-                f"{actions[0]!r}, for no other reason than what was sensed and earned since; expected it to depend on "
+                f"at step {number}, blind since step {revealed}, the action is {actions[1]!r} instead of "
+                f"{actions[0]!r}, only because of what was sensed and earned since; expected it to depend on "
                 "what was known at the last reveal, and on what is public",
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What worlds must keep to: finite numbers, arrivals from draws alone, streams of their own."""
+"""Rules for worlds: finite numbers, arrivals that depend only on draws, different streams."""
 
 import itertools
 from typing import Any
@@ -13,7 +13,7 @@ from opportune.testing.cases import HORIZON, SEED, must
 
 
 def check_numbers(who: str, world: Any) -> None:
-    """A world's numbers are finite and always the same, and say rates that are probabilities."""
+    """Check that a world's numbers are finite and constant, and that its rates are probabilities."""
     where = "numbers()"
     numbers, again = world.numbers(), world.numbers()
     for name, given in numbers.items():
@@ -30,7 +30,7 @@ def check_numbers(who: str, world: Any) -> None:
 
 
 def check_arrivals(who: str, world: Any) -> None:
-    """What arrives exists, repeats itself, does not depend on what is done (but through the world's own state)."""
+    """Check that arrivals are valid and repeatable, and depend on actions only through the world's own state."""
     problem = world.informed_problem()
     sizes = problem.layout(horizon=HORIZON).sizes
     rng = np.random.default_rng(5)
@@ -39,7 +39,7 @@ def check_arrivals(who: str, world: Any) -> None:
     first = visit(world, plans[0], seed=SEED, stream=7)
     again = visit(world, plans[0], seed=SEED, stream=7)
     for name in first._fields:
-        text = f"the same walk once more gave other {name}; expected draws by opportune.algorithm.rng alone"
+        text = f"a repeated walk gave other {name}; expected draws by opportune.algorithm.rng alone"
         must(np.array_equal(getattr(first, name), getattr(again, name), equal_nan=True), who, where, text)
     limits = (HORIZON + 1, sizes.strata, sizes.senses or max(1, sizes.contexts), max(1, sizes.contexts))
     for i, (name, limit) in enumerate(zip(("step", "stratum", "sense", "context"), limits, strict=True)):
@@ -72,7 +72,7 @@ def check_arrivals(who: str, world: Any) -> None:
 
 
 def check_results(who: str, world: Any, data: xr.Dataset) -> None:
-    """Simulated with several policies: results are finite, and all policies meet the same."""
+    """Check that results of several policies are finite, and that all policies meet the same."""
     where = "its own problem"
     for name in ("outcome", "value"):
         must(bool(np.isfinite(data[name]).all()), who, where, f"{name} is not always finite; expected numbers")
