@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from opportune.algorithm.rng import draw
 from opportune.recommenders import RECOMMENDERS
 from opportune.revealers import REVEALERS
-from opportune.study.lines import Place
+from opportune.study.base import WrongValueError, run_checks
+from opportune.study.messages import Error, Errors
 from opportune.study.schema import PolicyTable, StudyFile, one_of
 from opportune.study.trial import ArmsTable, ArmTable
 
@@ -21,40 +22,64 @@ ALLOCATION = 2**30
 
 
 class Entries(NamedTuple):
-    """What each arm runs, and what is wrong with arms."""
+    """The policy of each arm, the mistakes in [arms], and how many checks wait for other mistakes to be corrected."""
 
     policies: dict[str, PolicyTable]
-    errors: list[tuple[Place, str]]
+    errors: list[Error]
+    waiting: int
 
 
 def arm_entries(settings: StudyFile) -> Entries:
-    """The policy of each arm, as if it were one of [[policies]]; arms that name none have the one that is served."""
-    arms = settings.arms
-    found: dict[str, PolicyTable] = {}
-    errors: list[tuple[Place, str]] = []
-    for name, arm in ({} if arms is None else arms.named).items():
-        base = _entry(settings, arm)
-        if base is None:
-            known = [entry.name or entry.kind for entry in settings.policies]
-            text = f"policy of {name!r} in [arms] is {arm.policy!r}"
-            errors.append(
-                (("arms", name, "policy"), f"{text}; expected {one_of(list(dict.fromkeys([*known, 'never'])))}")
-            )
-            continue
-        if arm.recommender is not None and arm.recommender not in RECOMMENDERS.kinds():
-            text = f"recommender of {name!r} in [arms] is {arm.recommender!r}"
-            errors.append((("arms", name, "recommender"), f"{text}; expected {one_of(list(RECOMMENDERS.kinds()))}"))
-            continue
-        if arm.action is not None and arm.action not in settings.study.actions:
-            text = f"action of {name!r} in [arms] is {arm.action!r}"
-            errors.append((("arms", name, "action"), f"{text}; expected {one_of(settings.study.actions)}"))
-            continue
-        try:
-            found[name] = _changed(base, name, arm)
-        except ValidationError:
-            text = f"{name!r} in [arms] has recommender = {arm.recommender!r}"
-            errors.append((("arms", name), f"{text}; expected action = ... with 'fixed', and with no other"))
-    return Entries(found, errors)
+    """The policy of each arm, as if it were one of [[policies]]; an arm without a policy has the one of [serve]."""
+    policies: dict[str, PolicyTable] = {}
+    errors: list[Error] = []
+    waiting = 0
+    for name, arm in ({} if settings.arms is None else settings.arms.named).items():
+        found, more = run_checks([_check_arm(settings, name, arm)])
+        if not found and not more:
+            policies[name] = _policy_of(settings, name, arm)
+        errors += found
+        waiting += more
+    return Entries(policies, errors, waiting)
+
+
+def _check_arm(settings: StudyFile, name: str, arm: ArmTable) -> Errors:
+    yield _check_policy(settings, name, arm)
+    yield _check_recommender(name, arm)
+    yield _check_action(settings, name, arm)
+    yield _check_together(settings, name, arm)
+
+
+def _check_policy(settings: StudyFile, name: str, arm: ArmTable) -> Errors:
+    if _entry(settings, arm) is None:
+        if arm.policy is None:
+            raise WrongValueError  # of the policy in [serve]
+        known = [entry.name or entry.kind for entry in settings.policies]
+        text = f"policy of {name!r} in [arms] is {arm.policy!r}"
+        yield ("arms", name, "policy"), f"{text}; expected {one_of(list(dict.fromkeys([*known, 'never'])))}"
+
+
+def _check_recommender(name: str, arm: ArmTable) -> Errors:
+    if arm.recommender is not None and arm.recommender not in RECOMMENDERS.kinds():
+        text = f"recommender of {name!r} in [arms] is {arm.recommender!r}"
+        yield ("arms", name, "recommender"), f"{text}; expected {one_of(list(RECOMMENDERS.kinds()))}"
+
+
+def _check_action(settings: StudyFile, name: str, arm: ArmTable) -> Errors:
+    if arm.action is not None and arm.action not in settings.study.actions:
+        text = f"action of {name!r} in [arms] is {arm.action!r}"
+        yield ("arms", name, "action"), f"{text}; expected {one_of(settings.study.actions)}"
+
+
+def _check_together(settings: StudyFile, name: str, arm: ArmTable) -> Errors:
+    """Only the recommender 'fixed' has an action, and it needs one."""
+    if _entry(settings, arm) is None or any(_check_recommender(name, arm)):
+        return  # reported above
+    try:
+        _policy_of(settings, name, arm)
+    except ValidationError:
+        text = f"{name!r} in [arms] has recommender = {arm.recommender!r}"
+        yield ("arms", name), f"{text}; expected action = ... with 'fixed', and with no other"
 
 
 def share_nudged(settings: StudyFile) -> float:
@@ -62,15 +87,22 @@ def share_nudged(settings: StudyFile) -> float:
     arms = settings.arms
     if arms is None:
         return 1.0
-    entries = arm_entries(settings).policies
-    nudged = sum(arm.share for name, arm in arms.named.items() if entries[name].rule.spends)
+    policies = _all_policies(settings)
+    nudged = sum(arm.share for name, arm in arms.named.items() if policies[name].rule.spends)
     return nudged / sum(arm.share for arm in arms.named.values())
 
 
 def control_arm(settings: StudyFile) -> str | None:
     """The first arm without nudges, with which others are compared; None where there is none."""
-    entries = {} if settings.arms is None else arm_entries(settings).policies
-    return next((name for name, entry in entries.items() if not entry.rule.spends), None)
+    return next((name for name, entry in _all_policies(settings).items() if not entry.rule.spends), None)
+
+
+def _all_policies(settings: StudyFile) -> dict[str, PolicyTable]:
+    """The policy of every arm."""
+    entries = arm_entries(settings)
+    if entries.waiting:
+        raise WrongValueError
+    return entries.policies
 
 
 def _entry(settings: StudyFile, arm: ArmTable) -> PolicyTable | None:
@@ -83,9 +115,12 @@ def _entry(settings: StudyFile, arm: ArmTable) -> PolicyTable | None:
     return PolicyTable(kind=str(wanted)) if simple else None
 
 
-def _changed(entry: PolicyTable, name: str, arm: ArmTable) -> PolicyTable:
-    """A policy under the arm's name, with the arm's recommender."""
-    content = {**entry.model_dump(exclude_unset=True, exclude={"settings"}), **entry.settings, "name": name}
+def _policy_of(settings: StudyFile, name: str, arm: ArmTable) -> PolicyTable:
+    """The policy of an arm that names a known one, with the arm's name and recommender."""
+    entry = _entry(settings, arm)
+    assert entry is not None
+    content = {**entry.given(), **entry.settings, "name": name}
+    content.pop("settings", None)
     if arm.recommender is not None and arm.recommender != entry.recommender:
         others = {field.name for kind in RECOMMENDERS.kinds().values() for field in fields(kind)}
         content = {key: value for key, value in content.items() if key not in others}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError
-from opportune.problems.history import History, histories_of
+from opportune.problems.history import History
 from opportune.problems.variables import DayOfStudy, Finite, Number, Schedule, Scheduled, TimeOfDay, Weekday, Weekend
 from opportune.study.people import is_range
 from opportune.study.schema import StudyFile
@@ -22,22 +22,47 @@ Floats = NDArray[np.float64]
 
 def variables_of(settings: StudyFile) -> dict[str, Any]:
     """The variables of the context as `Problem.from_formula` takes them: levels, numbers, places in the schedule."""
-    per_day = decisions_per_day(settings)
-    days = -(-settings.study.horizon // per_day)
-    own = {name: _variable(name, table, days, settings.reward.bounds) for name, table in settings.variables.items()}
-    own |= histories_of(own, per_day)
+    own = {name: variable_of(settings, name) for name in settings.variables}
     return {**own, **baseline_of(settings)}
+
+
+def variable_of(settings: StudyFile, name: str) -> Any:
+    """One of [variables.NAME], as `Problem.from_formula` takes it."""
+    table = settings.variables[name]
+    if table.schedule == "time of day":
+        return TimeOfDay(table.names or ())
+    if table.schedule in {"weekday", "weekend"}:
+        return (Weekday if table.schedule == "weekday" else Weekend)(first=table.first)
+    if table.schedule == DAY_OF_STUDY:
+        days = -(-settings.study.horizon // decisions_per_day(settings))
+        if days < 2:
+            raise InputError(f"variable {name!r} is the day of a study of {days} day; expected 2 days or more")
+        return DayOfStudy.scaled(days) if table.scaled else DayOfStudy(days)
+    if table.history is not None:
+        return _history(settings, name, table, table.history).resolved(decisions_per_day(settings))
+    if table.numeric:
+        assert table.range is not None
+        return Number(*table.range)
+    return table.values
 
 
 def baseline_of(settings: StudyFile) -> dict[str, Any]:
     """The baseline variables that the formula or a condition names: public ones, which stay the same for a person."""
+    if not settings.participants.baseline:
+        return {}
     texts = [settings.reward.formula, *(table.never_if or "" for table in settings.actions.values())]
-    words = {word for text in texts for word in re.findall(r"[^\W\d]\w*", text)}
-    return {
-        name: Number(*values) if is_range(values) else values
-        for name, values in settings.participants.baseline.items()
-        if name in words
-    }
+    words = {word for text in texts for word in words_of(text)}
+    return {name: baseline_variable(values) for name, values in settings.participants.baseline.items() if name in words}
+
+
+def baseline_variable(values: list[Any]) -> Any:
+    """A baseline variable as `Problem.from_formula` takes it: a number in a range, or levels."""
+    return Number(*values) if is_range(values) else values
+
+
+def words_of(text: str) -> set[str]:
+    """The names in a formula, a term or a condition."""
+    return set(re.findall(r"[^\W\d]\w*", text))
 
 
 def visibility_of(settings: StudyFile) -> dict[str, Any]:
@@ -47,43 +72,24 @@ def visibility_of(settings: StudyFile) -> dict[str, Any]:
 
 
 def decisions_per_day(settings: StudyFile) -> int:
-    """How many decisions a day has; times of day say so too, and must agree."""
-    clock = len(settings.schedule.times or [])
-    given = settings.study.decisions_per_day
-    if clock and given is not None and clock != given:
-        text = f"times in [schedule] has {clock} times, and decisions_per_day in [study] is {given}"
-        raise InputError(f"{text}; expected as many")
-    times = {name: table for name, table in settings.variables.items() if table.schedule == "time of day"}
-    scheduled = {name: TimeOfDay(table.names or ()) for name, table in times.items()}
-    return Schedule(scheduled, decisions_per_day=given or clock or None).decisions_per_day
+    """How many decisions a day has, by the first of these that the file gives: a number, times, names of times."""
+    if settings.study.decisions_per_day is not None:
+        return settings.study.decisions_per_day
+    if settings.schedule.times is not None:
+        return len(settings.schedule.times)
+    names = (table.names or [] for table in settings.variables.values() if table.schedule == "time of day")
+    return len(next(names, [""]))
 
 
-def _variable(name: str, table: VariableTable, days: int, bounds: list[float] | None) -> Any:
-    if table.schedule == "time of day":
-        return TimeOfDay(table.names or ())
-    if table.schedule in {"weekday", "weekend"}:
-        return (Weekday if table.schedule == "weekday" else Weekend)(first=table.first)
-    if table.schedule == DAY_OF_STUDY:
-        if days < 2:
-            raise InputError(f"variable {name!r} is the day of a study of {days} day; expected 2 days or more")
-        return DayOfStudy.scaled(days) if table.scaled else DayOfStudy(days)
-    if table.history is not None:
-        return _history(name, table, table.history, bounds)
-    if table.numeric:
-        assert table.range is not None
-        return Number(*table.range)
-    return table.values
-
-
-def _history(name: str, table: VariableTable, history: HistoryTable, bounds: list[float] | None) -> History:
+def _history(settings: StudyFile, name: str, table: VariableTable, history: HistoryTable) -> History:
     """A variable of the person's own past; without a range of its own, a mean of rewards has the rewards' bounds."""
     span = table.range
     if span is None and history.of == "reward":
-        if bounds is None or history.summary != "mean":
+        span = settings.reward.bounds
+        if span is None or history.summary != "mean":
             text = f"variable {name!r} is a {history.summary} of rewards without range"
             also = ", or bounds in [reward]" if history.summary == "mean" else ""
             raise InputError(f"{text}; expected range = [lowest, highest]{also}")
-        span = bounds
     low, high = (None, None) if span is None else span
     return History(
         of=history.of, summary=history.summary, decisions=history.decisions, days=history.days,

@@ -1,13 +1,53 @@
-"""What all tables of a study file have in common: how strict they are, and how a validator refuses."""
+"""What all tables of a study file have in common: strict types, keys that are checked together, and wrong values.
+
+A file with mistakes is read all the same, so that every mistake can be reported at once: `WRONG` replaces each wrong
+value. Reading a wrong value from a table raises `WrongValueError`, and the check that reads it waits.
+"""
 
 import json
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from opportune import checks
+
+Mistakes: TypeAlias = "Iterator[tuple[str, str] | Mistakes]"
+"""Pairs (key, message), and parts of a check that can wait without the rest of it."""
+
+
+class WrongValueError(Exception):
+    """A check has read a wrong value, and waits until that is corrected."""
+
+
+class Wrong:
+    """The type of `WRONG`, which replaces a wrong value."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise WrongValueError
+
+    __len__ = __iter__ = __getitem__ = __contains__ = _refuse
+
+
+WRONG = Wrong()
+
+
+def _pass_wrong(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    return value if value is WRONG else validate(value)
+
+
+PASS_WRONG = WrapValidator(_pass_wrong)
+"""Lets WRONG stand where a validator expects something else."""
 
 
 class Table(BaseModel):
@@ -15,22 +55,108 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
+    one_value: ClassVar[bool] = False
+    """Whether the keys describe one value together, which is wrong if one of them is unknown."""
+
+    def mistakes(self) -> Mistakes:
+        """The keys that do not fit together, once each is valid alone.
+
+        A message that begins with "is" lacks its subject, the key; one that begins with "has" or "lacks", the table.
+        A check reads the keys that it reports: what is already known to be wrong is then not reported again.
+        """
+        return iter(())
+
+    def given(self) -> dict[str, Any]:
+        """The keys that the file gives, with their values; tables in this one as dicts."""
+        values = {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
+        return {key: value.given() if isinstance(value, Table) else value for key, value in values.items()}
+
+    @field_validator("*", mode="wrap", check_fields=False)
+    @classmethod
+    def _pass_wrong_value(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        return _pass_wrong(value, validate)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _pass_wrong_table(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        if given is not WRONG:
+            return validate(given)
+        empty = cast("Self", cls.model_construct())
+        empty.__dict__.clear()
+        return empty
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for key in [key for key, value in self.__dict__.items() if value is WRONG]:
+            del self.__dict__[key]
+        found, _ = run_checks([self.mistakes()] if self.__dict__ else [])
+        if found:
+            raise PydanticCustomError("study", "mistakes", {"mistakes": found})
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in type(self).model_fields:  # only a wrong value is not there
+                raise WrongValueError
+            return super().__getattr__(name)
+
+
+def run_checks(parts: Iterable[Iterator[Any]]) -> tuple[list[Any], int]:
+    """All that checks find wrong, and how many of them wait because they have read a wrong value."""
+    found: list[Any] = []
+    waiting = 0
+    for part in parts:
+        try:
+            for one in part:
+                inner, more = ([one], 0) if isinstance(one, tuple) else run_checks([one])
+                found += inner
+                waiting += more
+        except WrongValueError:
+            waiting += 1
+    return found, waiting
+
+
+def mark_wrong(value: Any, place: Sequence[str | int]) -> Any:
+    """A copy of a table, dict or list in which the value at a place is wrong; WRONG if all of it is."""
+    if not place or not isinstance(value, Table | dict | list):
+        return WRONG
+    key, *rest = place
+    copy: Any = value.model_copy() if isinstance(value, Table) else value.copy()
+    is_field = isinstance(value, Table) and key in type(value).model_fields
+    held = copy.__dict__ if is_field else copy.__pydantic_extra__ if isinstance(value, Table) else copy
+    if isinstance(held, dict) and key not in held:  # missing, or known to be wrong
+        return value
+    marked = mark_wrong(held[key], rest)
+    if marked is WRONG and is_field:
+        del held[key]
+    elif marked is WRONG and isinstance(held[key], Table):  # one of several, whose name is right
+        held[key] = type(held[key]).model_validate(WRONG)
+    elif marked is WRONG and isinstance(held, list):
+        return WRONG
+    else:
+        held[key] = marked
+    return copy
+
 
 def keys_of(table: type[BaseModel]) -> dict[str, FieldInfo]:
-    """What a table may hold, by the keys of the file."""
+    """A table's fields by their keys in the file."""
     return {field.alias or name: field for name, field in table.model_fields.items()}
 
 
 def refuse(key: str, message: str) -> PydanticCustomError:
-    """An error about one key of a table, for a validator to raise."""
-    return PydanticCustomError("study", "{message}", {"key": key, "message": message})
+    """An error for a validator to raise about one key of its table, or about its value where `key` is empty.
+
+    As in `Table.mistakes`, the message may lack its subject.
+    """
+    return PydanticCustomError("study", "mistakes", {"mistakes": [(key, message)]})
 
 
 def show(value: Any) -> str:
-    """A value as it stands in the file, shortened."""
+    """A value as the file has it, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # not of a file, but of `Study.replace`
+    except (TypeError, ValueError, RecursionError):  # not from a file, but from `Study.replace`
         text = checks.brief(value)
     if isinstance(value, str):
         text = repr(value)

@@ -29,6 +29,7 @@ from opportune.study.arrivals import (
     variables_of,
     visibility_of,
 )
+from opportune.study.base import WrongValueError
 from opportune.study.checks import check_memory, find_errors
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors, schema_errors
@@ -86,10 +87,13 @@ class Study:
 
     @cached_property
     def effects(self) -> dict[str, Effect]:
-        """The true effect of each term."""
+        """The true effect of each term; empty without [effects]."""
         by_term = {normal_term(key): effect for key, effect in self.settings.effects.items()}
         rest = by_term.get(REST)
-        return {term: found for term in self.terms if (found := by_term.get(normal_term(term), rest))}
+        found = {term: effect for term in self.terms if (effect := by_term.get(normal_term(term), rest))}
+        if by_term and len(found) < len(self.terms):
+            raise WrongValueError  # a term without an effect has been reported
+        return found
 
     @property
     def has_truth(self) -> bool:
@@ -293,9 +297,9 @@ class Study:
 
     def check(self) -> None:
         """Refuse parts that do not fit together, all of them in one error."""
-        found = find_errors(self)
+        found, waiting = find_errors(self)
         if found:
-            raise InputError(list_errors(self.source, key_lines(self.text), found))
+            raise InputError(list_errors(self.source, key_lines(self.text), found, waiting=waiting))
 
     @cached_property
     def problem(self) -> Problem | ContinuousProblem:

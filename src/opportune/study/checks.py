@@ -1,145 +1,167 @@
 """Whether the parts of a study fit together: each check yields where something is wrong, and what."""
 
-import itertools
+import dataclasses
 import keyword
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from opportune import checks
 from opportune.errors import InputError
-from opportune.policy import LEAST_BUDGET, Policy, rule_for
 from opportune.problems.continuous import ContinuousProblem
 from opportune.problems.history import History
 from opportune.problems.settings import MOST_CONTEXTS
-from opportune.problems.terms import normal_term
-from opportune.problems.variables import DayOfStudy, Number, check_variable
-from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of
-from opportune.study.lines import Place
-from opportune.study.messages import Error, did_you_mean
-from opportune.study.places import section_of
-from opportune.study.schema import BUDGETS, REST, RewardTable, one_of
-from opportune.study.terms import FUNCTIONS, formula_errors, nearest_term
+from opportune.problems.variables import DayOfStudy, Number, Schedule, TimeOfDay, check_variable
+from opportune.study.arrivals import decisions_per_day, distribution_of, sizes_of, variable_of
+from opportune.study.base import mark_wrong, run_checks
+from opportune.study.effect_checks import check_effects, check_formula, check_instances, check_prior
+from opportune.study.messages import Error, Errors, did_you_mean, place_of
+from opportune.study.policy_checks import (
+    check_budgets,
+    check_fit,
+    check_labels,
+    check_policies,
+    check_served_budget,
+    check_served_policy,
+)
+from opportune.study.schema import one_of
+from opportune.study.terms import FUNCTIONS
 from opportune.study.trial_checks import (
     check_analysis,
     check_arms,
     check_baseline,
+    check_conditions,
+    check_fallback,
     check_kept,
-    check_prior,
+    check_moments,
     check_probabilities,
     check_rates,
     check_redcap,
-    check_safety,
     check_staff,
     check_strata,
 )
-from opportune.study.truth import EFFECT
+from opportune.study.variables import DAY_OF_STUDY, VariableTable
 from opportune.worlds.distributions import pack
 
 if TYPE_CHECKING:
     from opportune.study.build import Study
 
 BYTES_PER_STEP = 80
-MOST_TRIED = 100
-"""Instances that policies are tried on before a study runs: they differ in numbers only."""
 
 
-def find_errors(study: "Study", wrong: Collection[Place] = ()) -> list[Error]:
-    """All that does not fit together.
+def find_errors(study: "Study") -> tuple[list[Error], int]:
+    """All that does not fit together, and how many checks wait because they read something that is wrong.
 
-    A check is left out where something that it reads is wrong already: found `wrong` before, or in an earlier stage.
+    What one stage finds wrong is marked before the next.
     """
-    found: list[Error] = []
+    errors: list[Error] = []
+    waiting = 0
     for stage in STAGES:
-        unsure = [*wrong, *(place for place, _ in found)]
-        for check, reads in stage:
-            if not any(_overlap(place, part) for place in unsure for part in reads):
-                found += check(study)
-    return found
+        found, more = run_checks(check(study) for check in stage)
+        errors += found
+        waiting += more
+        settings = study.settings
+        for place, _ in found:
+            settings = mark_wrong(settings, place)
+        study = dataclasses.replace(study, settings=settings) if found else study
+    return errors, waiting
 
 
-def _overlap(one: Place, other: Place) -> bool:
-    """Whether one place lies in the other."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
-def _check_variables(study: "Study") -> Iterator[Error]:
-    tables: dict[str, str] = {}
+def _check_days(study: "Study") -> Errors:
+    """Everything that says how many decisions a day has must agree."""
+    yield _check_times(study)
     for name, variable in study.settings.variables.items():
+        yield _check_times_of_day(study, name, variable)
+
+
+def _check_times(study: "Study") -> Errors:
+    given, times = study.settings.study.decisions_per_day, study.settings.schedule.times
+    if given is not None and times is not None and len(times) != given:
+        text = f"times in [schedule] has {len(times)} times, and decisions_per_day in [study] is {given}"
+        yield ("study", "decisions_per_day"), f"{text}; expected as many"
+
+
+def _check_times_of_day(study: "Study", name: str, variable: VariableTable) -> Errors:
+    if variable.schedule == "time of day":
+        given = study.settings.study.decisions_per_day
+        try:
+            Schedule({name: TimeOfDay(variable.names or [])}, decisions_per_day=decisions_per_day(study.settings))
+        except InputError as error:
+            yield ("variables", name, "names") if given is None else ("study", "decisions_per_day"), str(error)
+
+
+def _check_names(study: "Study") -> Errors:
+    """A formula must be able to name every variable."""
+    for name in study.settings.variables:
         if name == "action" or not name.isidentifier() or keyword.iskeyword(name) or name in FUNCTIONS:
             expected = "expected letters, digits and '_', and none of action, " + ", ".join(FUNCTIONS)
             yield ("variables", name), f"a formula cannot name a variable {name!r}; {expected}"
+
+
+def _check_tables(study: "Study") -> Errors:
+    """Variables that are drawn from rows must have the same table, with rows that fit them."""
+    tables: dict[str, str] = {}
+    for name, variable in study.settings.variables.items():
         if variable.table is not None:
             tables.setdefault(variable.table, name)
             if len(tables) > 1:
                 (one, first), *_ = tables.items()
                 text = f"[variables.{name}] has table = {variable.table!r}, and [variables.{first}] has {one!r}"
                 yield ("variables", name, "table"), f"{text}; expected one table, whose rows are drawn as a whole"
+    if len(tables) == 1:
+        yield _check_rows(study)
 
 
-def _check_arrivals(study: "Study") -> Iterator[Error]:
-    """How variables are scheduled and drawn."""
+def _check_rows(study: "Study") -> Errors:
     settings = study.settings
+    names = [name for name, variable in settings.variables.items() if variable.table is not None]
     try:
-        decisions_per_day(settings)
-    except InputError as error:
-        yield ("study", "decisions_per_day"), str(error)
-        return
-    try:
-        _ = study.variables
-    except InputError as error:
-        name = next((name for name in settings.variables if repr(name) in str(error)), "")
-        key = "history" if name and settings.variables[name].history is not None else "schedule"
-        yield ("variables", name, key), str(error)
-        return
-    for name, variable in settings.variables.items():
-        if variable.distribution is not None:
-            try:
-                distribution_of(variable)
-            except InputError as error:
-                yield ("variables", name, "distribution"), f"[variables.{name}]: {error}"
-    yield from _check_table(study)
-    if study.continuous:
-        yield from _check_no_joint(study)
-    else:
-        yield from _check_finite(study)
-
-
-def _check_table(study: "Study") -> Iterator[Error]:
-    """The user's own rows, which must fit the variables that are drawn from them."""
-    names = [name for name, variable in study.settings.variables.items() if variable.table is not None]
-    if not names:
-        return
-    try:
-        variables = {name: check_variable(name, study.variables[name]) for name in names}
+        variables = {name: check_variable(name, variable_of(settings, name)) for name in names}
         pack(variables, {}, table=study.table)
     except InputError as error:
         yield ("variables", names[0], "table"), str(error)
 
 
-def _check_no_joint(study: "Study") -> Iterator[Error]:
-    if study.settings.contexts.joint is not None:
+def _check_variables(study: "Study") -> Errors:
+    """Each variable must fit the study's days and have something to draw."""
+    for name in study.settings.variables:
+        yield _check_variable(study, name)
+        yield _check_distribution(study, name)
+
+
+def _check_variable(study: "Study", name: str) -> Errors:
+    try:
+        variable_of(study.settings, name)
+    except InputError as error:
+        key = "schedule" if study.settings.variables[name].history is None else "history"
+        yield ("variables", name, key), str(error)
+
+
+def _check_distribution(study: "Study", name: str) -> Errors:
+    variable = study.settings.variables[name]
+    if variable.distribution is not None:
+        try:
+            distribution_of(variable)
+        except InputError as error:
+            yield ("variables", name, "distribution"), f"[variables.{name}]: {error}"
+
+
+def _check_joint(study: "Study") -> Errors:
+    """Joint probabilities must be those of a finite set of contexts, which must not be too many."""
+    joint = study.settings.contexts.joint
+    if not study.continuous:
+        contexts = math.prod(sizes_of(study.variables).values())
+        if contexts > MOST_CONTEXTS:
+            yield ("variables",), f"variables have {contexts:,} combinations; expected at most {MOST_CONTEXTS:,}"
+        elif joint is not None:
+            yield from _check_joint_numbers(study, joint)
+    elif joint is not None:
         name = next(name for name, v in study.variables.items() if isinstance(v, Number | DayOfStudy | History))
         text = f"joint in [contexts] is for variables with levels, and {name} may be any number"
         yield ("contexts", "joint"), f"{text}; expected a table for variables that belong together"
 
 
-def _check_finite(study: "Study") -> Iterator[Error]:
-    """The combinations of levels, and their probabilities."""
-    contexts = math.prod(sizes_of(study.variables).values())
-    if contexts > MOST_CONTEXTS:
-        yield ("variables",), f"variables have {contexts:,} combinations; expected at most {MOST_CONTEXTS:,}"
-    elif study.settings.contexts.joint is not None:
-        yield from _check_joint(study, study.settings.contexts.joint)
-
-
-def _check_joint(study: "Study", joint: list[Any]) -> Iterator[Error]:
-    for name, variable in study.settings.variables.items():
-        for key in ("probabilities", "table"):
-            if getattr(variable, key) is not None:
-                text = f"[variables.{name}] has {key}, and [contexts] has joint; expected one of them"
-                yield ("variables", name, key), text
+def _check_joint_numbers(study: "Study", joint: list[Any]) -> Errors:
     place = ("contexts", "joint")
     sizes = tuple(sizes_of(study.variables).values())
     expected = " x ".join(map(str, sizes)) + (f" = {math.prod(sizes)}" if len(sizes) > 1 else "")
@@ -158,122 +180,48 @@ def _check_joint(study: "Study", joint: list[Any]) -> Iterator[Error]:
         yield place, str(error)
 
 
-def _check_budgets(study: "Study") -> Iterator[Error]:
-    general, entries = study.settings.study, study.settings.policies
-    lists: list[tuple[Place, list[float]]] = [(("study", "budgets"), general.budgets)]
-    for i, entry in enumerate(entries):
-        listed = "policies" in study.settings.model_fields_set  # else the file leaves it to the command
-        if listed and entry.needs_budget and entry.budgets is None and not general.budgets:
-            yield (
-                ("policies", i),
-                f"policy {entry.kind!r} has no budgets, here or in [study]; expected {BUDGETS}",
-            )
-        lists.append((("policies", i, "budgets"), entry.budgets or []))
-    for place, amounts in lists:
-        for j, amount in enumerate(amounts):
-            text = f"budgets in {section_of(place)} holds {amount:g}"
-            if amount > general.horizon:
-                yield (*place, j), f"{text}; expected at most {general.horizon}, the horizon"
-            elif amount < LEAST_BUDGET:
-                yield (*place, j), f"{text}; expected at least {LEAST_BUDGET:g}"
-            elif general.budget_kind == "hard" and not amount.is_integer():
-                yield (*place, j), f"{text}; a hard budget counts nudges, expected a whole number"
-            elif amount in amounts[:j]:
-                yield (*place, j), f"{text} twice; expected different budgets"
-
-
-def _check_policies(study: "Study") -> Iterator[Error]:
-    seen = {name: "public" if v.schedule else v.visibility for name, v in study.settings.variables.items()}
-    others = ", ".join(f"{name} is {visibility}" for name, visibility in seen.items() if visibility != "sensed")
-    for i, entry in enumerate(study.settings.policies):
-        if entry.action is not None and entry.action not in study.settings.study.actions:
-            text = f"action in [[policies]] is {entry.action!r}"
-            yield ("policies", i, "action"), f"{text}; expected {one_of(study.settings.study.actions)}"
-        elif not (entry.unknown == "optimistic" and entry.rotate):
-            try:
-                study.policy(i, None if not entry.needs_budget else 1.0, participants=1)
-            except InputError as error:
-                yield ("policies", i), f"[[policies]] number {i + 1}: {error}"
-        if entry.unknown == "optimistic" and entry.rotate:
-            text = "rotate goes with unknown = 'plugin'"
-            yield ("policies", i, "rotate"), f"{text}; expected one of the two to be left out"
-        if entry.unknown == "optimistic" and study.settings.contexts.known:
-            text = "unknown = 'optimistic' is for probabilities that agents must learn"
-            yield ("policies", i, "unknown"), f"{text}; expected known = false in [contexts] with it"
-        elif entry.unknown == "optimistic" and others:
-            text = "unknown = 'optimistic' needs variables that are all sensed"
-            yield ("policies", i, "unknown"), f"{text}; here {others}"
-
-
-def _check_people(study: "Study") -> Iterator[Error]:
-    """What people read, and what holds live."""
-    settings, actions = study.settings, study.settings.study.actions
-    for name in settings.actions:
-        if name not in actions:
-            text = f"[actions.{name}] is no action in [study]"
-            yield ("actions", name), f"{text}; expected {one_of(actions)}{did_you_mean(name, actions)}"
-    serve = settings.serve
-    if serve.fallback is not None and serve.fallback not in actions:
-        text = f"fallback in [serve] is {serve.fallback!r}"
-        yield ("serve", "fallback"), f"{text}; expected {one_of(actions)}"
-    if serve.budget is not None and serve.budget > settings.study.horizon:
-        text = f"budget in [serve] is {serve.budget:g}"
-        yield ("serve", "budget"), f"{text}; expected at most {settings.study.horizon}, the horizon"
-    elif serve.budget is not None and serve.budget < LEAST_BUDGET:
-        yield ("serve", "budget"), f"budget in [serve] is {serve.budget:g}; expected at least {LEAST_BUDGET:g}"
-
-
-def _check_served(study: "Study") -> Iterator[Error]:
-    """Which policy runs live."""
-    names, served = [entry.name or entry.kind for entry in study.settings.policies], study.settings.serve.policy
-    if served is not None and served not in names:
-        text = f"policy in [serve] is {served!r}"
-        yield ("serve", "policy"), f"{text}; expected {one_of(names)}, as [[policies]] has them"
-
-
-def _check_names(study: "Study") -> Iterator[Error]:
-    """The names in the formula, whatever the values that they stand for."""
-    known = [*study.settings.variables, *study.settings.participants.baseline]
-    for text in formula_errors(study.settings.reward.formula, known):
-        yield ("reward", "formula"), text
-
-
-def _check_formula(study: "Study") -> Iterator[Error]:
-    place = ("reward", "formula")
-    try:
-        if not study.terms:
-            yield place, "formula in [reward] has no terms; expected some, such as action"
-    except InputError as error:
-        yield place, str(error)
-
-
-def _check_effects(study: "Study") -> Iterator[Error]:
-    if not study.has_truth:
+def _check_beside_joint(study: "Study") -> Errors:
+    """Variables with levels have no probabilities of their own beside joint ones."""
+    variables = study.settings.variables
+    if study.settings.contexts.joint is None or any(
+        v.numeric or v.schedule == DAY_OF_STUDY for v in variables.values()
+    ):
         return
-    known = {normal_term(term) for term in study.terms}
-    seen: dict[str, str] = {}
-    near: set[str] = set()
-    for key in study.settings.effects:
-        term = normal_term(key)
-        if term != REST and term not in known:
-            hint, guess = nearest_term(key, study.terms)
-            near.add(guess)
-            yield ("effects", key), f"unknown term {key!r} in [effects]; {hint}"
-        elif term in seen:
-            yield ("effects", key), f"[effects] has {seen[term]!r} and {key!r}, which are the same term"
-        seen[term] = key
-    missing = [repr(term) for term in study.terms if term not in study.effects and term not in near]
-    if missing:
-        text = f"[effects] lacks {', '.join(missing)}; expected {EFFECT}"
-        yield ("effects",), f"{text}, or '{REST}' for all the rest"
-    instances = study.settings.study.instances
-    alike = not any(effect.drawn for effect in study.settings.effects.values())
-    if instances > 1 and alike and not any(policy.pooled for policy in study.settings.policies):
-        text = f"instances in [study] is {instances}, but every effect is a number"
-        yield ("study", "instances"), f"{text}; expected 1, or a distribution in [effects]"
+    for name in variables:
+        for key in ("probabilities", "table"):
+            yield _check_key_beside_joint(study, name, key)
 
 
-def _check_contexts(study: "Study") -> Iterator[Error]:
+def _check_key_beside_joint(study: "Study", name: str, key: str) -> Errors:
+    if getattr(study.settings.variables[name], key) is not None:
+        text = f"[variables.{name}] has {key}, and [contexts] has joint; expected one of them"
+        yield ("variables", name, key), text
+
+
+def _check_people(study: "Study") -> Errors:
+    """Names of actions must be those of [study]."""
+    for name in study.settings.actions:
+        yield _check_named_action(study, name)
+    yield _check_served_fallback(study)
+
+
+def _check_named_action(study: "Study", name: str) -> Errors:
+    actions = study.settings.study.actions
+    if name not in actions:
+        text = f"[actions.{name}] is no action in [study]"
+        yield ("actions", name), f"{text}; expected {one_of(actions)}{did_you_mean(name, actions)}"
+
+
+def _check_served_fallback(study: "Study") -> Errors:
+    fallback = study.settings.serve.fallback
+    if fallback is not None and fallback not in study.settings.study.actions:
+        yield (
+            ("serve", "fallback"),
+            f"fallback in [serve] is {fallback!r}; expected {one_of(study.settings.study.actions)}",
+        )
+
+
+def _check_contexts(study: "Study") -> Errors:
     """What is computed beforehand about contexts that are not a finite set."""
     if not study.continuous or not (study.has_truth or study.settings.reward.theta_bound):
         return
@@ -282,88 +230,21 @@ def _check_contexts(study: "Study") -> Iterator[Error]:
         problem.layout(horizon=study.settings.study.horizon)
         _ = (problem.start, problem.least_distance) if isinstance(problem, ContinuousProblem) else None
     except InputError as error:
-        yield _place_of(error, ("variables",)), str(error)
+        yield place_of(error, ("variables",)), str(error)
 
 
-def _place_of(error: InputError, otherwise: Place) -> Place:
-    """Where an error belongs that names a setting first: to its key in [reward], if it is one."""
-    setting = str(error).split(maxsplit=1)[0]
-    return ("reward", setting) if setting in RewardTable.model_fields else otherwise
-
-
-def _check_fit(study: "Study") -> Iterator[Error]:
-    """Errors that show only once the worlds and policies are built."""
-    from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (most wrong files are refused before)
-
-    if not study.has_truth:
-        return  # what runs live is checked by study.serving
-    try:
-        problems = [world.informed_problem() for world in study.worlds()[:MOST_TRIED]]
-    except InputError as error:
-        yield _place_of(error, ("reward",)), str(error)
-        return
-    so_far: list[Policy] = []
-    horizon, participants = study.settings.study.horizon, study.settings.study.instances
-    for i in range(len(study.settings.policies)):
-        so_far += study.policies_of(i)
-        try:
-            for policy, problem in itertools.product(study.policies_of(i), problems):
-                rule_for(policy, problem, horizon=horizon, participants=participants)
-            policy_labels(so_far)
-        except InputError as error:
-            yield ("policies", i), str(error)
-            return
-
-
-_ACTIONS: Place = ("study", "actions")
-_DAYS: tuple[Place, ...] = (("study", "horizon"), ("study", "decisions_per_day"), ("schedule", "times"))
-_ARRIVALS: tuple[Place, ...] = (
-    ("variables",), ("contexts",), ("participants", "baseline"), *_DAYS,
+STAGES: tuple[tuple[Callable[["Study"], Errors], ...], ...] = (
+    (_check_days, _check_names, check_baseline),
+    (_check_variables, _check_tables, _check_beside_joint, check_kept, check_staff),
+    (
+        check_formula, check_budgets, check_policies, _check_people, check_served_budget, check_served_policy,
+        check_conditions, check_rates, check_probabilities, check_arms, check_strata, check_redcap, check_analysis,
+    ),
+    (check_effects, check_instances, check_prior, _check_joint, check_fallback, check_moments),
+    (_check_contexts,),
+    (check_fit, check_labels),
 )  # fmt: skip
-_TERMS: tuple[Place, ...] = (*_ARRIVALS, ("reward", "formula"), _ACTIONS)
-_Check = tuple[Callable[["Study"], Iterator[Error]], tuple[Place, ...]]
-STAGES: tuple[tuple[_Check, ...], ...] = (
-    (
-        (_check_variables, (("variables",),)),
-        (_check_names, (("variables",), ("reward", "formula"))),
-        (_check_budgets, (("study", "budgets"), ("study", "budget_kind"), ("study", "horizon"), ("policies",))),
-        (_check_people, (("actions",), ("serve",), _ACTIONS, ("study", "horizon"))),
-        (_check_served, (("serve", "policy"), ("policies",))),
-        (
-            check_staff,
-            (
-                ("staff", "per_day"),
-                ("nudge", "per_day"),
-                ("schedule", "first"),
-                ("participants", "first_day"),
-                ("variables",),
-                ("study", "run_in_days"),
-                *_DAYS,
-            ),
-        ),
-        (check_baseline, (("participants", "baseline"), ("variables",))),
-        (check_redcap, (("redcap",), ("participants", "baseline"))),
-        (check_probabilities, (("probabilities",), _ACTIONS)),
-        (check_arms, (("arms",), ("policies",), ("serve", "policy"), _ACTIONS)),
-        (check_strata, (("arms",),)),
-    ),
-    ((_check_arrivals, _ARRIVALS),),
-    (
-        (check_rates, (*_ARRIVALS, ("world", "open_rate"), ("world", "response_rate"))),
-        (check_kept, _ARRIVALS),
-        (check_analysis, (*_ARRIVALS, ("analysis",), ("arms",), ("participants", "baseline"), _ACTIONS)),
-        (_check_policies, (("policies",), ("variables",), ("contexts", "known"), _ACTIONS, *_DAYS)),
-        (_check_formula, _TERMS),
-        (check_safety, (*_ARRIVALS, ("actions",), ("serve", "fallback"), _ACTIONS)),
-    ),
-    (
-        (_check_effects, (*_TERMS, ("effects",), ("study", "instances"), ("policies",))),
-        (check_prior, (*_TERMS, ("prior",))),
-    ),
-    ((_check_contexts, (*_TERMS, ("reward",), ("effects",), ("prior",))),),
-    ((_check_fit, ((),)),),
-)
-"""Checks with the parts of the file that each reads, () for all of it. Later ones need what came before to be right."""
+"""All checks, before those that rely on what they check."""
 
 
 def check_memory(source: str, steps: int) -> None:

@@ -6,11 +6,11 @@ from opportune import checks
 from opportune.errors import InputError
 from opportune.study.build import Study
 from opportune.study.checks import find_errors
-from opportune.study.content import MOST_BYTES, content_errors, parse_toml
+from opportune.study.content import MOST_BYTES, parse_toml
 from opportune.study.examples import example
 from opportune.study.lines import key_lines
 from opportune.study.messages import list_errors
-from opportune.study.partial import validate
+from opportune.study.partial import read
 
 
 def load_study(path: str | Path) -> Study:
@@ -40,15 +40,11 @@ def parse_study(text: str, *, source: str = "study.toml") -> Study:
     source = str(checks.path("source", source))
     if not isinstance(text, str):
         raise InputError(f"text is {checks.brief(text)}; expected that of a study file")
-    content = parse_toml(source, text)
-    lines = key_lines(text)
-    if found := list(content_errors(content)):
-        raise InputError(list_errors(source, lines, found))
-    settings, errors, wrong = validate(content)
-    if settings is None:
-        raise InputError(list_errors(source, lines, errors))
-    study = Study(source=source, text=text, settings=settings)
-    errors += find_errors(study, wrong)
-    if errors:
-        raise InputError(list_errors(source, lines, errors))
+    reading = read(parse_toml(source, text))
+    study = Study(source=source, text=text, settings=reading.settings)
+    found, waiting = find_errors(study)
+    known = {place for place, _ in reading.errors}
+    if errors := reading.errors + [(place, message) for place, message in found if place not in known]:
+        errors = [(reading.place_in_file(place), message) for place, message in errors]
+        raise InputError(list_errors(source, key_lines(text), errors, waiting=waiting))
     return study

@@ -2,28 +2,34 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic_core import ErrorDetails
 
+from opportune.errors import InputError
 from opportune.study.base import keys_of, show
 from opportune.study.lines import Place
 from opportune.study.places import brackets, is_named, section_of, sections, table_of
-from opportune.study.schema import StudyFile, expected
+from opportune.study.schema import RewardTable, StudyFile, expected
 
-MOST_ERRORS = 50
+MOST_ERRORS = 100
 MOST_LENGTH = 700
-Error = tuple[Place, str]
+Error: TypeAlias = tuple[Place, str]
 """Where something is wrong, and what."""
+Errors: TypeAlias = "Iterator[Error | Errors]"
+"""The errors of a check, and parts of it that can wait without the rest."""
 
 
-def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]) -> str:
-    """Errors in the order of the file, one per line, each with its line number."""
+def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error], *, waiting: int = 0) -> str:
+    """Errors in the order of the file, one per line, each with its line number; last, how many checks still wait."""
     found = sorted((_line(lines, place), message) for place, message in errors)
     said = [f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found]
     said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in dict.fromkeys(said)]
     more = [f"{source}: and {len(said) - MOST_ERRORS} more"] if len(said) > MOST_ERRORS else []
+    if waiting:
+        checks = "1 more check follows" if waiting == 1 else f"{waiting} more checks follow"
+        more.append(f"{source}: {checks} once these mistakes are corrected")
     return "\n".join([*said[:MOST_ERRORS], *more])
 
 
@@ -35,7 +41,7 @@ def _line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()) -> list[Error]:
-    """What pydantic found wrong, in words; a missing key that an unknown one comes near to is left out."""
+    """What pydantic found wrong, in words; a missing key that an unknown one resembles is left out."""
     found: list[Error] = []
     guessed: set[Place] = set()
     missing: list[Error] = []
@@ -48,21 +54,27 @@ def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], wi
         elif error["type"] == "missing":
             missing.append((place, _missing_key(place)))
         elif error["type"] == "study":
-            found.append(_own_error(place, error["ctx"]["key"], error["ctx"]["message"]))
+            found += [_own_error(place, key, message) for key, message in error["ctx"]["mistakes"]]
         else:
             found.append((place, _wrong_value(place, content)))
-    return found + [(place[:-1], message) for place, message in missing if place not in guessed]
+    return found + [(place, message) for place, message in missing if place not in guessed]
 
 
-def _own_error(place: Place, key: str, message: str) -> tuple[Place, str]:
-    """A validator's error; about variables, effects and baseline it leaves the subject to us."""
-    if place[0] == "variables":
-        message = f"[variables.{place[1]}] {message}"
-    elif place[0] == "effects":
-        message = f"{str(place[1])!r} in [effects] {message}"
+def _own_error(place: Place, key: str, message: str) -> Error:
+    """An error of a validator of ours, with the subject that its message lacks (`Table.mistakes`)."""
+    whole = (*place, key) if key else place
+    verb = message.split(maxsplit=1)[0]
+    if verb not in {"is", "has", "lacks"}:
+        return whole, message
+    if place[0] == "effects":
+        subject = f"{str(place[1])!r} in [effects]"
     elif place[:2] == ("participants", "baseline"):
-        message = f"{place[2]} in baseline of [participants] {message}"
-    return ((*place, key) if key else place), message
+        subject = f"{place[2]} in baseline of [participants]"
+    elif verb == "is":
+        subject = f"{whole[-1]} in {section_of(whole)}"
+    else:
+        subject = section_of((*place[:2], "") if is_named(str(place[0])) else (*place, ""))
+    return whole, f"{subject} {message}"
 
 
 def unknown_key(place: Place, value: Any) -> tuple[str, str]:
@@ -125,6 +137,12 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     """A hint at the known word that comes near to this one, whatever its case; empty if none does."""
     near = difflib.get_close_matches(word.lower(), [k.lower() for k in known], n=1)
     return "".join(f"; did you mean {k!r}?" for k in known if near and k.lower() == near[0])
+
+
+def place_of(error: InputError, otherwise: Place) -> Place:
+    """Where an error belongs that names a setting first: to its key in [reward], if it is one."""
+    setting = str(error).split(maxsplit=1)[0]
+    return ("reward", setting) if setting in RewardTable.model_fields else otherwise
 
 
 def syntax_error(source: str, text: str, message: str) -> str:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from opportune.study.schema import StudyFile
-from opportune.study.variables import WEEK, VariableTable
 
 MOST_DIGITS = 2
 """Of numbers whose variable says nothing about digits."""
@@ -25,18 +24,11 @@ def level_name(settings: StudyFile, name: str, value: Any) -> str | None:
     """What the file calls a level: its label, or the answer that participants choose; None where it says nothing."""
     table = settings.variables.get(name)
     labels = None if table is None else table.level_labels or table.answers
-    levels = [] if table is None else known_levels(table)
+    levels = [] if table is None else table.known_levels
     for level, label in zip(levels, labels or (), strict=False):
         if level == value or str(level) == str(value):
             return label
     return None
-
-
-def known_levels(table: VariableTable) -> list[Any]:
-    """The levels of a variable that has some, those of the schedule included."""
-    if table.schedule is not None:
-        return list(table.names or WEEK.get(table.schedule, []))
-    return [] if table.numeric else table.values
 
 
 def digits_of(settings: StudyFile, name: str) -> int | None:

@@ -21,7 +21,7 @@ from opportune.study.arms import share_nudged
 from opportune.study.arrivals import decisions_per_day
 from opportune.study.calendar import instant
 from opportune.study.condition_words import condition_in_words
-from opportune.study.naming import article, known_levels, value_name, variable_name
+from opportune.study.naming import article, value_name, variable_name
 from opportune.study.sample import Sample, sample_of
 from opportune.study.serving import live
 from opportune.study.timetable import begin_dates, calendar_of, decision_minutes
@@ -213,7 +213,7 @@ def _escalated(study: "Study", sample: Sample, name: str) -> Iterator[str]:
         return
     weekly = 7.0 * decisions_per_day(settings) * settings.participants.planned
     for level, instruction in table.escalate.items():
-        number = [str(known) for known in known_levels(table)].index(level)
+        number = [str(known) for known in table.known_levels].index(level)
         often = weekly * float(sample.weights @ (sample.levels[name] == number))
         shown = f"{variable_name(settings, name)} {value_name(settings, name, level)}"
         yield (

@@ -1,132 +1,91 @@
-"""Reading a file that has mistakes: what is right in it can still be checked, so that all mistakes come at once."""
+"""Reading a file that has mistakes: what is valid in it is read all the same, so that all mistakes come at once."""
 
 import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
+from opportune.study.base import WRONG
+from opportune.study.content import content_errors
 from opportune.study.lines import Place
 from opportune.study.messages import Error, schema_errors, unknown_key
+from opportune.study.places import table_of, tables_on
 from opportune.study.schema import StudyFile
 
-MOST_ROUNDS = 20
-_REQUIRED: dict[str, dict[str, Any]] = {
-    "study": {"name": "study", "horizon": 1, "actions": ["a", "b"]},
-    "reward": {"formula": "action", "noise_sd": 1.0},
-    "variables": {"x": {"levels": ["a", "b"]}},
-}
-"""What stands in for required keys that are missing or wrong: nothing is checked that reads them."""
-_BY_NAME = ("effects", "prior", "actions")
-"""Sections whose entries can be left out one by one."""
-_ASIDE = {
-    "variables": {
-        "probabilities", "label", "question", "answers", "level_labels", "digits", "escalate", "persistence", "initial",
-    },
-    "arms": {"block"},
-    "nudge": {
-        "name", "plural", "minutes", "answer_minutes", "quiet", "per_week", "least_hours_between", "least_window",
-    },
-    "staff": {"timezone", "hours", "holidays"},
-    "participants": {"planned", "enrolment_days", "dropout"},
-}  # fmt: skip
-"""Keys that stand aside: without them the rest of their table can still be checked against the file."""
 
+class Reading(NamedTuple):
+    """What was read from a file, and the mistakes in its tables."""
 
-_STAND_INS: dict[Place, list[Any]] = {("reward", "bounds"): [0.0, 1.0], ("participants", "baseline"): ["a", "b"]}
-"""What stands in for wrong bounds, and for wrong values of a baseline variable: its name is sure."""
-
-
-class Partial(NamedTuple):
-    """What is right in a file, where it can be made out; all that its tables got wrong, and where."""
-
-    settings: StudyFile | None
+    settings: StudyFile
+    """Their wrong values are marked (`base.WRONG`)."""
     errors: list[Error]
-    wrong: list[Place]
+    misspelt: dict[Place, Place]
+    """The places of misspelt keys, by the places of the keys that were probably meant."""
+
+    def place_in_file(self, place: Place) -> Place:
+        """Where the value of a key is in the file, in which the key may be misspelt."""
+        for meant, written in reversed(self.misspelt.items()):  # inner keys were corrected last
+            if place[: len(meant)] == meant:
+                place = (*written, *place[len(meant) :])
+        return place
 
 
-def validate(content: Mapping[str, Any]) -> Partial:
-    """A file's content as tables; what is wrong is taken out, said, and marked."""
-    errors: list[Error] = []
-    wrong: list[Place] = []
+def read(content: Mapping[str, Any]) -> Reading:
+    """Read a file's content: mistakes are reported, and wrong values marked, until the rest is valid.
+
+    The value of a misspelt key is read as that of the key that was probably meant. If that key cannot have it, only the
+    misspelling is reported.
+    """
     rest: dict[str, Any] = copy.deepcopy(dict(content))
-    for round_ in range(MOST_ROUNDS):
+    errors = list(content_errors(rest))
+    misspelt: dict[Place, Place] = {}
+    marked = {_mark(rest, place) for place, _ in errors}
+    while True:
         try:
-            return Partial(StudyFile.model_validate(rest), errors, wrong)
+            return Reading(StudyFile.model_validate(rest), errors, misspelt)
         except ValidationError as error:
             details = error.errors()
-        found = schema_errors(details, rest)
-        errors += [(place, text) for place, text in found if round_ == 0 or not _touches(place, wrong)]
-        for detail in details:
-            wrong += _take_out(rest, detail)
-        for section, keys in _REQUIRED.items():
-            if any(place[0] == section for place in wrong):
-                held = rest.get(section)
-                rest[section] = {**keys, **held} if isinstance(held, dict) and section != "variables" else held or keys
-    return Partial(None, errors, wrong)
+        unknown = {detail["loc"]: detail["input"] for detail in details if detail["type"] == "extra_forbidden"}
+        wrong = set()
+        for place, message in schema_errors(details, rest):
+            if place in unknown:
+                errors.append((place, message))
+                if table_of(place).table.one_value:
+                    _mark(rest, place[:-1])
+                elif meant := _correct(rest, place, unknown_key(place, unknown[place])[1]):
+                    misspelt[meant] = place
+                continue
+            wrong.add(value := _mark(rest, place))
+            if value not in misspelt:
+                errors.append((place, message))
+        if not unknown and wrong <= marked:  # nothing new was marked: the next round would find the same
+            rest |= dict.fromkeys((str(place[0]) for place in wrong), WRONG)
+        marked |= wrong
 
 
-def _touches(place: Place, wrong: list[Place]) -> bool:
-    return any(place[: len(part)] == part for part in wrong)
-
-
-def _take_out(content: dict[str, Any], error: ErrorDetails) -> list[Place]:
-    """Remove what an error is about; where something is wrong by that."""
-    place: Place = tuple(error["loc"])
-    if error["type"] == "extra_forbidden":
-        guess = unknown_key(place, error["input"])[1]
-        _drop(content, place)
-        return [_marked((*place[:-1], guess))] if guess and guess not in _ASIDE.get(str(place[0]), ()) else []
-    key = error["ctx"]["key"] if error["type"] == "study" else ""
-    whole: Place = (*place, key) if key else place
-    top = str(place[0])
-    at = 2 if top == "variables" else 1
-    if len(whole) > at and whole[at] in _ASIDE.get(top, ()) and _holds(content, whole[: at + 1]):
-        _drop(content, whole[: at + 1])
-        return []
-    mark = _marked(whole)
-    if mark in _STAND_INS and len(whole) == (3 if top == "participants" else 2) and _holds(content, whole):
-        _put(content, whole, _STAND_INS[mark])
-        return [mark]
-    if top in {"policies", *_REQUIRED} and len(place) == 1:
-        content.pop(top, None)
-    elif top == "policies":
-        content.pop(top, None)  # of several errors the first has done it
-    elif top == "variables" or (top in _BY_NAME and len(place) > 1):
-        _drop(content, place[:2])
-    elif len(mark) == 2 and mark[1] in content.get(top, {}):
-        _drop(content, mark)
-    elif error["type"] != "missing" or top not in _REQUIRED:
-        content.pop(top, None)
-    return [mark]
-
-
-def _holds(content: Mapping[str, Any], place: Place) -> bool:
-    """Whether a key is there to be left out."""
-    inner: Any = content
-    for part in place:
-        if not isinstance(inner, Mapping) or part not in inner:
-            return False
-        inner = inner[part]
-    return True
-
-
-def _marked(place: Place) -> Place:
-    """What is unsure where something at a place is wrong: all policies, variables or effects, or one key."""
-    return place[:1] if place[0] in {"policies", "variables", *_BY_NAME} else place[:2]
-
-
-def _put(content: dict[str, Any], place: Place, value: Any) -> None:
-    inner: Any = content
+def _correct(content: dict[str, Any], place: Place, guess: str) -> Place | None:
+    """Remove an unknown key; the key that was probably meant gets its value, unless it has one."""
+    table: Any = content
     for part in place[:-1]:
-        inner = inner[part]
-    inner[place[-1]] = value
+        table = table[part]
+    value = table.pop(place[-1])
+    if not guess or guess in table:
+        return None
+    table[guess] = value
+    return (*place[:-1], guess)
 
 
-def _drop(content: dict[str, Any], place: Place) -> None:
+def _mark(content: dict[str, Any], place: Place) -> Place:
+    """Mark the wrong value at a place: that of a key, or all of a table that has a name or number."""
+    depth = max(lies.depth for lies in tables_on(place) if lies.depth <= len(place))
+    value = place[: depth + 1]
+    if place[:2] == ("participants", "baseline"):  # whose names are known whatever their values
+        value = place[:3]
     inner: Any = content
-    for part in place[:-1]:
-        inner = inner.get(part) if isinstance(inner, dict) else None
-    if isinstance(inner, dict):
-        inner.pop(place[-1], None)
+    for part in value[:-1]:
+        inner = inner[part]
+        if inner is WRONG:
+            return value
+    inner[value[-1]] = WRONG
+    return value

@@ -4,9 +4,9 @@ import re
 from datetime import time
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from opportune.study.base import Table, refuse, show
+from opportune.study.base import PASS_WRONG, Mistakes, Table, refuse, show
 from opportune.study.trial import DATE, QUIET, ZONE, Date, HoursTable, Words, known_zone, quiet_minutes
 from opportune.study.variables import Weekdays, good_levels
 
@@ -25,11 +25,10 @@ class ActionTable(Table):
         default=None, description="'forbid' or 'allow', what holds where never_if asks for something unknown"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "ActionTable":
+    def mistakes(self) -> Mistakes:
+        """`when_unknown` is about a condition."""
         if self.when_unknown is not None and self.never_if is None:
-            raise refuse("when_unknown", "has when_unknown without never_if; expected a condition with it")
-        return self
+            yield "when_unknown", "has when_unknown without never_if; expected a condition with it"
 
 
 class NudgeTable(Table):
@@ -59,11 +58,10 @@ class NudgeTable(Table):
         description="a number of minutes from 0 to 1440; with less left of staff hours, no nudge is made",
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "NudgeTable":
+    def mistakes(self) -> Mistakes:
+        """Quiet hours must be two times of day."""
         if self.quiet is not None and quiet_minutes(self.quiet) is None:
-            raise refuse("quiet", f"quiet in [nudge] is {show(self.quiet)}; expected {QUIET}")
-        return self
+            yield "quiet", f"is {show(self.quiet)}; expected {QUIET}"
 
     @property
     def several(self) -> str:
@@ -99,7 +97,7 @@ class ParticipantsTable(Table):
         description="a share from 0 to less than 1, of participants who leave before the end",
     )
     first_day: Date | None = Field(default=None, description=f"{DATE}, on which the first ones begin")
-    baseline: dict[str, Annotated[list[Any], AfterValidator(_check_baseline)]] = Field(
+    baseline: dict[str, Annotated[list[Any], AfterValidator(_check_baseline), PASS_WRONG]] = Field(
         default={}, description="a table of what is known of each at enrolment, { site = ['A', 'B'], age = [18, 90] }"
     )
 
@@ -111,15 +109,20 @@ class ScheduleTable(Table):
     timezone: str = Field(default="UTC", description=ZONE)
     first: Weekdays | None = Field(default=None, description="a weekday, on which the study begins, such as 'Monday'")
 
-    @model_validator(mode="after")
-    def _check(self) -> "ScheduleTable":
+    def mistakes(self) -> Mistakes:
+        """Times must be in order, and the time zone known."""
+        yield self._mistakes_of_times()
+        yield self._mistakes_of_timezone()
+
+    def _mistakes_of_times(self) -> Mistakes:
         if self.times is not None:
             good = all(re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", moment) for moment in self.times)
             if not good or sorted(set(self.times)) != self.times:
-                raise refuse("times", f"times in [schedule] is {show(self.times)}; expected {_TIMES}")
+                yield "times", f"is {show(self.times)}; expected {_TIMES}"
+
+    def _mistakes_of_timezone(self) -> Mistakes:
         if not known_zone(self.timezone):
-            raise refuse("timezone", f"timezone in [schedule] is {self.timezone!r}; expected {ZONE}")
-        return self
+            yield "timezone", f"is {self.timezone!r}; expected {ZONE}"
 
     @property
     def clock(self) -> list[time]:
@@ -196,9 +199,8 @@ class ServeTable(Table):
         default=[], description="a list of 'call' and 'settled', of what else the webhook and the mail tell"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "ServeTable":
+    def mistakes(self) -> Mistakes:
+        """The address of a contact must name the participant."""
         if self.contact_url is not None and "{participant}" not in self.contact_url:
             expected = type(self).model_fields["contact_url"].description
-            raise refuse("contact_url", f"contact_url in [serve] is {show(self.contact_url)}; expected {expected}")
-        return self
+            yield "contact_url", f"is {show(self.contact_url)}; expected {expected}"

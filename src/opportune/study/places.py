@@ -3,9 +3,7 @@
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
-
-from opportune.study.base import keys_of
+from opportune.study.base import Table, keys_of
 from opportune.study.lines import Place
 from opportune.study.schema import StudyFile
 
@@ -13,7 +11,7 @@ from opportune.study.schema import StudyFile
 class Lies(NamedTuple):
     """A table of the schema, and how many parts of a place lead to it."""
 
-    table: type[BaseModel]
+    table: type[Table]
     depth: int
 
 
@@ -37,7 +35,7 @@ def table_of(place: Place) -> Lies:
     return next(lies for lies in reversed(tables_on(place)) if lies.depth < len(place))
 
 
-def sections() -> dict[str, type[BaseModel]]:
+def sections() -> dict[str, type[Table]]:
     """The sections of a file with their tables."""
     models = {key: model_in(field.annotation) for key, field in keys_of(StudyFile).items()}
     return {key: model for key, model in models.items() if model is not None}
@@ -69,22 +67,22 @@ def section_of(place: Place) -> str:
     return f"{inner} of {whole}" if inner else whole
 
 
-def model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[Table] | None:
     """The table that a field holds, itself, by name, in a list or as one of several things."""
     if _is_model(annotation):
-        found: type[BaseModel] = next(kind for kind in (annotation, *get_args(annotation)) if _is_class(kind))
+        found: type[Table] = next(kind for kind in (annotation, *get_args(annotation)) if _is_class(kind))
         return found
     inner = (model_in(part) for part in get_args(annotation))
     return next((model for model in inner if model is not None), None)
 
 
-def extra_model(table: type[BaseModel]) -> type[BaseModel] | None:
+def extra_model(table: type[Table]) -> type[Table] | None:
     """The table that a key of any name holds, where a table allows such keys."""
     return model_in(table.__annotations__.get("__pydantic_extra__"))
 
 
 def _is_class(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+    return isinstance(kind, type) and issubclass(kind, Table)
 
 
 def _is_model(annotation: Any) -> bool:

@@ -7,16 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opportune.errors import InputError
-from opportune.problems.variables import check_variable, levels_of
+from opportune.problems.variables import Number
+from opportune.study.arrivals import baseline_of
 from opportune.study.base import show
+from opportune.study.schema import StudyFile
 
 if TYPE_CHECKING:
     from opportune.study.build import Study
 
 
-def variable_of_rates(study: "Study", rates: Mapping[str, float]) -> str:
+def variable_of_rates(settings: StudyFile, rates: Mapping[str, float]) -> str:
     """The public variable whose levels rates are given for; raises where there is none, or more than one."""
-    levels = public_levels(study)
+    levels = public_levels(settings)
     found = [name for name, known in levels.items() if set(rates) <= set(known)]
     if len(found) == 1:
         return found[0]
@@ -28,16 +30,11 @@ def variable_of_rates(study: "Study", rates: Mapping[str, float]) -> str:
     raise InputError(f"is {show(rates)}; expected a rate for each level of one public variable ({known})")
 
 
-def public_levels(study: "Study") -> dict[str, list[str]]:
+def public_levels(settings: StudyFile) -> dict[str, list[str]]:
     """The levels of the public variables that have some, as texts."""
-    found = {}
-    for name, variable in study.variables.items():
-        levels = levels_of(check_variable(name, variable))
-        table = study.settings.variables.get(name)
-        public = table is None or table.schedule is not None or table.visibility == "public"
-        if public and levels is not None:
-            found[name] = [str(level) for level in levels]
-    return found
+    own = {name: table.known_levels for name, table in settings.variables.items() if table.seen_as == "public"}
+    baseline = {name: values for name, values in baseline_of(settings).items() if not isinstance(values, Number)}
+    return {name: [str(level) for level in levels] for name, levels in {**own, **baseline}.items() if levels}
 
 
 def changed_rate(rate: float | dict[str, float], *, factor: float = 1.0, plus: float = 0.0) -> float | dict[str, float]:
@@ -58,5 +55,5 @@ def by_stratum(study: "Study", rate: float | dict[str, float], problem: Any) -> 
     """A rate as worlds take it: a number, or one for each stratum of the problem."""
     if not isinstance(rate, dict):
         return rate
-    name = variable_of_rates(study, rate)
+    name = variable_of_rates(study.settings, rate)
     return np.array([rate[str(levels[name])] for levels in problem.public_levels()])

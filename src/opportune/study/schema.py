@@ -18,7 +18,7 @@ from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import RECOMMENDED, REVEALERS, Revealer
 from opportune.study.analysis import AnalysisTable
-from opportune.study.base import Table, keys_of, refuse, show
+from opportune.study.base import WRONG, Mistakes, Table, keys_of, refuse, show
 from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, RedcapTable, ScheduleTable, ServeTable
 from opportune.study.trial import ArmsTable, LearningTable, PriorEffect, ProbabilitiesTable, StaffTable
 from opportune.study.truth import Effect, WorldTable, as_effect
@@ -71,16 +71,15 @@ class StudyTable(Table):
         description="the language of the file's texts, such as 'en', 'de' or 'pt-BR'",
     )
 
-    @model_validator(mode="after")
-    def _names(self) -> "StudyTable":
+    def mistakes(self) -> Mistakes:
+        """Actions must be different."""
         if (
             not 2 <= len(self.actions) <= MOST_ACTIONS
             or len(set(self.actions)) < len(self.actions)
             or "" in self.actions
         ):
             expected = type(self).model_fields["actions"].description
-            raise refuse("actions", f"actions in [study] is {show(self.actions)}; expected {expected}")
-        return self
+            yield "actions", f"is {show(self.actions)}; expected {expected}"
 
 
 class ContextsTable(Table):
@@ -118,27 +117,34 @@ class RewardTable(Table):
     )
     default: float | None = Field(default=None, description="a number, taken for a reward that never comes")
 
-    @model_validator(mode="after")
-    def _check(self) -> "RewardTable":
-        if self.bounds is not None and self.bounds[0] >= self.bounds[1]:
-            text = f"bounds in [reward] is {show(self.bounds)}"
-            raise refuse("bounds", f"{text}; expected [lowest, highest] with lowest < highest")
-        if self.bounds is not None and self.default is not None:
-            low, high = self.bounds
-            if not low <= self.default <= high:
-                text = f"default in [reward] is {self.default:g}"
-                raise refuse("default", f"{text}; expected a number within bounds, {show(self.bounds)}")
-        if self.family == "binary" and self.bounds not in (None, [0.0, 1.0]):
-            text = f"bounds in [reward] is {show(self.bounds)}, and family is 'binary'"
-            raise refuse("bounds", f"{text}; expected [0, 1]")
-        if self.value_range is not None:
-            low, high = self.value_range
-            text = f"value_range in [reward] is {show(self.value_range)}"
-            if low >= high:
-                raise refuse("value_range", f"{text}; expected [lowest, highest] with lowest < highest")
-            if high - low < LEAST_WIDTH:
-                raise refuse("value_range", f"{text}; expected a width of at least {LEAST_WIDTH:g}")
-        return self
+    def mistakes(self) -> Mistakes:
+        """Bounds must be in order, and other keys must agree with them."""
+        yield self._mistakes_of_bounds()
+        yield self._mistakes_of_value_range()
+
+    def _mistakes_of_bounds(self) -> Mistakes:
+        if self.bounds is None:
+            return
+        low, high = self.bounds
+        if low >= high:
+            yield "bounds", f"is {show(self.bounds)}; expected [lowest, highest] with lowest < highest"
+            return
+        yield self._mistakes_of_default(low, high)
+        if self.family == "binary" and self.bounds != [0.0, 1.0]:
+            yield "bounds", f"is {show(self.bounds)}, and family is 'binary'; expected [0, 1]"
+
+    def _mistakes_of_default(self, low: float, high: float) -> Mistakes:
+        if self.default is not None and not low <= self.default <= high:
+            yield "default", f"is {self.default:g}; expected a number within bounds, {show([low, high])}"
+
+    def _mistakes_of_value_range(self) -> Mistakes:
+        if self.value_range is None:
+            return
+        low, high = self.value_range
+        if low >= high:
+            yield "value_range", f"is {show(self.value_range)}; expected [lowest, highest] with lowest < highest"
+        elif high - low < LEAST_WIDTH:
+            yield "value_range", f"is {show(self.value_range)}; expected a width of at least {LEAST_WIDTH:g}"
 
 
 def one_of(names: Sequence[str]) -> str:
@@ -213,6 +219,7 @@ class PolicyTable(Table):
         """Put the settings that only rules from outside have aside."""
         if not isinstance(given, dict):
             return given
+        given = {key: value for key, value in given.items() if (key, value) != ("settings", WRONG)}
         if "settings" in given:
             raise refuse("settings", "unknown key 'settings' in [[policies]]; expected each as a key of its own")
         entries = itertools.chain.from_iterable(CHOICES.values())
@@ -222,28 +229,44 @@ class PolicyTable(Table):
         kept = {key: value for key, value in given.items() if key not in others}
         return {**kept, "settings": {key: given[key] for key in given if key in others}}
 
-    @model_validator(mode="after")
-    def _check(self) -> "PolicyTable":
+    def mistakes(self) -> Mistakes:
+        """Settings must be those of the policy's kind and recommender."""
         given = self.model_fields_set - {"kind", "recommender", "name", "pooled", "settings"}
         for key in (*(key for key in type(self).model_fields if key in given), *self.settings):
-            revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
-            if self.kind not in revealers and self.recommender not in recommenders:
-                of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
-                owners = " or ".join(map(repr, revealers or recommenders))
-                raise refuse(key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}")
-        for of, chosen in (("of kind", self.rule), ("with recommender", self._recommender)):
-            for field in dataclasses.fields(chosen):
-                if field.default is dataclasses.MISSING and field.name not in {*self.model_fields_set, *self.settings}:
-                    lacks = f"[[policies]] {of} {chosen.kind!r} lacks {field.name!r}"
-                    raise refuse("", f"{lacks}; expected {expected(PolicyTable, field.name)}")
-        if "least" in given and self.randomise != "candidates":
-            raise refuse("least", "least in [[policies]] is for randomise = 'candidates'; expected that beside it")
+            yield self._mistakes_of_owner(key)
+        yield self._mistakes_of_missing("of kind", "kind")
+        yield self._mistakes_of_missing("with recommender", "recommender")
+        yield self._mistakes_of_least()
         if self.settings:
-            try:
-                _ = (self.revealer, self._recommender(**self._settings(self._recommender)))
-            except InputError as error:
-                raise refuse("", f"[[policies]] of kind {self.kind!r}: {error}") from None
-        return self
+            yield self._mistakes_of_settings()
+
+    def _mistakes_of_owner(self, key: str) -> Mistakes:
+        """A setting that is given must belong to the revealer or to the recommender."""
+        revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
+        _ = key in self.settings or getattr(self, key)  # a wrong value has been reported
+        if self.kind not in revealers and self.recommender not in recommenders:
+            of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
+            owners = " or ".join(map(repr, revealers or recommenders))
+            yield key, f"{key} does not apply to {of} in [[policies]]; it is for {owners}"
+
+    def _mistakes_of_missing(self, of: str, key: str) -> Mistakes:
+        """A setting without a default must be given."""
+        name = getattr(self, key)
+        for field in dataclasses.fields(CHOICES[key].kinds()[name]):
+            if field.default is dataclasses.MISSING and field.name not in {*self.model_fields_set, *self.settings}:
+                lacks = f"[[policies]] {of} {name!r} lacks {field.name!r}"
+                yield field.name, f"{lacks}; expected {expected(PolicyTable, field.name)}"
+
+    def _mistakes_of_least(self) -> Mistakes:
+        if self.least is not None and self.randomise != "candidates":
+            yield "least", "least in [[policies]] is for randomise = 'candidates'; expected that beside it"
+
+    def _mistakes_of_settings(self) -> Mistakes:
+        """Rules from outside check their own settings."""
+        try:
+            _ = (self.revealer, self._recommender(**self._settings(self._recommender)))
+        except InputError as error:
+            yield "", f"[[policies]] of kind {self.kind!r}: {error}"
 
     @property
     def needs_budget(self) -> bool:

@@ -68,7 +68,7 @@ def baseline_at(study: "Study", participant: int) -> dict[str, Any]:
 def happenings_of(study: "Study", problem: Any) -> dict[str, Any]:
     """What happens to people, as worlds take it."""
     world, reward = study.settings.world, study.settings.reward
-    found = world.model_dump(exclude_unset=True)
+    found = world.given()
     for key in world.by_level:
         found[key] = by_stratum(study, found[key], problem)
     if reward.family != "gaussian":

@@ -4,10 +4,10 @@ import datetime as dt
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from opportune.errors import InputError
-from opportune.study.base import Table, refuse, show
+from opportune.study.base import Mistakes, Table, show
 from opportune.study.hours import EXPECTED_TIMES, NAMES, WeeklyHours, minutes_of, spans_of
 
 Words = Annotated[str, Field(min_length=1, max_length=500)]
@@ -54,19 +54,26 @@ class HoursTable(Table):
     saturday: list[str] | None = _TIMES
     sunday: list[str] | None = _TIMES
 
-    @model_validator(mode="after")
-    def _check(self) -> "HoursTable":
+    def mistakes(self) -> Mistakes:
+        """Times must be pairs in order, and there must be some."""
         for name in NAMES:
-            times = getattr(self, name)
-            if times is not None:
-                try:
-                    spans_of(times)
-                except InputError:
-                    text = f"{name} in hours of [staff] is {show(times)}"
-                    raise refuse(name, f"{text}; expected {TIMES}") from None
-        if not self.weekly.minutes:
-            raise refuse("", "hours in [staff] names no day on which anybody works; expected at least one")
-        return self
+            yield self._mistakes_of_times(name)
+        yield self._mistakes_of_week()
+
+    def _mistakes_of_times(self, name: str) -> Mistakes:
+        times = getattr(self, name)
+        try:
+            spans_of(times or [])
+        except InputError:
+            yield name, f"is {show(times)}; expected {TIMES}"
+
+    def _mistakes_of_week(self) -> Mistakes:
+        try:
+            minutes = self.weekly.minutes
+        except InputError:
+            return  # reported by day
+        if not minutes:
+            yield "", "has no day on which anybody works; expected at least one"
 
     @property
     def weekly(self) -> WeeklyHours:
@@ -86,11 +93,10 @@ class StaffTable(Table):
         default=None, ge=1, description="a whole number >= 1, the most nudges that staff make in a day of theirs"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "StaffTable":
+    def mistakes(self) -> Mistakes:
+        """The time zone must be known."""
         if self.timezone is not None and not known_zone(self.timezone):
-            raise refuse("timezone", f"timezone in [staff] is {self.timezone!r}; expected {ZONE}")
-        return self
+            yield "timezone", f"is {self.timezone!r}; expected {ZONE}"
 
 
 QUIET = "from when until when, such as ['20:00', '08:00']"
@@ -132,18 +138,19 @@ class ArmsTable(Table):
         default=[], description="a list of variables in baseline of [participants], each with blocks of its own"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "ArmsTable":
-        named, shares = self.named, sum(arm.share for arm in self.named.values())
-        if len(named) < 2:
-            said = f"only {next(iter(named))!r}" if named else "no arm"
-            raise refuse("", f"[arms] has {said}; expected two or more, such as control = {{ share = 1 }}")
-        if self.block is not None and self.block % shares:
-            text = f"block in [arms] is {self.block}, and shares sum to {shares}"
-            raise refuse("block", f"{text}; expected a multiple of {shares}")
+    def mistakes(self) -> Mistakes:
+        """A block must fit the shares, and strata must be different."""
+        yield self._mistakes_of_block()
+        yield self._mistakes_of_strata()
+
+    def _mistakes_of_block(self) -> Mistakes:
+        shares = sum(arm.share for arm in self.named.values())
+        if self.block is not None and shares and self.block % shares:
+            yield "block", f"is {self.block}, and shares sum to {shares}; expected a multiple of {shares}"
+
+    def _mistakes_of_strata(self) -> Mistakes:
         if len(set(self.strata)) < len(self.strata):
-            raise refuse("strata", f"strata in [arms] is {show(self.strata)}; expected different names")
-        return self
+            yield "strata", f"is {show(self.strata)}; expected different names"
 
     @property
     def named(self) -> dict[str, ArmTable]:

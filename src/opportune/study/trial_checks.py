@@ -1,67 +1,91 @@
 """Whether what a file says of the trial fits together: staff, arms, baseline, rates by level, priors, escalations."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opportune.errors import InputError
 from opportune.problems.conditions import VIEWS, Conditions, moments_of
-from opportune.problems.terms import normal_term
-from opportune.problems.variables import WEEKDAYS, Number, check_variable, levels_of
+from opportune.problems.variables import WEEKDAYS, Variable, entered_as_numbers, levels_of
 from opportune.revealers.pace import CANDIDATES
+from opportune.study.analysis import PrimaryTable
 from opportune.study.arms import arm_entries
-from opportune.study.arrivals import decisions_per_day, visibility_of
-from opportune.study.base import show
+from opportune.study.arrivals import baseline_of, decisions_per_day
+from opportune.study.base import WRONG, WrongValueError, show
 from opportune.study.lines import Place
-from opportune.study.messages import Error, did_you_mean
-from opportune.study.people import is_range
-from opportune.study.rates import variable_of_rates
-from opportune.study.schema import REST, one_of
-from opportune.study.terms import nearest_term
+from opportune.study.messages import Error, Errors, did_you_mean
+from opportune.study.people import ActionTable, ScheduleTable, is_range
+from opportune.study.places import section_of
+from opportune.study.rates import public_levels, variable_of_rates
+from opportune.study.readable import readable_variables, require_right
+from opportune.study.schema import PolicyTable, StudyFile, one_of
+from opportune.study.variables import VariableTable
 
 if TYPE_CHECKING:
     from opportune.study.build import Study
 
 
-def check_staff(study: "Study") -> Iterator[Error]:
+def check_staff(study: "Study") -> Errors:
     """Who makes nudges, and when the study's days are."""
-    settings, general = study.settings, study.settings.study
-    if settings.staff.per_day is not None and settings.nudge.per_day is not None:
-        text = f"per_day in [nudge] is {settings.nudge.per_day}, and [staff] has {settings.staff.per_day}"
+    yield _check_per_day(study)
+    yield _check_first(study, ("schedule", "first"), study.settings.schedule)
+    for name, variable in study.settings.variables.items():
+        if "first" in variable.model_fields_set:
+            yield _check_first(study, ("variables", name, "first"), variable)
+    yield _check_run_in(study)
+
+
+def _check_per_day(study: "Study") -> Errors:
+    """The cap of a day stands once."""
+    staff, nudge = study.settings.staff.per_day, study.settings.nudge.per_day
+    if staff is not None and nudge is not None:
+        text = f"per_day in [nudge] is {nudge}, and [staff] has {staff}"
         yield ("nudge", "per_day"), f"{text}; expected it in [staff] alone"
-    first = settings.participants.first_day
-    given: list[tuple[Place, str | None]] = [(("schedule", "first"), settings.schedule.first)]
-    for name, variable in settings.variables.items():
-        given.append((("variables", name, "first"), variable.first if "first" in variable.model_fields_set else None))
-    for place, weekday in given:
-        if first is not None and weekday is not None and weekday != WEEKDAYS[first.weekday()]:
-            text = f"first in [{'.'.join(map(str, place[:-1]))}] is {weekday}"
-            actual = f"first_day in [participants] is a {WEEKDAYS[first.weekday()]}"
-            yield place, f"{text}, and {actual}; expected it to be left out"
-    try:
-        run_in = general.run_in_days * decisions_per_day(settings)
-    except InputError:
-        return  # reported elsewhere
+
+
+def _check_first(study: "Study", place: Place, table: ScheduleTable | VariableTable) -> Errors:
+    """The weekday on which the study begins is that of its first day."""
+    day, weekday = study.settings.participants.first_day, table.first
+    if day is not None and weekday is not None and weekday != WEEKDAYS[day.weekday()]:
+        text = f"first in {section_of(place)} is {weekday}"
+        actual = f"first_day in [participants] is a {WEEKDAYS[day.weekday()]}"
+        yield place, f"{text}, and {actual}; expected it to be left out"
+
+
+def _check_run_in(study: "Study") -> Errors:
+    """The run-in ends before the study does."""
+    general = study.settings.study
+    run_in = general.run_in_days * decisions_per_day(study.settings)
     if run_in >= general.horizon:
         text = f"run_in_days in [study] is {general.run_in_days}, which is {run_in} decisions"
         yield ("study", "run_in_days"), f"{text}; expected fewer than the horizon, {general.horizon}"
 
 
-def check_probabilities(study: "Study") -> Iterator[Error]:
-    """Least probabilities that all actions can have together."""
-    least, actions = study.settings.probabilities.actions, len(study.settings.study.actions)
+def check_probabilities(study: "Study") -> Errors:
+    """Least probabilities that all actions can have together, and nudges that are randomised in one way."""
+    yield _check_least_action(study)
+    for entry in study.settings.policies:
+        yield _check_least_nudge(study, entry)
+
+
+def _check_least_action(study: "Study") -> Errors:
+    least = study.settings.probabilities.actions
+    actions = 0 if least is None else len(study.settings.study.actions)
     if least is not None and least * actions > 1.0:
         text = f"actions in [probabilities] is {least:g}, and there are {actions} actions"
         yield ("probabilities", "actions"), f"{text}; expected at most {1.0 / actions:.3g}"
+
+
+def _check_least_nudge(study: "Study", entry: PolicyTable) -> Errors:
     nudge = study.settings.probabilities.nudge
-    for entry in study.settings.policies if nudge is not None else ():
-        text = f"nudge in [probabilities] is {nudge:g}, and a policy has randomise = {show(entry.randomise)}"
-        if isinstance(entry.randomise, float) and nudge:
-            yield ("probabilities", "nudge"), f"{text}; expected one of them"
-        if entry.randomise == CANDIDATES and not nudge:
-            yield ("probabilities", "nudge"), f"{text}; expected a number above 0"
+    if nudge is None:
+        return
+    text = f"nudge in [probabilities] is {nudge:g}, and a policy has randomise = {show(entry.randomise)}"
+    if isinstance(entry.randomise, float) and nudge:
+        yield ("probabilities", "nudge"), f"{text}; expected one of them"
+    if entry.randomise == CANDIDATES and not nudge:
+        yield ("probabilities", "nudge"), f"{text}; expected a number above 0"
 
 
-def check_redcap(study: "Study") -> Iterator[Error]:
+def check_redcap(study: "Study") -> Errors:
     """Fields of REDCap are named for what is known at enrolment."""
     redcap, known = study.settings.redcap, study.settings.participants.baseline
     for name in () if redcap is None else redcap.baseline:
@@ -70,27 +94,38 @@ def check_redcap(study: "Study") -> Iterator[Error]:
             yield ("redcap", "baseline"), f"baseline in [redcap] has {name!r}; expected {expected}"
 
 
-def check_arms(study: "Study") -> Iterator[Error]:
-    """What the arms run."""
-    yield from arm_entries(study.settings).errors
+def check_arms(study: "Study") -> Errors:
+    """There are arms to randomise to, which run known policies."""
+    arms = study.settings.arms
+    if arms is not None and len(arms.named) < 2:
+        given = f"only {next(iter(arms.named))!r}" if arms.named else "no arm"
+        yield ("arms",), f"[arms] has {given}; expected two or more, such as control = {{ share = 1 }}"
+    entries = arm_entries(study.settings)
+    yield from entries.errors
+    if entries.waiting:
+        raise WrongValueError
 
 
-def check_strata(study: "Study") -> Iterator[Error]:
-    """By what arms are stratified."""
-    settings = study.settings
-    for name in () if settings.arms is None else settings.arms.strata:
-        values = settings.participants.baseline.get(name)
-        place = ("arms", "strata")
-        if values is None:
-            known = [key for key, found in settings.participants.baseline.items() if not is_range(found)]
-            expected = f"expected {one_of(known)}" if known else "expected a variable in baseline of [participants]"
-            yield place, f"strata in [arms] names {name!r}; {expected}{did_you_mean(name, known)}"
-        elif is_range(values):
-            yield place, f"strata in [arms] names {name!r}, any number of a range; expected a variable with levels"
+def check_strata(study: "Study") -> Errors:
+    """Arms are stratified by baseline variables with levels."""
+    arms = study.settings.arms
+    for name in () if arms is None else arms.strata:
+        yield _check_stratum(study, name)
 
 
-def check_baseline(study: "Study") -> Iterator[Error]:
-    """Baseline variables have names of their own."""
+def _check_stratum(study: "Study", name: str) -> Errors:
+    baseline: dict[str, Any] = study.settings.participants.baseline
+    place = ("arms", "strata")
+    if name not in baseline:
+        known = [key for key, values in baseline.items() if values is WRONG or not is_range(values)]
+        expected = f"expected {one_of(known)}" if known else "expected a variable in baseline of [participants]"
+        yield place, f"strata in [arms] names {name!r}; {expected}{did_you_mean(name, known)}"
+    elif is_range(baseline[name]):
+        yield place, f"strata in [arms] names {name!r}, any number of a range; expected a variable with levels"
+
+
+def check_baseline(study: "Study") -> Errors:
+    """Baseline variables have names of their own, which a formula can use."""
     for name in study.settings.participants.baseline:
         if name in study.settings.variables:
             text = f"baseline of [participants] has {name!r}, and so has [variables.{name}]"
@@ -100,80 +135,106 @@ def check_baseline(study: "Study") -> Iterator[Error]:
             yield ("participants", "baseline", name), f"{text}; expected a name of letters, digits and '_'"
 
 
-def check_rates(study: "Study") -> Iterator[Error]:
-    """Rates by level, which are those of a public variable."""
-    for key, rates in study.settings.world.by_level.items():
-        try:
-            name = variable_of_rates(study, rates)
-        except InputError as error:
-            yield ("world", key), f"{key} in [world] {error}"
-            continue
-        missing = [str(level) for level in levels_of(check_variable(name, study.variables[name])) or ()]
-        missing = [level for level in missing if level not in rates]
-        if missing:
-            text = f"{key} in [world] is {show(rates)}, by level of {name}"
-            yield ("world", key), f"{text}; expected {', '.join(map(repr, missing))} as well"
+def check_rates(study: "Study") -> Errors:
+    """Rates by level are those of a public variable, for each of its levels."""
+    for key in ("open_rate", "response_rate"):
+        yield _check_rate(study.settings, key)
 
 
-def check_prior(study: "Study") -> Iterator[Error]:
-    """Priors of terms that the formula has."""
-    known = {normal_term(term) for term in study.terms}
-    seen: dict[str, str] = {}
-    for key in study.settings.prior:
-        term = normal_term(key)
-        if term not in known and term != REST:
-            yield ("prior", key), f"unknown term {key!r} in [prior]; {nearest_term(key, study.terms)[0]}"
-        elif term in seen:
-            yield ("prior", key), f"[prior] has {seen[term]!r} and {key!r}, which are the same term"
-        seen[term] = key
+def _check_rate(settings: StudyFile, key: str) -> Errors:
+    rates = getattr(settings.world, key)
+    if not isinstance(rates, dict):
+        return
+    try:
+        name = variable_of_rates(settings, rates)
+    except InputError as error:
+        yield ("world", key), f"{key} in [world] {error}"
+        return
+    missing = [level for level in public_levels(settings)[name] if level not in rates]
+    if missing:
+        text = f"{key} in [world] is {show(rates)}, by level of {name}"
+        yield ("world", key), f"{text}; expected {', '.join(map(repr, missing))} as well"
 
 
-def check_kept(study: "Study") -> Iterator[Error]:
+def check_kept(study: "Study") -> Errors:
     """What stays as it was, and what is drawn with others, do not go together."""
-    kept = [name for name, variable in study.settings.variables.items() if variable.persistence]
-    for name in kept:
-        if study.settings.contexts.joint is not None:
-            text = f"[variables.{name}] has persistence, and [contexts] has joint"
-            yield ("variables", name, "persistence"), f"{text}; expected one of them"
-        elif isinstance(study.variables[name], Number) and study.settings.variables[name].table is not None:
-            text = f"[variables.{name}] has persistence and table"
-            yield ("variables", name, "persistence"), f"{text}; expected one of them"
+    for name, variable in study.settings.variables.items():
+        yield _check_beside_persistence(study, name, variable)
 
 
-def check_analysis(study: "Study") -> Iterator[Error]:
+def _check_beside_persistence(study: "Study", name: str, variable: VariableTable) -> Errors:
+    if not variable.persistence:
+        return
+    if study.settings.contexts.joint is not None:
+        text = f"[variables.{name}] has persistence, and [contexts] has joint"
+        yield ("variables", name, "persistence"), f"{text}; expected one of them"
+    elif variable.numeric and variable.table is not None:
+        text = f"[variables.{name}] has persistence and table"
+        yield ("variables", name, "persistence"), f"{text}; expected one of them"
+
+
+def check_analysis(study: "Study") -> Errors:
     """The primary analysis is one that can be made: of columns that there are, and known before the coin."""
-    settings, table = study.settings, study.settings.analysis
-    horizon = settings.study.horizon
-    if table.lag is not None and table.lag > horizon:
-        text = f"lag in [analysis] is {table.lag}"
+    yield _check_lag(study)
+    primary = study.settings.analysis.primary
+    if primary is None:
+        return
+    arms = primary.estimand == "arms"
+    if arms and study.settings.arms is None:
+        yield _wrong("estimand", primary, "'nudge' or 'actions', as the file has no [arms]")
+        return
+    yield _check_primary_lag(study, primary)
+    yield _check_outcome(study, primary)
+    yield _check_reference(study, primary)
+    yield _check_columns(study, primary, "controls")
+    if not arms:
+        yield _check_columns(study, primary, "moderators")
+    elif primary.moderators.strip() != "1":
+        yield _wrong("moderators", primary, "none for arms")
+
+
+def _wrong(key: str, primary: PrimaryTable, expected: str) -> Error:
+    value = show(getattr(primary, key))
+    return ("analysis", "primary", key), f"{key} in primary of [analysis] is {value}; expected {expected}"
+
+
+def _check_lag(study: "Study") -> Errors:
+    lag, horizon = study.settings.analysis.lag, study.settings.study.horizon
+    if lag is not None and lag > horizon:
+        text = f"lag in [analysis] is {lag}"
         yield ("analysis", "lag"), f"{text}; expected at most the horizon, {horizon} decision points"
-    given = table.primary
-    if given is None:
-        return
 
-    def wrong(key: str, expected: str) -> Error:
-        value = show(getattr(given, key))
-        return ("analysis", "primary", key), f"{key} in primary of [analysis] is {value}; expected {expected}"
 
-    arms = given.estimand == "arms"
-    if arms and settings.arms is None:
-        yield wrong("estimand", "'nudge' or 'actions', as the file has no [arms]")
+def _check_primary_lag(study: "Study", primary: PrimaryTable) -> Errors:
+    if primary.estimand == "arms":
+        if primary.lag > 1:
+            yield _wrong("lag", primary, "1 for arms")
+    elif primary.lag > study.settings.study.horizon:
+        yield _wrong("lag", primary, f"at most the horizon, {study.settings.study.horizon} decision points")
+
+
+def _check_outcome(study: "Study", primary: PrimaryTable) -> Errors:
+    settings = study.settings
+    variables = readable_variables(settings, " ".join(baseline_of(settings)))
+    require_right(primary.outcome, variables.wrong)
+    numbers = [name for name, variable in variables.known.items() if _is_number(variable)]
+    outcomes = [*OUTCOMES, *(name for name in numbers if name not in variables.wrong)]
+    if primary.outcome not in outcomes:
+        yield _wrong("outcome", primary, f"{one_of(outcomes)}{did_you_mean(primary.outcome, outcomes)}")
+
+
+def _check_reference(study: "Study", primary: PrimaryTable) -> Errors:
+    if primary.reference is None:
         return
-    if given.lag > (1 if arms else horizon):
-        yield wrong("lag", "1 for arms" if arms else f"at most the horizon, {horizon} decision points")
-    if arms and given.moderators.strip() != "1":
-        yield wrong("moderators", "none for arms")
-    outcomes = [*OUTCOMES, *(name for name, variable in study.variables.items() if _is_number(name, variable))]
-    if given.outcome not in outcomes:
-        yield wrong("outcome", f"{one_of(outcomes)}{did_you_mean(given.outcome, outcomes)}")
-    references = {"actions": settings.study.actions, "arms": list({} if settings.arms is None else settings.arms.named)}
-    among = references.get(given.estimand, [])
-    if given.reference is not None and given.reference not in among:
+    known: list[str] = []
+    if primary.estimand == "actions":
+        known = study.settings.study.actions
+    elif primary.estimand == "arms" and study.settings.arms is not None:
+        known = list(study.settings.arms.named)
+    if primary.reference not in known:
         none = "none, as a nudge is compared with no nudge"
-        yield wrong("reference", f"{one_of(among)}{did_you_mean(given.reference, among)}" if among else none)
-    yield from _formulas(
-        study, {"controls": given.controls or "1", **({} if arms else {"moderators": given.moderators})}
-    )
+        expected = f"{one_of(known)}{did_you_mean(primary.reference, known)}" if known else none
+        yield _wrong("reference", primary, expected)
 
 
 OUTCOMES = ("reward", "reward_first", "opened", "answered", "revealed")
@@ -181,64 +242,87 @@ BEFORE = ("step", "day", "opened_before", "budget_before", "gap", "price")
 """Columns of decisions.csv that are known before the coin, beside variables."""
 
 
-def _is_number(name: str, variable: object) -> bool:
-    levels = levels_of(check_variable(name, variable))
-    return levels is None or all(isinstance(level, int | float) for level in levels)
+def _is_number(variable: Variable) -> bool:
+    levels = levels_of(variable)
+    return levels is None or entered_as_numbers(levels)
 
 
-def _formulas(study: "Study", given: dict[str, str]) -> Iterator[Error]:
-    """Formulas of the analysis, which may name what is known before the coin; for arms, before randomisation."""
+def _check_columns(study: "Study", primary: PrimaryTable, key: str) -> Errors:
+    """A formula of the analysis names what is known before the coin; for arms, before randomisation."""
     from opportune.inference.design import columns_of  # noqa: PLC0415  (most files have no [analysis])
     from opportune.problems.grammar import LIBRARY_ERRORS, plain  # noqa: PLC0415
 
-    settings, primary = study.settings, study.settings.analysis.primary
-    baseline = list(settings.participants.baseline)
-    visibility = visibility_of(settings)
-    known, when = baseline, "before randomisation"
-    if primary is not None and primary.estimand != "arms":
-        seen = [name for name in study.variables if visibility.get(name, "public") != "reported"]
-        known, when = list(dict.fromkeys([*seen, *baseline, *BEFORE])), "before the coin"
-    for key, formula in given.items():
-        place = ("analysis", "primary", key)
-        text = f"{key} in primary of [analysis] is {show(formula)}"
-        try:
-            names = columns_of(formula)
-        except (*LIBRARY_ERRORS, AttributeError) as error:
-            yield place, f"{text}, which cannot be used: {plain(error)}"
-            continue
-        for name in names:
-            if name not in {*known, *(f"variable_{one}" for one in known)}:
-                why = f"{name!r} is reported, and so known only after it" if visibility.get(name) == "reported" else (
-                    f"{name!r} is not among them")  # fmt: skip
-                expected = one_of(known) if known else "'1'"
-                yield place, f"{text}; expected what is known {when}, {expected}: {why}{did_you_mean(name, known)}"
+    formula, place = getattr(primary, key) or "1", ("analysis", "primary", key)
+    text = f"{key} in primary of [analysis] is {show(formula)}"
+    try:
+        names = columns_of(formula)
+    except (*LIBRARY_ERRORS, AttributeError) as error:
+        yield place, f"{text}, which cannot be used: {plain(error)}"
+        return
+    variables = readable_variables(study.settings, "")
+    known, when = list(study.settings.participants.baseline), "before randomisation"
+    if primary.estimand != "arms":
+        seen = [name for name, visibility in variables.visibility.items() if visibility != "reported"]
+        known, when = list(dict.fromkeys([*seen, *known, *BEFORE])), "before the coin"
+    for name in names:
+        if name not in {*known, *(f"variable_{one}" for one in known)}:
+            reported = variables.visibility.get(name) == "reported"
+            why = "reported, and so known only after it" if reported else "not among them"
+            expected = f"what is known {when}, {one_of(known) if known else repr('1')}"
+            yield place, f"{text}; expected {expected}: {name!r} is {why}{did_you_mean(name, known)}"
 
 
-def check_safety(study: "Study") -> Iterator[Error]:
-    """Conditions under which actions are forbidden, and that the fallback never is."""
-    settings, actions = study.settings, study.settings.study.actions
-    variables = {name: check_variable(name, variable) for name, variable in study.variables.items()}
-    visibility = {**dict.fromkeys(variables, "public"), **visibility_of(settings)}
-    never = {name: table.never_if for name, table in settings.actions.items() if table.never_if is not None}
-    wrong = False
-    for name, condition in never.items():
-        doubt = settings.actions[name].when_unknown
-        doubts = None if doubt is None else {name: doubt}
+OTHER = "another action"
+"""An action that is always allowed, where one condition is checked alone."""
+
+
+def check_conditions(study: "Study") -> Errors:
+    """Conditions under which actions are forbidden can be read, and say what holds where they are not known."""
+    for name, table in study.settings.actions.items():
+        yield _check_condition(study.settings, name, table)
+
+
+def _check_condition(settings: StudyFile, name: str, table: ActionTable) -> Errors:
+    condition = table.never_if
+    if condition is None:
+        return
+    variables = readable_variables(settings, condition)
+    require_right(condition, variables.wrong)
+    for doubts in ({name: "forbid"}, None):
+        if doubts is None and table.when_unknown is not None:
+            return
         try:
-            found = Conditions({name: condition}, doubts, actions, variables, visibility)
+            Conditions({name: condition}, doubts, (name, OTHER), variables.known, variables.visibility)
         except InputError as error:
             yield ("actions", name, "never_if"), str(error)
-            wrong = True
-            continue
-        _, values = moments_of(found.of, variables)
-        if name == study.fallback and any(found.forbidden(values, view).any() for view in VIEWS.values()):
-            text = f"fallback in [serve] is {name!r}, which is forbidden where {condition}"
-            place: Place = ("serve", "fallback") if settings.serve.fallback is not None else ("actions", name)
-            yield place, f"{text}; expected an action that is allowed at every moment"
-    if wrong:
+            return
+
+
+def check_fallback(study: "Study") -> Errors:
+    """The fallback is never forbidden."""
+    settings, name = study.settings, study.fallback
+    condition = settings.actions[name].never_if if name in settings.actions else None
+    if condition is None:
         return
-    doubts = {name: table.when_unknown for name, table in settings.actions.items() if table.when_unknown is not None}
+    variables = readable_variables(settings, condition)
+    require_right(condition, variables.wrong)
+    doubts = {name: settings.actions[name].when_unknown or "forbid"}
+    found = Conditions({name: condition}, doubts, (name, OTHER), variables.known, variables.visibility)
+    _, values = moments_of(found.of, variables.known)
+    if any(found.forbidden(values, view).any() for view in VIEWS.values()):
+        text = f"fallback in [serve] is {name!r}, which is forbidden where {condition}"
+        place: Place = ("serve", "fallback") if settings.serve.fallback is not None else ("actions", name)
+        yield place, f"{text}; expected an action that is allowed at every moment"
+
+
+def check_moments(study: "Study") -> Errors:
+    """Some action is allowed at every moment."""
+    tables = study.settings.actions.items()
+    never = {name: table.never_if for name, table in tables if table.never_if is not None}
+    doubts = {name: table.when_unknown for name, table in tables if table.when_unknown is not None}
+    variables = readable_variables(study.settings, " ".join(never.values()))
+    require_right(" ".join(never.values()), variables.wrong)
     try:
-        Conditions(never, doubts, actions, variables, visibility)
+        Conditions(never, doubts, study.settings.study.actions, variables.known, variables.visibility)
     except InputError as error:
         yield ("actions",), str(error)

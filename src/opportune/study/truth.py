@@ -1,12 +1,12 @@
 """The truth, which only a simulation knows: [effects], what works, and [world], what happens to people."""
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from opportune.algorithm.rng import normal
-from opportune.study.base import Table, refuse, show
+from opportune.study.base import WRONG, Mistakes, Table, refuse, show
 
 EFFECT = "a number, { low = ..., high = ... } or { mean = ..., sd = ... }"
 
@@ -18,6 +18,8 @@ Rate = Probability | Annotated[dict[str, Probability], Field(min_length=1)]
 class Effect(Table):
     """The true effect of one term: a number, or a distribution it is drawn from."""
 
+    one_value: ClassVar[bool] = True
+
     value: float | None = Field(default=None, description="a number")
     low: float | None = Field(default=None, description="a number")
     high: float | None = Field(default=None, description="a number")
@@ -25,13 +27,12 @@ class Effect(Table):
     sd: float | None = Field(default=None, ge=0.0, description="a number >= 0, how instances differ")
     se: float | None = Field(default=None, ge=0.0, description="a number >= 0, how unsure the mean is")
 
-    @model_validator(mode="after")
-    def _check(self) -> "Effect":
+    def mistakes(self) -> Mistakes:
+        """An effect must be a number or have all parameters of one distribution."""
         if self.model_fields_set not in ({"value"}, {"low", "high"}, {"mean", "sd"}, {"mean", "sd", "se"}):
-            raise refuse("", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}")
-        if self.low is not None and self.high is not None and self.low > self.high:
-            raise refuse("low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high")
-        return self
+            yield "", f"has {', '.join(sorted(self.model_fields_set)) or 'nothing'}; expected {EFFECT}"
+        elif self.low is not None and self.high is not None and self.low > self.high:
+            yield "low", f"has low = {self.low:g} and high = {self.high:g}; expected low <= high"
 
     @property
     def drawn(self) -> bool:
@@ -64,7 +65,7 @@ def as_effect(given: Any) -> Any:
     """An effect as a table, which a number stands for."""
     if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
         return {"value": given}
-    if isinstance(given, dict) and "value" not in given:
+    if given is WRONG or (isinstance(given, dict) and "value" not in given):
         return given
     raise refuse("", f"is {show(given)}; expected {EFFECT}")
 

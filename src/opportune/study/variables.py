@@ -1,12 +1,12 @@
 """[variables.NAME]: what a variable may be: one of some levels, any number of a range, or a place in the schedule."""
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from opportune.problems.variables import MOST_LEVELS, WEEKDAYS
-from opportune.study.base import Table, refuse, show
+from opportune.study.base import Mistakes, Table, show
 
 Weekdays = Literal["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
@@ -36,6 +36,8 @@ _WAYS_TO_DRAW = ("probabilities", "distribution", "table")
 class DistributionTable(Table):
     """How any number of a range is drawn; what lies outside the range is never drawn."""
 
+    one_value: ClassVar[bool] = True
+
     kind: Literal["normal", "lognormal", "uniform"] = Field(description="'normal', 'lognormal' or 'uniform'")
     mean: float | None = Field(default=None, description="a number")
     sd: float | None = Field(default=None, gt=0.0, description="a number > 0")
@@ -44,18 +46,17 @@ class DistributionTable(Table):
     low: float | None = Field(default=None, description="a number")
     high: float | None = Field(default=None, description="a number")
 
-    @model_validator(mode="after")
-    def _check(self) -> "DistributionTable":
+    def mistakes(self) -> Mistakes:
+        """A distribution must have its own parameters, and these must describe one."""
         given = self.model_fields_set - {"kind"}
         if given not in _PARAMETERS[self.kind]:
             named = " and ".join(sorted(given)) or "nothing else"
-            raise refuse("", f"has a {self.kind} distribution with {named}; expected {_EXPECTED[self.kind]}")
-        if self.low is not None and self.high is not None and self.low >= self.high:
+            yield "", f"has a {self.kind} distribution with {named}; expected {_EXPECTED[self.kind]}"
+        elif self.low is not None and self.high is not None and self.low >= self.high:
             text = f"has a uniform distribution with low = {self.low:g} and high = {self.high:g}"
-            raise refuse("low", f"{text}; expected low < high")
-        if self.kind == "lognormal" and self.mean is not None and self.mean <= 0.0:
-            raise refuse("mean", f"has a lognormal distribution with mean = {self.mean:g}; expected a number > 0")
-        return self
+            yield "low", f"{text}; expected low < high"
+        elif self.kind == "lognormal" and self.mean is not None and self.mean <= 0.0:
+            yield "mean", f"has a lognormal distribution with mean = {self.mean:g}; expected a number > 0"
 
 
 class HistoryTable(Table):
@@ -78,17 +79,15 @@ class HistoryTable(Table):
         description="a number above 0 and up to 1, the weight of each decision further back",
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> "HistoryTable":
+    def mistakes(self) -> Mistakes:
+        """A history must go back over one span, which its summary can use."""
         if self.decisions is not None and self.days is not None:
-            raise refuse("days", "has history with decisions and days; expected one of them")
-        window = self.decisions is not None or self.days is not None
+            yield "days", "has history with decisions and days; expected one of them"
         if self.summary == "days since" and (self.of == "reward" or self.decisions or self.discount < 1.0):
             text = "has history with summary = 'days since'"
-            raise refuse("summary", f"{text}; expected of = 'nudges' or 'contact', say, and at most days with it")
-        if self.summary != "days since" and not window:
-            raise refuse("", "has history without decisions or days; expected how far back it goes")
-        return self
+            yield "summary", f"{text}; expected of = 'nudges' or 'contact', say, and at most days with it"
+        if self.summary != "days since" and self.decisions is None and self.days is None:
+            yield "", "has history without decisions or days; expected how far back it goes"
 
 
 class VariableTable(Table):
@@ -149,30 +148,18 @@ class VariableTable(Table):
     )
     initial: float | None = Field(default=None, description="a number, before there is any history")
 
-    @model_validator(mode="after")
-    def _check(self) -> "VariableTable":
-        self._check_keys()
-        if self.schedule is not None:
-            self._check_schedule(self.schedule)
-        if self.levels is not None and len(self.levels) > MOST_LEVELS:
-            raise refuse("levels", f"has {len(self.levels):,} levels; expected at most {MOST_LEVELS:,}")
-        if self.levels is not None and not good_levels(self.levels):
-            expected = type(self).model_fields["levels"].description
-            raise refuse("levels", f"has levels = {show(self.levels)}; expected {expected}")
-        if self.levels is not None and len(self.levels) > MOST_LEVELS:
-            raise refuse("levels", f"has {len(self.levels)} levels; expected at most {MOST_LEVELS}")
-        if self.range is not None:
-            self._check_range(*self.range)
-        if self.probabilities is not None:
-            self._check_probabilities(self.probabilities)
-        self._check_words()
-        if self.history is not None:
-            self._check_history()
-        elif self.initial is not None:
-            raise refuse("initial", "has initial without history; expected both")
-        if self.persistence and self.schedule is not None:
-            raise refuse("persistence", "has persistence and schedule; nothing is drawn, expected only schedule")
-        return self
+    def mistakes(self) -> Mistakes:
+        """A variable must have one kind of values, and the other keys must suit them."""
+        yield self._mistakes_of_values()
+        yield self._mistakes_of_step()
+        for key in ("names", "first", "scaled"):
+            yield self._mistakes_of_schedule_key(key)
+        yield self._mistakes_of_drawing()
+        for key in ("question", "answers"):
+            yield self._mistakes_of_asking(key)
+        yield self._mistakes_of_schedule()
+        yield self._mistakes_of_history()
+        yield self._mistakes_of_initial()
 
     @property
     def numeric(self) -> bool:
@@ -193,96 +180,158 @@ class VariableTable(Table):
         numbers = [round(low + i * self.step, 12) for i in range(count)]
         return [int(x) if x.is_integer() else x for x in numbers]
 
-    def _check_keys(self) -> None:
-        """Which keys go together."""
+    @property
+    def seen_as(self) -> str:
+        """Its visibility: a schedule is public."""
+        return "public" if self.schedule is not None else self.visibility
+
+    @property
+    def known_levels(self) -> list[Any]:
+        """The levels of a variable that has some, those of a schedule included; empty for numbers."""
+        if self.schedule is not None:
+            return list(WEEK.get(self.schedule, self.names or []))
+        return [] if self.numeric else self.values
+
+    def _mistakes_of_values(self) -> Mistakes:
+        """What the variable may be, and then what is said about its levels."""
         given = [key for key in _KINDS_OF_VALUES if getattr(self, key) is not None]
+        expected = {key: field.description for key, field in type(self).model_fields.items()}
         if not given and self.history is None:
-            raise refuse("", "lacks its values; expected levels = [...], range = [lowest, highest] or schedule = ...")
-        if len(given) > 1:
-            raise refuse(given[1], f"has {given[0]} and {given[1]}; expected only one of them")
-        if self.range is None and "step" in self.model_fields_set:
-            raise refuse("step", "has step without range; expected range = [lowest, highest] with it")
-        for key in ("names", "first", "scaled"):
-            owners = [schedule for schedule, keys in _SCHEDULES.items() if key in keys]
-            if key in self.model_fields_set and self.schedule not in owners:
-                raise refuse(key, f"has {key} without schedule = {' or '.join(map(repr, owners))}; expected both")
-        ways = [key for key in _WAYS_TO_DRAW if getattr(self, key) is not None]
-        if len(ways) > 1:
-            raise refuse(ways[1], f"has {ways[0]} and {ways[1]}; expected only one of them")
-        if self.distribution is not None and self.schedule is None and not self.numeric:
-            other = "levels" if self.levels is not None else "step"
-            text = f"has distribution and {other}; a distribution is for any number of a range"
-            raise refuse("distribution", f"{text}, expected range = [lowest, highest] alone")
+            text = "lacks its values; expected levels = [...], range = [lowest, highest] or schedule = ..."
+            yield "levels", text
+        elif len(given) > 1:
+            yield given[1], f"has {given[0]} and {given[1]}; expected only one of them"
+        elif self.levels is not None and len(self.levels) > MOST_LEVELS:
+            yield "levels", f"has {len(self.levels):,} levels; expected at most {MOST_LEVELS:,}"
+        elif self.levels is not None and not good_levels(self.levels):
+            yield "levels", f"has levels = {show(self.levels)}; expected {expected['levels']}"
+        elif self.range is not None and (text := self._wrong_range(*self.range)):
+            yield "range", text
+        elif self.schedule == "time of day" and self.names is None:
+            yield "schedule", "has schedule = 'time of day' without names; expected one for each decision"
+        elif self.schedule == "time of day" and self.names and not _all_different(self.names):
+            yield "names", f"has names = {show(self.names)}; expected {expected['names']}"
+        else:
+            yield self._mistakes_of_probabilities()
+            yield self._mistakes_of_answers()
+            yield self._mistakes_of_level_labels()
+            yield self._mistakes_of_escalate()
 
-    def _check_schedule(self, schedule: str) -> None:
-        for key in _WAYS_TO_DRAW:
-            if getattr(self, key) is not None:
-                raise refuse(key, f"has {key} and schedule; nothing is drawn, expected only schedule")
-        if "visibility" in self.model_fields_set and self.visibility != "public":
-            text = f"has visibility = {self.visibility!r}; expected 'public', as everyone knows the schedule"
-            raise refuse("visibility", text)
-        if schedule == "time of day":
-            if self.names is None:
-                raise refuse("schedule", "has schedule = 'time of day' without names; expected one for each decision")
-            if len(set(self.names)) < len(self.names) or "" in self.names:
-                expected = type(self).model_fields["names"].description
-                raise refuse("names", f"has names = {show(self.names)}; expected {expected}")
+    def _mistakes_of_step(self) -> Mistakes:
+        _ = self.step  # a wrong value has been reported
+        if "step" in self.model_fields_set and self.range is None and self.history is None:
+            yield "step", "has step without range; expected range = [lowest, highest] with it"
 
-    def _check_range(self, low: float, high: float) -> None:
+    def _wrong_range(self, low: float, high: float) -> str:
+        """What is wrong with the range; "" if nothing is."""
         if self.numeric:
-            if low >= high:
-                raise refuse("range", f"has range = {show([low, high])}; expected lowest < highest")
-            return
+            return "" if low < high else f"has range = {show([low, high])}; expected lowest < highest"
+        text = f"has range = {show([low, high])} in steps of {self.step:g}"
         steps = (high - low) / self.step
         if not steps < MOST_LEVELS:
-            text = f"has range = {show([low, high])} in steps of {self.step:g}"
-            raise refuse(
-                "range", f"{text}; expected at most {MOST_LEVELS} levels, or distribution = ... for any number"
-            )
+            return f"{text}; expected at most {MOST_LEVELS} levels, or distribution = ... for any number"
         if steps < 1.0 - 1e-9 or abs(steps - round(steps)) > 1e-9:
-            text = f"has range = {show([low, high])} in steps of {self.step:g}"
-            raise refuse("range", f"{text}; expected lowest < highest, a whole number of steps apart")
+            return f"{text}; expected lowest < highest, a whole number of steps apart"
+        return ""
 
-    def _check_words(self) -> None:
-        for key in ("question", "answers"):
-            if getattr(self, key) is not None and (self.visibility != "reported" or self.schedule is not None):
-                raise refuse(key, f"has {key}; participants are asked for reported variables only")
-        if self.answers is not None:
-            wanted = 0 if self.numeric else len(self.values)
-            if len(self.answers) != wanted or len(set(self.answers)) < wanted:
-                text = f"has answers = {show(self.answers)}"
-                expected = f"{wanted} different texts, one for each level" if wanted else "none for any number"
-                raise refuse("answers", f"{text}; expected {expected}")
+    def _mistakes_of_probabilities(self) -> Mistakes:
+        if self.probabilities is None or self.schedule is not None or self.numeric:
+            return
+        given, wanted = len(self.probabilities), len(self.values)
+        if given != wanted:
+            yield "probabilities", f"has {given} probabilities for {wanted} levels; expected one for each level"
+        elif abs(sum(self.probabilities) - 1.0) > 1e-9:
+            total = f"{sum(self.probabilities):.10g}"
+            yield "probabilities", f"has probabilities that sum to {total}; expected 1"
 
-        levels = self.names or ([] if self.numeric or self.schedule is not None else self.values)
-        known = WEEK.get(self.schedule or "", levels)
-        if self.level_labels is not None and len(self.level_labels) != len(known):
-            expected = f"{len(known)} texts, one for each level" if known else "none for any number"
-            raise refuse("level_labels", f"has level_labels = {show(self.level_labels)}; expected {expected}")
+    def _mistakes_of_answers(self) -> Mistakes:
+        if self.answers is None or self.seen_as != "reported":
+            return
+        wanted = len(self.known_levels)
+        if len(self.answers) != wanted or len(set(self.answers)) < wanted:
+            expected = f"{wanted} different texts, one for each level" if wanted else "none for any number"
+            yield "answers", f"has answers = {show(self.answers)}; expected {expected}"
+
+    def _mistakes_of_level_labels(self) -> Mistakes:
+        if self.level_labels is not None and len(self.level_labels) != len(self.known_levels):
+            wanted = len(self.known_levels)
+            expected = f"{wanted} texts, one for each level" if wanted else "none for any number"
+            yield "level_labels", f"has level_labels = {show(self.level_labels)}; expected {expected}"
+
+    def _mistakes_of_escalate(self) -> Mistakes:
+        known = [str(level) for level in self.known_levels]
         for level in self.escalate:
-            if level not in map(str, known):
-                text = f"has escalate for {level!r}"
-                raise refuse("escalate", f"{text}; expected levels of it, {show([str(level) for level in known])}")
+            if level not in known:
+                yield "escalate", f"has escalate for {level!r}; expected levels of it, {show(known)}"
 
-    def _check_history(self) -> None:
-        for key in (*_WAYS_TO_DRAW, "question", "answers", "persistence", "step"):
-            if key in self.model_fields_set:
-                raise refuse(key, f"has {key} and history; nothing is drawn or asked, expected only history")
-        for key in ("levels", "schedule"):
-            if getattr(self, key) is not None:
-                raise refuse(key, f"has {key} and history; expected history alone, or with range = [lowest, highest]")
+    def _mistakes_of_schedule_key(self, key: str) -> Mistakes:
+        """A key that belongs to some schedules only."""
+        owners = [schedule for schedule, keys in _SCHEDULES.items() if key in keys]
+        _ = getattr(self, key)  # a wrong value has been reported
+        has_values = self.history is not None or any(getattr(self, key) is not None for key in _KINDS_OF_VALUES)
+        if key in self.model_fields_set and self.schedule not in owners and has_values:
+            yield key, f"has {key} without schedule = {' or '.join(map(repr, owners))}; expected both"
+
+    def _mistakes_of_drawing(self) -> Mistakes:
+        """A variable is drawn in one way, which suits its values."""
+        ways = [key for key in _WAYS_TO_DRAW if getattr(self, key) is not None]
+        if len(ways) > 1:
+            yield ways[1], f"has {ways[0]} and {ways[1]}; expected only one of them"
+        elif self.distribution is not None and self.schedule is None and not self.numeric:
+            other = "levels" if self.levels is not None else "step"
+            text = f"has distribution and {other}; a distribution is for any number of a range"
+            yield "distribution", f"{text}, expected range = [lowest, highest] alone"
+
+    def _mistakes_of_asking(self, key: str) -> Mistakes:
+        """Only reported variables are asked for."""
+        if getattr(self, key) is not None and self.seen_as != "reported" and self.history is None:
+            yield key, f"has {key}; participants are asked for reported variables only"
+
+    def _mistakes_of_schedule(self) -> Mistakes:
+        """What follows a schedule is public, and is not drawn."""
+        if self.schedule is None:
+            return
+        for key in (*_WAYS_TO_DRAW, "persistence"):
+            yield self._mistakes_of_nothing_drawn(key)
+        if "visibility" in self.model_fields_set and self.visibility != "public":
+            text = f"has visibility = {self.visibility!r}; expected 'public', as everyone knows the schedule"
+            yield "visibility", text
+
+    def _mistakes_of_nothing_drawn(self, key: str) -> Mistakes:
+        if getattr(self, key):
+            yield key, f"has {key} and schedule; nothing is drawn, expected only schedule"
+
+    def _mistakes_of_history(self) -> Mistakes:
+        """A history is computed from the record: it is not drawn, not asked for, and sensed."""
+        if self.history is None:
+            return
+        for key in (*_WAYS_TO_DRAW, "question", "answers", "persistence", "step", "levels", "schedule"):
+            yield self._mistakes_beside_history(key)
         if self.visibility != "sensed":
             text = f"has visibility = {self.visibility!r} and history"
-            raise refuse("visibility", f"{text}; expected 'sensed', as it is computed from the record")
-        if self.range is not None and self.initial is not None and not self.range[0] <= self.initial <= self.range[1]:
-            raise refuse("initial", f"has initial = {self.initial:g}; expected a number within {show(self.range)}")
+            yield "visibility", f"{text}; expected 'sensed', as it is computed from the record"
 
-    def _check_probabilities(self, probabilities: list[float]) -> None:
-        given, wanted = len(probabilities), len(self.values)
-        if given != wanted:
-            raise refuse("probabilities", f"has {given} probabilities for {wanted} levels; expected one for each level")
-        if abs(sum(probabilities) - 1.0) > 1e-9:
-            raise refuse("probabilities", f"has probabilities that sum to {sum(probabilities):.10g}; expected 1")
+    def _mistakes_beside_history(self, key: str) -> Mistakes:
+        _ = getattr(self, key)  # a wrong value has been reported
+        if key in self.model_fields_set:
+            values = key in _KINDS_OF_VALUES
+            only = "history alone, or with range = [lowest, highest]" if values else "only history"
+            yield key, f"has {key} and history; {'' if values else 'nothing is drawn or asked, '}expected {only}"
+
+    def _mistakes_of_initial(self) -> Mistakes:
+        """An initial value is for a history, and lies in the range."""
+        if self.initial is None:
+            return
+        if self.history is None:
+            yield "initial", "has initial without history; expected both"
+        elif self.range is not None:
+            low, high = self.range
+            if low < high and not low <= self.initial <= high:
+                yield "initial", f"has initial = {self.initial:g}; expected a number within {show(self.range)}"
+
+
+def _all_different(names: list[str]) -> bool:
+    return "" not in names and len(set(names)) == len(names)
 
 
 def good_levels(levels: list[Any]) -> bool:

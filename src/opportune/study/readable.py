@@ -1,0 +1,78 @@
+"""Variables and terms for the checks of a file, in which some values may be wrong: these wait, the others do not."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from opportune.errors import InputError
+from opportune.problems.terms import term_names
+from opportune.problems.variables import Variable, check_variable
+from opportune.study.arrivals import baseline_variable, variable_of, words_of
+from opportune.study.base import WrongValueError
+from opportune.study.schema import StudyFile
+
+if TYPE_CHECKING:
+    from opportune.study.build import Study
+
+STAND_IN = (1, 2)
+"""The levels of a variable whose values are wrong: a formula may take them as numbers or as levels."""
+
+
+class Variables(NamedTuple):
+    """The variables that a text can name."""
+
+    known: dict[str, Variable]
+    visibility: dict[str, str]
+    wrong: set[str]
+    """The names of those that are wrong; others stand in for them."""
+
+
+class Terms(NamedTuple):
+    """The terms of the formula, without those of `wrong` variables."""
+
+    known: tuple[str, ...]
+    wrong: set[str]
+
+
+def require_right(text: str, wrong: set[str]) -> None:
+    """Let a check wait whose text names something wrong."""
+    if words_of(text) & wrong:
+        raise WrongValueError
+
+
+def readable_variables(settings: StudyFile, text: str) -> Variables:
+    """All of [variables.NAME], and the baseline variables that a text names."""
+    found = Variables({}, {}, set())
+    named = {name: values for name, values in settings.participants.baseline.items() if name in words_of(text)}
+    for name in [*settings.variables, *named]:
+        try:
+            value = baseline_variable(named[name]) if name in named else variable_of(settings, name)
+            seen = "public" if name in named else settings.variables[name].seen_as
+        except WrongValueError:
+            value, seen = STAND_IN, "public"
+            found.wrong.add(name)
+        found.known[name] = check_variable(name, value)
+        found.visibility[name] = seen
+    return found
+
+
+def readable_terms(study: "Study") -> Terms:
+    """The terms of the formula."""
+    try:
+        return Terms(study.terms, set())
+    except WrongValueError:
+        pass
+    formula = study.settings.reward.formula
+    variables = readable_variables(study.settings, formula)
+    wrong = set(variables.wrong)
+    try:
+        actions = study.settings.study.actions
+    except WrongValueError:
+        actions = ["a", "b"]
+        wrong.add("action")
+    try:
+        terms = term_names(formula, variables.known, actions)
+    except InputError:  # it may be right with the right variables
+        raise WrongValueError from None
+    known = tuple(term for term in terms if not words_of(term) & wrong)
+    if not known:
+        raise WrongValueError
+    return Terms(known, wrong)
