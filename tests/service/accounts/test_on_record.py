@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from course import launch, run_course
 from desk import PASSWORD, Desk, desks, secret_on, went
+from pyotp.totp import TOTP
 from signed import DIRECTOR, sign
 from site_over_http import site_on
 from study_text import study_text
 
 from opportune.cli import main as cli
+from opportune.service.accounts import second_factor
+from opportune.service.accounts.changes import launching
 from opportune.service.accounts.keys import Keys, add_key, resume_key, revoke_key
 from opportune.service.accounts.people import add_person, revoke_person, sign_in
 from opportune.service.record.database import Database, file_url
@@ -104,6 +107,36 @@ def test_a_second_factor_is_good_once_and_recovery_codes_too(sqlite: Database) -
         assert what[-1] == "sign-in failed, and locked there"
         failed = [event["who"] for event in told(sqlite) if event["what"].startswith("sign-in failed")]
         assert set(failed) == {"service"}, "nobody knows who tried: it is not put down to the account's owner"
+
+
+def test_two_requests_at_the_same_time_use_up_their_recovery_codes(
+    sqlite: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two requests with the same code only one succeeds; with different codes both do, and both codes are gone."""
+    sqlite.migrate()
+    launch(Writer(sqlite), study_text())
+    add_person(sqlite, "eva", "admin", PASSWORD)
+    authenticator = TOTP(second_factor.begin(sqlite, "eva"))
+    codes = second_factor.set_up(sqlite, "eva", authenticator.now(), launching())
+    assert codes is not None
+    record = second_factor.change_account
+
+    def check(code: str, *, meanwhile: str) -> list[bool]:
+        """Use a code; when it has been found valid and is about to be used up, use another."""
+        found = []
+
+        def delayed(*arguments: Any) -> None:
+            monkeypatch.setattr(second_factor, "change_account", record)
+            found.append(second_factor.check(sqlite, "eva", meanwhile, launching()))
+            record(*arguments)
+
+        monkeypatch.setattr(second_factor, "change_account", delayed)
+        return [second_factor.check(sqlite, "eva", code, launching()), *found]
+
+    assert check(codes[0], meanwhile=codes[0]) == [False, True]
+    assert check(codes[1], meanwhile=codes[2]) == [True, True]
+    assert [second_factor.check(sqlite, "eva", code, launching()) for code in codes[:4]] == [False, False, False, True]
+    assert verify(sqlite).holds
 
 
 def test_what_is_taken_is_on_record(sqlite: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_rehearsal_tells_the_time(sqlite: Database, rehearsal: bool) -> None:
         response = site.client.post("/api/v1/participants", json={"participant": "P1"}, headers=headers)
         if not rehearsal:
             assert response.status_code == 422
-            assert "the study is with people" in response.text
+            assert "this is no rehearsal" in response.text
         else:
             assert response.json()["enrolled"].startswith("2031-05-01T09:00:00")
             headers["Rehearsal-Time"] = "soon"

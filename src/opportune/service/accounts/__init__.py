@@ -1,1 +1,1 @@
-"""Who may do what: keys, people, passwords, sessions, limits, pseudonyms."""
+"""Accounts and permissions: keys, people, passwords, sessions, limits, pseudonyms."""

@@ -1,4 +1,4 @@
-"""Who looked at what: every read by a person or a key, beside the record, which has whatever was written or taken."""
+"""Who looked at what: every read by a person or a key. Writes and downloads are in the record instead."""
 
 import threading
 from collections import deque
@@ -12,12 +12,12 @@ from opportune.service.record import tables
 from opportune.service.record.database import Database
 
 MOST_WAITING = 100_000
-"""Looks that are kept while the database cannot be written; the oldest are dropped beyond that."""
+"""How many entries are kept while the database cannot be written; beyond that, the oldest are dropped."""
 _ACCESS = tables.access
 
 
 class Look(NamedTuple):
-    """Someone looked at something."""
+    """An entry: someone looked at something."""
 
     at: int
     who: str
@@ -26,11 +26,11 @@ class Look(NamedTuple):
     what: str
     participant: str | None
     number: int | None
-    """The participant's, where a page is about one."""
+    """The participant's number, if a page about one participant was opened."""
 
 
 class AccessLog:
-    """Notes who looks at what, and writes it down every few seconds."""
+    """Notes who looks at what, and writes it to the database every few seconds."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,14 +38,14 @@ class AccessLog:
         self._waiting: deque[Look] = deque(maxlen=MOST_WAITING)
 
     def note(self, caller: Caller, *, at: int, address: str, what: str, about: dict[str, Any]) -> None:
-        """Someone looks at an address; `about` is what stands in it."""
+        """Note a read of an address; `about` holds the parameters in its path."""
         participant, number = about.get("participant"), about.get("number")
         look = Look(at, caller.name, caller.role, address, what[:200], participant and str(participant)[:64], number)
         with self._lock:
             self._waiting.append(look)
 
     def write(self) -> None:
-        """Write down what was noted."""
+        """Write the noted entries to the database."""
         with self._lock:
             noted, self._waiting = self._waiting, deque(maxlen=MOST_WAITING)
         if not noted:
@@ -72,7 +72,7 @@ class AccessLog:
     def read(
         self, *, before: int | None = None, who: str = "", participant: str = "", limit: int = 100
     ) -> list[dict[str, Any]]:
-        """The latest first: those of someone, or at a participant, if asked for."""
+        """Entries, the latest first, optionally only those by `who` or about `participant`."""
         query = select(_ACCESS)
         if before is not None:
             query = query.where(_ACCESS.c.id < before)

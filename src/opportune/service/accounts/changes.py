@@ -1,4 +1,4 @@
-"""Changes of accounts, and what was taken: on record in the same transaction, with who did it and from where."""
+"""Changes of accounts, and downloads: recorded in the same transaction, with author and origin."""
 
 import getpass
 import os
@@ -19,18 +19,18 @@ from opportune.service.state import clock
 
 Change = Callable[[Connection], None]
 COMMAND_LINE = "command line"
-"""Where someone is who runs a command on the server's machine."""
+"""The origin of commands that are run on the server's machine."""
 
 
 class Actor(NamedTuple):
-    """Who does something, by the name of the account, and from where."""
+    """The author of a change: the name of the account, and the origin."""
 
     name: str
     origin: Mapping[str, str]
 
 
 def at_the_machine() -> dict[str, str]:
-    """Where commands come from; the system's name for the user is noted, and proves nothing."""
+    """The origin of commands on this machine; the system's user name is noted, but proves nothing."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -40,17 +40,17 @@ def at_the_machine() -> dict[str, str]:
 
 
 def launching() -> Actor:
-    """The launch of a study, before there are accounts."""
+    """The author at launch, before there are accounts."""
     return Actor(LAUNCHER, at_the_machine())
 
 
 class Administer(Command, kw_only=True):
-    """Something is done about accounts, or something is taken; nothing secret stands in what goes on record."""
+    """Change accounts, or note a download; what is recorded contains no secrets."""
 
     kind: str
     given: dict[str, Any]
     change: Any = None
-    """What is changed in the tables of accounts, in the same transaction; raises before it changes anything."""
+    """Changes the tables of accounts in the same transaction; if it raises, it must not have changed anything."""
 
     def run(self, transaction: Transaction) -> Answered:
         """Change the accounts, and append the event."""
@@ -63,18 +63,18 @@ class Administer(Command, kw_only=True):
 
 
 def change_account(database: Database, by: Actor, what: str, account: str, change: Change, **given: str | None) -> None:
-    """Change an account, and put it on record."""
+    """Change an account, and record the change."""
     _record(database, by, events.ACCOUNT, {"what": what, "account": account, **given}, change)
 
 
 def note_access(database: Database, by: Actor, what: str, **given: Any) -> None:
-    """Put on record that something was looked at as a whole, or taken away."""
+    """Record a sign-in, a download, or another access to the whole study."""
     _record(database, by, events.ACCESS, {"what": what, **given}, None)
 
 
 def _record(database: Database, by: Actor, kind: str, given: dict[str, Any], change: Change | None) -> None:
-    told = {name: value for name, value in {**given, **by.origin}.items() if value is not None}
-    command = Administer(who=by.name, received=clock.now(), kind=kind, given=told, change=change)
+    known = {name: value for name, value in {**given, **by.origin}.items() if value is not None}
+    command = Administer(who=by.name, received=clock.now(), kind=kind, given=known, change=change)
     try:
         Writer(database).do(command)
     except Refused as refused:

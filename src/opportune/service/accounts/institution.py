@@ -1,7 +1,7 @@
-"""Signing in through the institution: OpenID Connect, with a code, PKCE, and an ID token that is checked.
+"""Signing in through the institution: OpenID Connect with an authorization code, PKCE, and a checked ID token.
 
-Accounts are added as always; the institution says only who someone is. The first time a name comes it is tied to the
-institution's subject, so that a name that goes to somebody else there does not open an account here.
+Accounts are added as usual; the institution only confirms identity. At the first sign-in, an account is tied to the
+institution's subject identifier, so that a name reassigned there does not open the account here.
 """
 
 import os
@@ -29,15 +29,15 @@ from opportune.service.record.database import Database
 ISSUER, CLIENT, SECRET = "OPPORTUNE_OIDC_ISSUER", "OPPORTUNE_OIDC_CLIENT", "OPPORTUNE_OIDC_SECRET"
 CLAIM, LABEL = "OPPORTUNE_OIDC_CLAIM", "OPPORTUNE_OIDC_NAME"
 SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Of ID tokens: by keys that only the institution has."""
+"""Algorithms accepted for ID tokens: only asymmetric ones, whose signing keys nobody but the institution has."""
 SECONDS = 10.0
-"""How long the institution is waited for."""
+"""The timeout of requests to the institution."""
 _PEOPLE = tables.people
 log = structlog.get_logger()
 
 
 class Asked(NamedTuple):
-    """What a browser keeps while it is at the institution: all of it random."""
+    """What a browser keeps during a sign-in at the institution: three random values."""
 
     state: str
     nonce: str
@@ -45,12 +45,12 @@ class Asked(NamedTuple):
 
     @classmethod
     def new(cls) -> "Asked":
-        """For one attempt to sign in."""
+        """New values, for one attempt to sign in."""
         return cls(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
 
     @classmethod
     def of(cls, text: str) -> "Asked | None":
-        """As the browser has kept it."""
+        """The values from the text that the browser kept; None if it is malformed."""
         parts = text.split(".")
         return cls(*parts) if len(parts) == 3 else None
 
@@ -59,14 +59,14 @@ class Asked(NamedTuple):
 
 
 class Institution:
-    """Where people of an institution sign in.
+    """An institution's identity provider.
 
     Args:
-        issuer: its address, below which /.well-known/openid-configuration lies.
-        client: by what name it knows this service.
-        secret: what this service shows it in exchange for an ID token.
-        claim: what of the ID token is the name of an account.
-        name: how the sign-in page calls it.
+        issuer: its address, under which /.well-known/openid-configuration is found.
+        client: the client ID of this service.
+        secret: the client secret of this service.
+        claim: the claim of the ID token that contains an account's name.
+        name: the institution's name on the sign-in page.
 
     """
 
@@ -78,11 +78,11 @@ class Institution:
     def _metadata(self) -> dict[str, Any]:
         metadata: dict[str, Any] = _read(f"{self.issuer}/.well-known/openid-configuration")
         if metadata.get("issuer", "").rstrip("/") != self.issuer:
-            raise ValueError("the issuer is another than the one that was asked")
+            raise ValueError("the metadata names another issuer")
         return metadata
 
     def address(self, asked: Asked, back: str) -> str:
-        """Where to send a browser, which comes back to `back`."""
+        """The address to which a browser is sent to sign in; it returns to `back`."""
         try:
             place = self._metadata["authorization_endpoint"]
         except (httpx.HTTPError, ValueError, KeyError) as error:
@@ -95,7 +95,7 @@ class Institution:
         return str(address)
 
     def claims(self, answer: str, asked: Asked, back: str) -> dict[str, Any] | None:
-        """What the institution says of who came back with an answer; None if it does not hold."""
+        """The claims about the person who returned with an answer; None if it is not valid."""
         try:
             code = parse_authorization_code_response(answer, asked.state)["code"]
             token = self._exchange(code, asked, back)
@@ -106,12 +106,12 @@ class Institution:
             claims = CodeIDToken(decoded.claims, decoded.header, options, expected)
             claims.validate(leeway=60)
         except (AuthlibBaseError, JoseError, httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            log.info("a sign-in through the institution did not hold", reason=type(error).__name__)
+            log.info("a sign-in through the institution was not valid", reason=type(error).__name__)
             return None
         return dict(claims)
 
     def _exchange(self, code: str, asked: Asked, back: str) -> dict[str, Any]:
-        """The tokens for a code."""
+        """Exchange an authorization code for tokens."""
         form = {
             "grant_type": "authorization_code", "code": code, "redirect_uri": back, "code_verifier": asked.verifier,
         }  # fmt: skip
@@ -121,7 +121,7 @@ class Institution:
         return tokens
 
     def account(self, database: Database, claims: dict[str, Any]) -> Caller | None:
-        """Whose account that is; None if there is none, or if it belongs to somebody else at the institution."""
+        """The account for these claims; None if there is none, or if it is tied to another person there."""
         name, subject = claims.get(self.claim), f"{self.issuer} {claims['sub']}"
         if not isinstance(name, str) or (self.claim == "email" and claims.get("email_verified") is False):
             return None
@@ -140,7 +140,7 @@ def _read(address: str) -> Any:
 
 
 def from_environment() -> Institution | None:
-    """The institution that the environment names; None if it names none."""
+    """The institution that the environment variables describe; None if none is set."""
     given = {name: os.environ.get(name, "") for name in (ISSUER, CLIENT, SECRET)}
     if not any(given.values()):
         return None

@@ -1,4 +1,4 @@
-"""Who may do what: keys for programs, passwords for people; both stored as hashes and shown once."""
+"""Keys for programs, roles, and who is calling; keys are stored as hashes and shown once."""
 
 import hashlib
 import secrets
@@ -19,33 +19,33 @@ from opportune.service.state import clock
 APP, STAFF, ANALYST, ADMIN = "app", "staff", "analyst", "admin"
 ROLES = (APP, STAFF, ANALYST, ADMIN)
 PREFIX, ACCESS_PREFIX, REFRESH_PREFIX = "opp_", "opt_", "opr_"
-"""What keys begin with, participants' access tokens, and the tokens that these are renewed with."""
+"""How keys, participants' access tokens, and their refresh tokens begin."""
 PHONE = "participant"
-"""The role of an access token: it reads and writes one participant, and no key or person has it."""
+"""The role of an access token, for one participant; no key or person has it."""
 FRESH_SECONDS = 2.0
-"""How long a key that was looked up is taken to be valid: a revoked one is refused after that."""
+"""How long a key stays valid after it was looked up; a revoked key is refused after that at the latest."""
 _MOST_NAMES = 10_000
 
 
 class Caller(NamedTuple):
-    """Who asks, by the key's name, and what role the key has."""
+    """Who makes a request: the name of the key, person or token, and its role."""
 
     name: str
     role: str
 
     @property
     def participant(self) -> str | None:
-        """The only participant whom it reads and writes; None if it is not restricted to one."""
+        """The participant to whom the caller is restricted; None without a restriction."""
         return self.name.removeprefix(PARTICIPANT) if self.role == PHONE else None
 
 
 def key_hash(key: str) -> str:
-    """What is stored of a key: keys are long and random, so that a plain hash cannot be reversed."""
+    """The hash stored for a key: keys are long and random, so a plain hash cannot be reversed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def add_key(database: Database, name: str, role: str, by: Actor | None = None) -> str:
-    """A new key, which is handed back here and nowhere else."""
+    """Add a key; it is returned here and stored only as a hash."""
     check_name(name)
     checks.choice("role", role, ROLES)
     key = PREFIX + secrets.token_urlsafe(32)
@@ -60,12 +60,12 @@ def add_key(database: Database, name: str, role: str, by: Actor | None = None) -
 
 
 def revoke_key(database: Database, name: str, by: Actor | None = None) -> None:
-    """A key is of no use from now on."""
+    """Revoke a key."""
     _change(database, name, by, "key revoked", revoked=clock.now())
 
 
 def resume_key(database: Database, name: str, by: Actor | None = None) -> None:
-    """A key that a restored backup had suspended is good again."""
+    """Readmit a key that a restored backup had suspended."""
     _change(database, name, by, "key resumed", suspended=None)
 
 
@@ -76,20 +76,20 @@ def _change(database: Database, name: str, by: Actor | None, what: str, **values
     def change(connection: Connection) -> None:
         changed = update(table).where(table.c.name == name, table.c.revoked.is_(None)).values(values)
         if connection.execute(changed).rowcount == 0:
-            raise InputError(f"no key in use is called {name!r}; see opportune keys list")
+            raise InputError(f"no active key is called {name!r}; see opportune keys list")
 
     change_account(database, by or launching(), what, name, change)
 
 
 def list_keys(database: Database) -> list[dict[str, Any]]:
-    """All keys, without what could be used."""
+    """All keys, without their hashes."""
     columns = [c for c in tables.keys.c if c.name != "hash"]
     with database.reading.connect() as connection:
         return [dict(row) for row in connection.execute(select(*columns).order_by(tables.keys.c.name)).mappings()]
 
 
 class Keys:
-    """Looks up keys, and remembers for a moment what it found."""
+    """Looks up keys, with a cache of `FRESH_SECONDS`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -98,7 +98,7 @@ class Keys:
         self._used: dict[str, int] = {}
 
     def remembered(self, key: str) -> Caller | None:
-        """Who has this key, if it was looked up within the last seconds; asks no database."""
+        """The owner of a key that was looked up recently, without querying the database; else None."""
         until, caller = self._known.get(key_hash(key), (0.0, None))
         if caller is None or until < time.monotonic():
             return None
@@ -106,7 +106,7 @@ class Keys:
         return caller
 
     def find(self, key: str) -> Caller | None:
-        """Who has this key; None if nobody does, or if it was revoked."""
+        """The owner of a key; None if it is unknown, revoked or suspended."""
         if (caller := self.remembered(key)) is not None:
             return caller
         hashed = key_hash(key)
@@ -136,14 +136,14 @@ class Keys:
         table, now = tables.tokens, clock.now()
         good = (
             table.c.hash == hashed, ~table.c.refreshes, table.c.revoked.is_(None), table.c.expires > now,
-            table.c.created <= now + clock.SLACK,  # not one made while the clock was ahead
+            table.c.created <= now + clock.SLACK,  # not a token made while the clock was ahead
         )  # fmt: skip
         with self._database.reading.connect() as connection:
             participant = connection.execute(select(table.c.participant).where(*good)).scalar()
         return None if participant is None else Caller(f"{PARTICIPANT}{participant}", PHONE)
 
     def note_use(self) -> None:
-        """Write down when keys were last used."""
+        """Write to the database when keys were last used."""
         with self._lock:
             used, self._used = self._used, {}
         if used:

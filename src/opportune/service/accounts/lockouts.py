@@ -1,7 +1,7 @@
-"""A lock after repeated failures, by account and place: who guesses elsewhere cannot keep the right person out.
+"""Locks after repeated failures, by account and place: guesses made elsewhere cannot lock the right person out.
 
-A browser in which someone has signed in before counts for itself, and so does an address from which they have. All
-other places together have a limit of their own, so that many addresses do not help to guess.
+Failures are counted separately for each browser and each address from which the person has signed in before. All other
+places also share one limit, so that an attacker gains nothing by using many addresses.
 """
 
 from sqlalchemy import Connection, case, select, update
@@ -13,23 +13,23 @@ from opportune.service.state import clock
 
 MOST_FAILURES = 5
 MOST_ELSEWHERE = 50
-"""Failures at all places together where someone has not signed in before."""
+"""The limit on failures from all places together where the person has not signed in before."""
 WINDOW = clock.HOUR
-"""Failures further apart than this are not added up."""
+"""Failures count together within this time."""
 LOCKED = 15 * clock.MINUTE
 KNOWN = 90 * 24 * clock.HOUR
-"""How long a place at which someone has signed in is taken for theirs."""
+"""How long a place counts as the person's own after signing in there."""
 ELSEWHERE = "elsewhere"
 _TABLE = tables.attempts
 
 
 def browser(token: str) -> str:
-    """The place that a browser is in which someone has signed in before."""
+    """The place of a browser in which someone has signed in before."""
     return f"browser {key_hash(token)}"
 
 
 def places(database: Database, person: str, address: str, browser: str | None, now: int) -> list[str]:
-    """Where an attempt counts: the browser if it is known, else the address; if that is not known, elsewhere too."""
+    """The places where an attempt counts: the known browser, else the address, and `ELSEWHERE` if that is unknown."""
     address = f"address {address}"
     query = select(_TABLE.c.place).where(_TABLE.c.person == person, _TABLE.c.succeeded > now - KNOWN)
     with database.reading.connect() as connection:
@@ -43,14 +43,14 @@ def locked(database: Database, person: str, where: list[str], now: int) -> bool:
     """Whether an account is locked at one of these places."""
     query = select(_TABLE.c.place).where(_TABLE.c.person == person, _TABLE.c.place.in_(where))
     with database.reading.connect() as connection:
-        # One that stands for longer was made by a clock that was wrong.
+        # A lock that ends later than LOCKED from now was made by a wrong clock.
         return connection.execute(query.where(_TABLE.c.locked_until.between(now + 1, now + LOCKED))).first() is not None
 
 
 def fail(connection: Connection, person: str, where: list[str], now: int) -> bool:
-    """One more failure, and the lock if that is too many: in one statement, as others may guess at the same time.
+    """Count a failure, and lock if that makes too many: in one statement, as other guesses may come at the same time.
 
-    Hands back whether the account is locked there from now on.
+    Returns whether the account is now locked at one of these places.
     """
     many = False
     for place in where:
@@ -72,7 +72,7 @@ def fail(connection: Connection, person: str, where: list[str], now: int) -> boo
 
 
 def succeed(connection: Connection, person: str, where: list[str], now: int) -> None:
-    """Someone has signed in: these places are theirs, and nothing counts against them there."""
+    """Note that the person has signed in: these places become their own, and failures there are cleared."""
     for place in where:
         if place == ELSEWHERE:
             continue
@@ -83,6 +83,6 @@ def succeed(connection: Connection, person: str, where: list[str], now: int) -> 
 
 
 def release(connection: Connection, person: str) -> None:
-    """Nothing counts against someone any more, anywhere."""
+    """Clear a person's failures and locks everywhere."""
     change = update(_TABLE).where(_TABLE.c.person == person)
     connection.execute(change.values(failures=0, locked_until=None))

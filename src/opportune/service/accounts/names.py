@@ -1,4 +1,4 @@
-"""Names of accounts: what the record may show for who did something, and which names nobody else may take."""
+"""Names of accounts: which names the record may show as authors, and which are reserved."""
 
 import re
 import unicodedata
@@ -11,28 +11,28 @@ from opportune.service.record import tables
 
 LAUNCHER = "opportune serve"
 REDCAP = "REDCap"
-"""Who enrols participants that [redcap] of the study file names."""
+"""The author of enrolments through [redcap] of the study file."""
 BY_HAND = "command line"
-"""How analysts see whoever has no account any more, and had none."""
+"""How analysts see authors without an account."""
 PARTICIPANT = "participant "
-"""What the name of a participant's token begins with; the pseudonym follows."""
+"""The beginning of the name of a participant's token; the pseudonym follows."""
 MOST_CHARACTERS = 64
 LOOKALIKE = {"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC"}
-"""Alphabets with letters that look like Latin ones: beside these, they would make a colleague's name of one's own."""
+"""Alphabets with letters that look like Latin ones: mixed with these, a name could imitate a colleague's."""
 _LABEL = re.compile(r"(app|staff|analyst|admin) \d+")
-"""How analysts see people: nobody may be called so."""
+"""How analysts see people; no account may have such a name."""
 
 
 def check_name(name: str) -> str:
-    """The name of a key or a person, which the record shows for what they do."""
+    """Check the name of a key or a person, which the record shows as the author of what they do."""
     good = isinstance(name, str) and 0 < len(name) <= MOST_CHARACTERS and name.isprintable() and name == name.strip()
     if not good or unicodedata.normalize("NFKC", name) != name:
         raise InputError(f"name is {name!r}; expected 1 to {MOST_CHARACTERS} printable characters")
     if "  " in name or any(unicodedata.category(letter) == "Pd" and letter != "-" for letter in name):
-        raise InputError(f"name is {name!r}; expected one space at a time, and no dash but '-': others look like it")
+        raise InputError(f"name is {name!r}; expected single spaces, and '-' as the only dash: others look like it")
     scripts = {unicodedata.name(letter, "?").split()[0] for letter in name if letter.isalpha()}
     if len(scripts) > 1 and scripts & LOOKALIKE:
-        raise InputError(f"name is {name!r}, which mixes letters that look alike; expected those of one alphabet")
+        raise InputError(f"name is {name!r}, which mixes alphabets that look alike; expected letters of one alphabet")
     folded = name.casefold()
     misleading = (
         folded in {SYSTEM, LAUNCHER, BY_HAND, REDCAP.casefold()}
@@ -40,14 +40,14 @@ def check_name(name: str) -> str:
         or _LABEL.fullmatch(folded)
     )
     if misleading:
-        raise InputError(f"name is {name!r}, which stands for something else in the record; expected another")
+        raise InputError(f"name is {name!r}, which has another meaning in the record; expected a different name")
     return name
 
 
 def check_free(connection: Connection, name: str) -> None:
-    """Refuse a name that an account has or had, however it is written: the record must tell them apart."""
+    """Refuse a name that an account has or had, in any case of letters: the record must tell them apart."""
     for table in (tables.keys, tables.people):
         for (taken,) in connection.execute(select(table.c.name)):
             if taken.casefold() == name.casefold():
-                text = f"someone or something is called {taken!r} already"
-                raise InputError(f"{text}; expected another name (revoked ones keep theirs)")
+                text = f"the name {taken!r} is taken"
+                raise InputError(f"{text}; expected another name (revoked accounts keep theirs)")

@@ -1,4 +1,4 @@
-"""People who sign in: passwords that they choose themselves, as Argon2 hashes; invitations; a lock after failures."""
+"""People who sign in: passwords of their own choice, stored as Argon2 hashes; invitations; locks after failures."""
 
 import secrets
 import threading
@@ -23,14 +23,14 @@ LEAST_LENGTH, MOST_LENGTH = 12, 256
 AT_THE_MACHINE = "the server itself"
 _HASHER = PasswordHasher()
 _NOBODY = _HASHER.hash(secrets.token_urlsafe(16))
-"""Checked where there is no such person, so that the answer takes as long."""
+"""Checked when no person has the name given, so that the answer takes as long."""
 _AT_ONCE = threading.Semaphore(2)
-"""Each check takes 64 MiB and a core for a while: whoever guesses must not take all of them."""
+"""Each check takes 64 MiB and a core for a while: guessing must not use up all of them."""
 _PEOPLE = tables.people
 
 
 def add_person(database: Database, name: str, role: str, password: str | None = None, by: Actor | None = None) -> None:
-    """Someone who can sign in, once they have chosen a password by an invitation, or with this one."""
+    """Add a person, who signs in with this password or with one that they choose by an invitation."""
     check_name(name)
     checks.choice("role", role, [r for r in ROLES if r != "app"])
     if password is not None:
@@ -45,9 +45,10 @@ def add_person(database: Database, name: str, role: str, password: str | None = 
 
 
 def invite(database: Database, name: str, by: Actor | None = None) -> str:
-    """Something to choose a password with, once, within some days; until then nobody signs in by that name.
+    """Make a one-time token with which a person chooses a new password; until then, they cannot sign in.
 
-    It is handed back here and nowhere else. The second factor is set up anew, too; whoever is signed in is signed out.
+    The token is returned here and stored only as a hash. The person is signed out, and must set up a second factor
+    again.
     """
     hashed = _HASHER.hash(secrets.token_urlsafe(32))
     values = {"hash": hashed, "totp": None, "totp_since": None, "recovery": None}
@@ -56,7 +57,7 @@ def invite(database: Database, name: str, by: Actor | None = None) -> str:
 
 
 def choose_password(database: Database, token: str, password: str, origin: dict[str, str]) -> str | None:
-    """Choose a password by an invitation; whose it is, or None if the invitation is not good, or no more."""
+    """Choose a password by an invitation; returns the person's name, or None if it is invalid or expired."""
     check_password(password)
     name = sessions.use(database, token, sessions.INVITATION)
     if name is None:
@@ -66,29 +67,29 @@ def choose_password(database: Database, token: str, password: str, origin: dict[
 
 
 def check_password(password: str) -> None:
-    """Refuse a password that is too easy to guess."""
+    """Refuse a password that is too short to be safe, or too long."""
     if not isinstance(password, str) or not LEAST_LENGTH <= len(password) <= MOST_LENGTH:
         raise InputError(f"the password is too short or too long; expected {LEAST_LENGTH} to {MOST_LENGTH} characters")
 
 
 def change_password(database: Database, name: str, password: str, by: Actor | None = None) -> None:
-    """Another password, which also takes back a lock and signs out wherever someone is signed in by that name."""
+    """Change a password; this also releases locks and signs the person out everywhere."""
     check_password(password)
     _change(database, name, by, "password changed", {"hash": _HASHER.hash(password)}, signs_out=True)
 
 
 def revoke_person(database: Database, name: str, by: Actor | None = None) -> None:
-    """Someone can no longer sign in."""
+    """Revoke a person's account, so that they can no longer sign in."""
     _change(database, name, by, "person revoked", {"revoked": clock.now()}, signs_out=True)
 
 
 def resume_person(database: Database, name: str, by: Actor | None = None) -> None:
-    """Someone whom a restored backup had suspended can sign in again."""
+    """Readmit a person whom a restored backup had suspended."""
     _change(database, name, by, "person resumed", {"suspended": None})
 
 
 def release_person(database: Database, name: str, by: Actor | None = None) -> None:
-    """Take back the locks of an account."""
+    """Release the locks of an account."""
     _change(database, name, by, "lock taken back", {}, signs_out=False)
 
 
@@ -100,7 +101,7 @@ def _change(
     def change(connection: Connection) -> None:
         known = select(_PEOPLE.c.name).where(_PEOPLE.c.name == name, _PEOPLE.c.revoked.is_(None))
         if connection.execute(known).first() is None:
-            raise InputError(f"nobody who can sign in is called {name!r}; see opportune people list")
+            raise InputError(f"no active person is called {name!r}; see opportune people list")
         if values:
             connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(values))
         lockouts.release(connection, name)
@@ -111,7 +112,7 @@ def _change(
 
 
 def list_people(database: Database) -> list[dict[str, Any]]:
-    """All who can sign in, or could."""
+    """All people with an account, including revoked ones."""
     hidden = {"hash", "totp", "totp_step", "recovery"}
     columns = [c for c in _PEOPLE.c if c.name not in hidden]
     with database.reading.connect() as connection:
@@ -121,14 +122,14 @@ def list_people(database: Database) -> list[dict[str, Any]]:
 def sign_in(
     database: Database, name: str, password: str, *, address: str = AT_THE_MACHINE, browser: str | None = None
 ) -> Caller | None:
-    """Who it is; None if name or password are wrong, or the name is locked there after repeated failures.
+    """Check a name and a password; returns None if they are wrong, or if the account is locked at this place.
 
     Args:
         database: of the study.
         name: of the account.
         password: as it was typed.
         address: where the attempt comes from.
-        browser: what a browser in which someone has signed in before brings along.
+        browser: the token of a browser in which someone has signed in before.
 
     """
     with database.reading.connect() as connection:
@@ -146,23 +147,23 @@ def sign_in(
 
 
 def open_places(database: Database, name: str, address: str, browser: str | None) -> list[str] | None:
-    """Where a failure would count now; None if the account is locked there."""
+    """The places where a failure would count; None if the account is locked at one of them."""
     now = clock.now()
     where = lockouts.places(database, name, address, None if browser is None else lockouts.browser(browser), now)
     return None if lockouts.locked(database, name, where, now) else where
 
 
 def failed(database: Database, name: str, role: str, where: list[str], origin: dict[str, str]) -> None:
-    """A password or code was wrong: it counts where it was tried; at an admin's account it is on record, too."""
+    """Count a wrong password or code at its places; for an admin's account it is also recorded."""
     with database.writing.begin() as connection:
         many = lockouts.fail(connection, name, where, clock.now())
     if role == ADMIN:
         what = "sign-in failed, and locked there" if many else "sign-in failed"
-        note_access(database, Actor(SYSTEM, origin), what, account=name)  # who it was nobody knows
+        note_access(database, Actor(SYSTEM, origin), what, account=name)  # the real author is unknown
 
 
 def succeeded(database: Database, caller: Caller, address: str, browser: str | None, origin: dict[str, str]) -> None:
-    """Someone has signed in: the place is theirs; an admin's is on record."""
+    """Note that a person has signed in: the place becomes their own, and an admin's sign-in is recorded."""
     now = clock.now()
     where = [f"address {address}", *([] if browser is None else [lockouts.browser(browser)])]
     with database.writing.begin() as connection:

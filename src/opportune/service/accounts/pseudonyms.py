@@ -1,4 +1,4 @@
-"""Names removed: how analysts see who did something. Apps keep the name of their key; people have role and number."""
+"""How analysts see authors: apps by the name of their key, people by role and number, without names."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Label = Callable[[str], str]
 
 
 def labels(database: Database) -> Label:
-    """What stands in place of each name: `staff 2` is the second person or key with that role, by when it was added."""
+    """The replacement for each name: `staff 2` is the second person or key that was added with that role."""
     keys, people = tables.keys.c, tables.people.c
     with database.reading.connect() as connection:
         added = [
@@ -34,9 +34,9 @@ def labels(database: Database) -> Label:
 
 
 def shown_hashes(database: Database) -> dict[str, str]:
-    """By the hash of each study file that was in force, that of the file as analysts see it.
+    """For each study file that was in force: its hash, mapped to the hash of the file as analysts see it.
 
-    With the first and all of the file but a private line, names could be tried until the hash fits.
+    Knowing the original hash and the public part of the file, an analyst could guess names until the hash fits.
     """
     table = tables.events.c
     query = select(table.body).where(table.kind.in_((LAUNCHED, AMENDED)))
@@ -46,22 +46,22 @@ def shown_hashes(database: Database) -> dict[str, str]:
 
 
 HIDDEN = ("salt", "before", "study")
-"""What of an event would let its hash, or that of the study file, be tried against names."""
+"""Fields of an event with which names could be guessed from the hash of an event or of the study file."""
 
 
 def without_names(event: Mapping[str, Any], label: Label, files: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """An event as analysts see it: nobody's name, and nothing that a name could be found from.
+    """An event as analysts see it: without names, and without anything from which they could be found.
 
     Args:
         event: as it is stored.
-        label: what stands in place of each name.
-        files: what `shown_hashes` gives; without it the event does not say which study file was in force.
+        label: gives the replacement for each name.
+        files: the result of `shown_hashes`; without it, the result does not name the study file in force.
 
     """
     given = event["given"]
-    if event["kind"] in ADMINISTRATION:  # without what people wrote, which may name somebody
-        told = {name: given[name] for name in ("what", "item", "done") if name in given}
-        given = told | ({"account": label(given["account"])} if "account" in given else {})
+    if event["kind"] in ADMINISTRATION:  # free text is left out, as it may contain names
+        shown = {name: given[name] for name in ("what", "item", "done") if name in given}
+        given = shown | ({"account": label(given["account"])} if "account" in given else {})
     kept = {name: value for name, value in event.items() if name not in HIDDEN}
     if files is not None:
         kept["study"] = files[event["study"]]

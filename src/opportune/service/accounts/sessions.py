@@ -1,8 +1,8 @@
-"""Who is signed in: sessions in the database, so that any worker knows them and a restart does not end them.
+"""Who is signed in: sessions in the database, so that all workers see them and a restart does not end them.
 
-The browser holds a random token; only its hash is stored. Every form brings along a second one, which another site
-cannot know. A session ends after some time without use, after a working day, when it is signed out, and when the
-person is revoked or the password changes. Links and invitations are kept here, too: each is good once.
+The browser holds a random token; only its hash is stored. Every form sends a second token, which other sites cannot
+know. A session ends when it is idle for `IDLE` or older than `LONGEST`, when the person signs out or is revoked, and
+when the password changes. Sign-in links and invitations are stored here too; each works once.
 """
 
 import secrets
@@ -21,14 +21,14 @@ LONGEST = 12 * clock.HOUR
 LINK = 10 * clock.MINUTE
 INVITED = 3 * 24 * clock.HOUR
 FRESH = 10 * clock.MINUTE
-"""How long after someone has proved who they are they need not do so again for what matters most."""
+"""How long sensitive actions need no new proof of identity after the last one."""
 SESSION, SIGN_IN_LINK, INVITATION = "session", "link", "invitation"
 CODE, SET_UP = "code", "set up"
-"""A session that waits for the second factor, or for it to be set up: good for nothing else."""
+"""A session that waits for the second factor, or for its setup, and allows nothing else."""
 WATCHED = 45 * clock.MICROSECONDS
-"""How long after the browser was last heard from a page still counts as open: it is heard from every 20 seconds."""
+"""How long a page counts as open after the browser's last sign of life, which comes every 20 seconds."""
 ATTENTIVE = 15 * clock.MINUTE
-"""How long after somebody last did something they count as being there."""
+"""How long a person counts as present after their last action."""
 _LASTS = {SESSION: IDLE, SIGN_IN_LINK: LINK, INVITATION: INVITED, CODE: LINK, SET_UP: LINK}
 _TOUCH = clock.MINUTE
 _SESSIONS, _PEOPLE = tables.sessions, tables.people
@@ -46,40 +46,40 @@ class Session(NamedTuple):
 
     @property
     def fresh(self) -> bool:
-        """Whether the person has proved just now who they are."""
+        """Whether the person has proved their identity recently."""
         return abs(clock.now() - self.confirmed) <= FRESH
 
 
 def make_link(database: Database, person: str, *, language: str = "", timezone: str | None = None) -> str:
-    """Something to sign in with once, within some minutes, in place of a password; the session takes them over."""
+    """The token of a link that signs a person in once, within `LINK`; its session gets this language and time zone."""
     with database.reading.connect() as connection:
         known = connection.execute(_active(person)).first()
     if known is None:
-        raise InputError(f"nobody who can sign in is called {person!r}; see opportune people list")
+        raise InputError(f"no active person is called {person!r}; see opportune people list")
     return new(database, person, SIGN_IN_LINK, language=language, timezone=timezone)
 
 
 def use_link(database: Database, token: str) -> str | None:
-    """Begin a session by a link; None if it is not good, or no more."""
+    """Begin a session by a sign-in link; returns its token, or None if the link is invalid or expired."""
     row = _take(database, token, SIGN_IN_LINK)
     return None if row is None else new(database, row.person, SESSION, language=row.language, timezone=row.timezone)
 
 
 def use(database: Database, token: str, purpose: str) -> str | None:
-    """Use up something that is good once; whose it was."""
+    """Use up a one-time token; returns its holder's name, or None if it is invalid or expired."""
     row = _take(database, token, purpose)
     return None if row is None else str(row.person)
 
 
 def holder(database: Database, token: str, purpose: str) -> str | None:
-    """Whose something is that is good once, without using it up."""
+    """The holder of a one-time token, without using it up; None if it is invalid or expired."""
     with database.reading.connect() as connection:
         row = connection.execute(select(_SESSIONS).where(*_good(token, purpose))).first()
         return None if row is None or connection.execute(_active(row.person)).first() is None else str(row.person)
 
 
 def _good(token: str, *purposes: str) -> tuple[Any, ...]:
-    """What is good now; nothing that was made while the clock was ahead, which would last until then."""
+    """Conditions for a valid token; one made while the clock was ahead is invalid, as it would last too long."""
     now = clock.now()
     mine = (_SESSIONS.c.hash == key_hash(token), _SESSIONS.c.purpose.in_(purposes))
     return *mine, _SESSIONS.c.expires > now, _SESSIONS.c.created <= now + clock.SLACK
@@ -102,7 +102,7 @@ def _active(person: str) -> Any:
 def new(
     database: Database, person: str, purpose: str = SESSION, *, language: str = "", timezone: str | None = None
 ) -> str:
-    """Begin a session, or make something that is good once; what is to be held is handed back here and nowhere else."""
+    """Begin a session, or make a one-time token; the token is returned here and stored only as a hash."""
     token, now = secrets.token_urlsafe(32), clock.now()
     row: dict[str, Any] = {
         "hash": key_hash(token), "person": person, "purpose": purpose, "form": secrets.token_urlsafe(16),
@@ -115,7 +115,7 @@ def new(
         chosen = connection.execute(
             select(_PEOPLE.c.language, _PEOPLE.c.timezone).where(_PEOPLE.c.name == person)
         ).first()
-        if chosen is not None:  # what someone has chosen goes before what the browser says
+        if chosen is not None:  # a person's own choice takes precedence over the browser's settings
             row["language"], row["timezone"] = chosen.language or language, chosen.timezone or timezone
         connection.execute(insert(_SESSIONS), row)
     return token
@@ -124,7 +124,7 @@ def new(
 def find(
     database: Database, token: str, *, used: bool = True, purposes: tuple[str, ...] = (SESSION,)
 ) -> Session | None:
-    """Whose session it is; None if there is none, or no more. Using it keeps it going, unless a script does."""
+    """The session of a token; None if it is invalid or expired. Use prolongs it, unless `used` is false (scripts)."""
     now, hashed = clock.now(), key_hash(token)
     query = (
         select(_SESSIONS, _PEOPLE.c.role)
@@ -145,14 +145,14 @@ def find(
 
 
 def watch(database: Database, token: str) -> None:
-    """The list of calls is open in this session's browser."""
+    """Note that the list of calls is open in this session's browser."""
     with database.writing.begin() as connection:
         mine = _SESSIONS.c.hash == key_hash(token)
         connection.execute(update(_SESSIONS).where(mine).values(watched=clock.now()))
 
 
 def watching(database: Database) -> list[str]:
-    """Who has a page open that tells of calls, and has done something there lately."""
+    """The people who have a page open that shows calls, and have been active recently."""
     now = clock.now()
     lately = (_SESSIONS.c.watched > now - WATCHED) & (_SESSIONS.c.used > now - ATTENTIVE) & (_SESSIONS.c.expires > now)
     with database.reading.connect() as connection:
@@ -161,7 +161,7 @@ def watching(database: Database) -> list[str]:
 
 
 def prefer(database: Database, token: str, *, language: str, timezone: str | None) -> None:
-    """The language and the time zone of a session, and of those to come."""
+    """Set the language and the time zone of a session, and of the person's future sessions."""
     with database.writing.begin() as connection:
         mine = _SESSIONS.c.hash == key_hash(token)
         person = connection.execute(select(_SESSIONS.c.person).where(mine)).scalar()
@@ -170,7 +170,7 @@ def prefer(database: Database, token: str, *, language: str, timezone: str | Non
 
 
 def confirm(database: Database, token: str) -> None:
-    """The person has proved once more who they are."""
+    """Note that the person has proved their identity again."""
     with database.writing.begin() as connection:
         connection.execute(update(_SESSIONS).where(_SESSIONS.c.hash == key_hash(token)).values(confirmed=clock.now()))
 

@@ -1,7 +1,7 @@
-"""Participants' tokens: each reads and writes one participant, so that a lost phone gives away one.
+"""Participants' tokens: each gives access to one participant, so that a lost phone exposes only one.
 
-A phone keeps its refresh token, which is good for nothing but access tokens; these are good for an hour. Both are
-stored as hashes, and a participant's are revoked together.
+A phone keeps its refresh token, which can only make access tokens; these are valid for an hour. Both are stored as
+hashes, and a participant's tokens are revoked together.
 """
 
 import secrets
@@ -23,7 +23,7 @@ _TOKENS = tables.tokens
 
 
 class Access(NamedTuple):
-    """An access token, until when it is good, and whose it is."""
+    """An access token, when it expires, and its participant."""
 
     token: str
     expires: int
@@ -31,14 +31,14 @@ class Access(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """What a phone gets, once."""
+    """The tokens that a phone gets, once."""
 
     refresh: str
     access: Access
 
 
 def issue(database: Database, participant: str, by: Actor) -> Issued:
-    """Tokens for a participant's phone, which are handed back here and nowhere else."""
+    """Issue tokens for a participant's phone; they are returned here and stored only as hashes."""
     refresh, now = REFRESH_PREFIX + secrets.token_urlsafe(32), clock.now()
 
     def change(connection: Connection) -> None:
@@ -58,7 +58,7 @@ def issue(database: Database, participant: str, by: Actor) -> Issued:
 
 
 def renew(database: Database, refresh: str) -> Access | None:
-    """Another access token; None if the refresh token is not good, or no more."""
+    """Issue a new access token; returns None if the refresh token is invalid, expired or revoked."""
     token, now, hashed = ACCESS_PREFIX + secrets.token_urlsafe(32), clock.now(), key_hash(refresh)
     good = (_TOKENS.c.hash == hashed, _TOKENS.c.refreshes, _TOKENS.c.revoked.is_(None), _TOKENS.c.expires > now)
     with database.writing.begin() as connection:
@@ -75,7 +75,7 @@ def renew(database: Database, refresh: str) -> Access | None:
 
 
 def phones(database: Database, participant: str) -> int:
-    """How many phones have a token of a participant."""
+    """The number of phones that hold a participant's token."""
     good = (_TOKENS.c.participant == participant, _TOKENS.c.revoked.is_(None), _TOKENS.c.expires > clock.now())
     with database.reading.connect() as connection:
         query = select(func.count()).select_from(_TOKENS).where(*good, _TOKENS.c.refreshes)
@@ -83,7 +83,7 @@ def phones(database: Database, participant: str) -> int:
 
 
 def revoke(database: Database, participant: str, by: Actor) -> int:
-    """All tokens of a participant are of no use from now on; how many phones had one."""
+    """Revoke all tokens of a participant; returns how many phones had one."""
     mine, connected = (_TOKENS.c.participant == participant, _TOKENS.c.revoked.is_(None)), phones(database, participant)
 
     def change(connection: Connection) -> None:

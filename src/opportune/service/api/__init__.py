@@ -1,1 +1,1 @@
-"""The HTTP API: addresses, what they take and answer, who may use them."""
+"""The HTTP API: its addresses, what they accept and return, and who may use them."""

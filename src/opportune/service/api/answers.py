@@ -1,4 +1,4 @@
-"""What the API answers: every field with its type, so that clients can be generated from the schema."""
+"""The answers of the API, with a type for every field, so that clients can be generated from the schema."""
 
 import datetime as dt
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from opportune.service.api.models import Level, Values
 Time = Annotated[dt.datetime, Meta(tz=True, description="UTC.", examples=["2026-03-29T07:00:00.000000Z"])]
 LocalTime = Annotated[
     dt.datetime,
-    Meta(tz=True, description="By the participant's clock, with its offset.", examples=["2026-03-29T09:00:00+02:00"]),
+    Meta(tz=True, description="In the participant's time zone, with offset.", examples=["2026-03-29T09:00:00+02:00"]),
 ]
 Date = Annotated[dt.date, Meta(examples=["2026-03-29"])]
 Known = int | float | Level
@@ -21,43 +21,43 @@ Role = Literal["app", "participant", "staff", "analyst", "admin"]
 
 
 class Decision(msgspec.Struct, kw_only=True):
-    """A decision. With status `nudge` the action is the one that stands meanwhile.
+    """A decision. With status `nudge`, the action is valid until the nudge is settled.
 
-    Phones and staff get no probability, no budget and no `why`; staff do if the study file has them among `unblinded`.
+    Phones and staff get no probability, no budget and no `why`, except staff whom the study file lists in `unblinded`.
     """
 
-    decision: Annotated[str, Meta(description="Its id.", examples=["d123"])]
+    decision: Annotated[str, Meta(description="The decision's id.", examples=["d123"])]
     participant: str
     step: Annotated[int, Meta(description="The number of the decision point, from 1.")]
     status: Annotated[
         Literal["settled", "nudge"], Meta(description="`nudge`: someone should reach the participant before `expires`.")
     ]
-    nudge: Annotated[bool, Meta(description="Whether a nudge was decided, whatever became of it.")]
+    nudge: Annotated[bool, Meta(description="Whether a nudge was made, whatever its outcome.")]
     action: Annotated[str, Meta(description="The advice: the name of an action, see `/study/content`.")]
     probability: float | None
     budget_left: float | None
     expires: Time | None
     outcome: Outcome | None
-    revealed: Annotated[bool, Meta(description="Whether the advice is by what is known now.")]
+    revealed: Annotated[bool, Meta(description="Whether the advice uses what is known now.")]
     why: str | None
     mode: Literal["learned", "fallback"]
     late: bool
 
 
 class RewardAnswer(msgspec.Struct, kw_only=True):
-    """A decision's reward as it stands."""
+    """A decision's present reward."""
 
     decision: str
     participant: str
     step: int
     reward: float | None
     learned: bool
-    skipped: Annotated[bool, Meta(description="It did not come within the study's waiting time.")]
+    skipped: Annotated[bool, Meta(description="It did not arrive within the study's waiting time.")]
     changes: Annotated[int, Meta(description="How often it was corrected.")]
 
 
 class DecisionDetails(Decision, kw_only=True):
-    """A decision with what it was made by, and its reward as it stands."""
+    """A decision, with the values behind it and its present reward."""
 
     day: Annotated[int, Meta(description="The participant's day of the study, from 1.")]
     happened: Time
@@ -73,7 +73,7 @@ class DecisionDetails(Decision, kw_only=True):
 
 
 class Escalation(msgspec.Struct, kw_only=True):
-    """What must be done at once, as the study file says, about a value that was reported."""
+    """What must be done at once about a reported value, as the study file says."""
 
     variable: str
     value: Known | None
@@ -81,10 +81,10 @@ class Escalation(msgspec.Struct, kw_only=True):
 
 
 class Opening(msgspec.Struct, kw_only=True):
-    """An opening that was taken in.
+    """An opening that was recorded.
 
-    It counts `now` where it came before an open nudge was answered, which it settles: `decision` is that decision, with
-    the advice for this moment. Otherwise the `next` decision point that is not offline counts as opened.
+    It counts `now` if it settles an open nudge: `decision` is the nudge's decision, with the advice for this moment.
+    Otherwise the `next` decision point that is not offline counts as opened.
     """
 
     participant: str
@@ -100,7 +100,7 @@ class Participant(msgspec.Struct, kw_only=True):
     status: Status
     reason: str | None
     timezone: Annotated[str, Meta(description="IANA name.", examples=["Europe/Berlin"])]
-    next_timezone: Annotated[str, Meta(description="The one from `next_from` on, where a change is to come.")] | None
+    next_timezone: Annotated[str, Meta(description="The time zone from `next_from` on, if a change is planned.")] | None
     next_from: Annotated[str, Meta(description="A local date.", examples=["2026-12-20"])] | None
     number: int
     arm: str | None
@@ -112,7 +112,7 @@ class Participant(msgspec.Struct, kw_only=True):
 
 
 class ParticipantDetails(Participant, kw_only=True):
-    """A participant, and how far things are."""
+    """A participant, with their progress."""
 
     last_decided: Time | None
     last_reveal: Time | None
@@ -120,10 +120,10 @@ class ParticipantDetails(Participant, kw_only=True):
 
 
 class BundlePoint(msgspec.Struct, kw_only=True):
-    """A decision point, with the advice that stands there as long as nothing is revealed.
+    """A decision point, with the advice that is valid there until the next reveal.
 
-    Without decision times in the study file `at` and `until` are null: the points come in order, whenever the app asks.
-    Where public variables are not known beforehand `action` is null: it is that of the stratum with their values then.
+    If the study file has no decision times, `at` and `until` are null: the points come in order, when the app asks.
+    If public variables are not known in advance, `action` is null: the advice is that of the stratum with their values.
     """
 
     step: int
@@ -134,7 +134,7 @@ class BundlePoint(msgspec.Struct, kw_only=True):
 
 
 class BundleStratum(msgspec.Struct, kw_only=True):
-    """The advice where the public variables have these values, as long as nothing is revealed."""
+    """The advice for these values of the public variables, until the next reveal."""
 
     values: Values
     action: str
@@ -143,28 +143,28 @@ class BundleStratum(msgspec.Struct, kw_only=True):
 class Bundle(msgspec.Struct, kw_only=True):
     """What a phone can show while it is offline, until the next reveal.
 
-    `now` is the advice that stands, `points` are those to come, in order. Where public variables are not known
-    beforehand `strata` has the advice for each of their values; `points` then say when, and are empty without times.
+    `now` is the present advice; `points` are the coming decision points, in order. If public variables are not known in
+    advance, `strata` contains the advice for each of their values, and `points` only times (none without them).
     """
 
     participant: str
-    version: Annotated[str, Meta(description="Of the software that made it.")]
+    version: Annotated[str, Meta(description="The version of the software that made it.")]
     made: Time
     timezone: str
     after_step: int
-    content: Annotated[str, Meta(description="The version of the study's texts that it goes with.")]
-    until: Annotated[LocalTime, Meta(description="When the last of it ends.")] | None
+    content: Annotated[str, Meta(description="The version of the study's texts that it refers to.")]
+    until: Annotated[LocalTime, Meta(description="When the last of its points ends.")] | None
     now: BundlePoint | None
     points: list[BundlePoint]
     strata: list[BundleStratum]
 
 
 class ParticipantEvent(msgspec.Struct, kw_only=True):
-    """Something that an app should know of: `kind` is what happened, the rest is how things are now.
+    """An event for a participant's app: `kind` is what happened, the other fields are the present state.
 
-    `decision`: a decision point was decided; with status `nudge` someone is to reach the participant.
-    `advice`: the advice has changed, after a call or an opening. `opening`: one was taken in, for the next decision.
-    `status`, `timezone`: the participant's. `content`: the study was amended. `closed`: the study is over.
+    `decision`: a decision was made; with status `nudge`, someone should reach the participant. `advice`: the advice
+    has changed, after a call or an opening. `opening`: an opening was recorded for the next decision point. `status`,
+    `timezone`: the participant's was changed. `content`: the study was amended. `closed`: the study was closed.
     """
 
     id: Annotated[str, Meta(description="For `after`, or Last-Event-ID.", examples=["123"])]
@@ -177,7 +177,7 @@ class ParticipantEvent(msgspec.Struct, kw_only=True):
 
 
 class ParticipantEvents(msgspec.Struct, kw_only=True):
-    """What happened, in order; `next` is what `after` takes the next time."""
+    """Events in order; pass `next` as `after` in the next request."""
 
     items: list[ParticipantEvent]
     next: str
@@ -193,7 +193,7 @@ class Issued(msgspec.Struct, kw_only=True):
 
 
 class Renewed(msgspec.Struct, kw_only=True):
-    """An access token, until when it is good, and for whom."""
+    """An access token, when it expires, and its participant."""
 
     token: str
     expires: Time
@@ -201,21 +201,21 @@ class Renewed(msgspec.Struct, kw_only=True):
 
 
 class TokensRevoked(msgspec.Struct, kw_only=True):
-    """How many phones had a token that is of no use any more."""
+    """The number of phones whose tokens were revoked."""
 
     participant: str
     phones: int
 
 
 class NoteAnswer(msgspec.Struct, kw_only=True):
-    """A note that was written down."""
+    """A note that was recorded."""
 
     participant: str
     event: int
 
 
 class BatchItem(msgspec.Struct, kw_only=True):
-    """One item of a batch, answered: its status, and the decision or the problem."""
+    """The answer to one item of a batch: its status, and the decision or the problem."""
 
     key: str
     status: int
@@ -223,21 +223,21 @@ class BatchItem(msgspec.Struct, kw_only=True):
 
 
 class ParticipantPage(msgspec.Struct, kw_only=True):
-    """Some participants: `next` is what `after` takes for the next page; null on the last."""
+    """A page of participants; pass `next` as `after` for the next page. It is null on the last page."""
 
     items: list[ParticipantDetails]
     next: str | None
 
 
 class DecisionPage(msgspec.Struct, kw_only=True):
-    """Some decisions: `next` is what `after` takes for the next page; null on the last."""
+    """A page of decisions; pass `next` as `after` for the next page. It is null on the last page."""
 
     items: list[DecisionDetails]
     next: str | None
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """Someone looked at something."""
+    """One entry of the access log: someone looked at something."""
 
     id: int
     at: Time
@@ -249,13 +249,13 @@ class Look(msgspec.Struct, kw_only=True):
 
 
 class AccessPage(msgspec.Struct, kw_only=True):
-    """Some looks: `next` is what `after` takes for the next page; null on the last."""
+    """A page of the access log; pass `next` as `after` for the next page. It is null on the last page."""
 
     items: list[Look]
     next: str | None
 
 
 class Health(msgspec.Struct, kw_only=True):
-    """How the service is."""
+    """The state of the service."""
 
     status: Literal["alive", "ready"]

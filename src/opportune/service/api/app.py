@@ -26,12 +26,12 @@ from opportune.service.service import Service
 
 MOST_BYTES = 2 * 1024 * 1024
 ORIGINS = "OPPORTUNE_APP_ORIGINS"
-"""Where pages may come from that call the API in a browser: origins with commas between them; none unless given."""
+"""The variable with the origins of pages that may call the API in a browser, separated by commas; none by default."""
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?")
 
 
 def create_app(service: Service, *others: Router) -> Litestar:
-    """The application over a service, with addresses of others; the service starts and stops with it."""
+    """The application for a service, with further routers; the service starts and stops with it."""
 
     def start(_app: Litestar) -> None:
         service.start()
@@ -70,11 +70,11 @@ def create_app(service: Service, *others: Router) -> Litestar:
 
 
 def _other_origins() -> CORSConfig | None:
-    """Whose pages may call: tokens travel in a header, so that no cookie is sent along."""
+    """The origins whose pages may call the API; tokens travel in a header, so no cookies need be allowed."""
     given = [origin.strip() for origin in os.environ.get(ORIGINS, "").split(",") if origin.strip()]
     for origin in given:
         if not _ORIGIN.fullmatch(origin):
-            raise InputError(f"{ORIGINS} has {origin!r}; expected an origin, such as https://app.example.org")
+            raise InputError(f"{ORIGINS} contains {origin!r}; expected an origin, such as https://app.example.org")
     if not given:
         return None
     headers = ["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Rehearsal-Time"]
@@ -82,11 +82,11 @@ def _other_origins() -> CORSConfig | None:
 
 
 def _on_http(request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[Any]":
-    """An address that is not there: programs get a problem, people a page."""
+    """Answer an error of the framework: programs get a problem, people a page."""
     for_people = not request.scope["path"].startswith("/api/") and "text/html" in request.headers.get("accept", "")
     if not for_people:
         return problems.on_http(request, error)
-    page = errors.on_http(request, error)  # no middleware sees it, as there is no such address
+    page = errors.on_http(request, error)  # no middleware handles an unknown address
     page.headers |= {name.decode(): value.decode() for name, value in (*HEADERS, NO_STORE)}
     return page
 

@@ -1,4 +1,4 @@
-"""What happens to a participant, as an app follows it: server-sent events, or one long poll after the other."""
+"""The events of a participant, for an app: server-sent events, or long polling."""
 
 import asyncio
 import time
@@ -35,28 +35,30 @@ from opportune.service.state import clock
 
 MOST_AT_ONCE = 100
 STILL_SECONDS = 15.0
-"""After so long without an event a stream sends a comment, as proxies close connections that are silent."""
+"""A stream without events sends a comment after this time, as proxies close silent connections."""
 STREAM_SECONDS = 300.0
-"""After so long a stream ends, and whoever listens begins another with the last id: its token is checked again."""
+"""A stream ends after this time; the app begins another with the last id, and its token is checked again."""
 RETRY_MILLISECONDS = 2000
 _EVENTS, _DECISIONS = tables.events.c, tables.decisions.c
 Asked = Request[Any, Any, State]
 Wait = Annotated[
     int,
-    QueryParameter(name="wait", ge=0, le=60, description="Seconds to wait for something to happen, if nothing has."),
+    QueryParameter(name="wait", ge=0, le=60, description="Seconds to wait for an event, if there is none."),
 ]
 LastEvent = Annotated[
     str | None,
-    HeaderParameter(name="Last-Event-ID", max_length=200, description="As `after`; a browser sends it by itself."),
+    HeaderParameter(
+        name="Last-Event-ID", max_length=200, description="Like `after`; a browser sends it automatically."
+    ),
 ]
 
 
 def happened_since(service: Service, name: str, after: int | None, *, blind: bool) -> tuple[list[dict[str, Any]], int]:
-    """What happened to a participant after an event, and which event to go on from.
+    """A participant's events after event `after`, and the event from which to continue.
 
-    Without one, or with one that is not on record any more, from the latest decision on: what holds now.
+    If `after` is None or no longer on record, they begin with the latest decision, which shows the present state.
     """
-    told = or_(_EVENTS.participant == name, _EVENTS.kind.in_(events.ABOUT_ALL)) & _EVENTS.kind.in_(events.FOR_APPS)
+    wanted = or_(_EVENTS.participant == name, _EVENTS.kind.in_(events.ABOUT_ALL)) & _EVENTS.kind.in_(events.FOR_APPS)
     with service.database.reading.connect() as connection:
         last = connection.execute(select(tables.study.c.seq)).scalar() or 0
         if after is None or after > last:
@@ -64,7 +66,7 @@ def happened_since(service: Service, name: str, after: int | None, *, blind: boo
             latest = connection.execute(select(func.max(_EVENTS.seq)).where(decided)).scalar()
             after = last if latest is None else latest - 1
         query = select(_EVENTS.seq, _EVENTS.kind, _EVENTS.decision, _EVENTS.received)
-        query = query.where(_EVENTS.seq > after, told).order_by(_EVENTS.seq).limit(MOST_AT_ONCE)
+        query = query.where(_EVENTS.seq > after, wanted).order_by(_EVENTS.seq).limit(MOST_AT_ONCE)
         found = connection.execute(query).all()
         ids = {row.decision for row in found if row.decision is not None}
         rows = connection.execute(select(tables.decisions).where(_DECISIONS.id.in_(ids))).mappings() if ids else ()
@@ -82,21 +84,22 @@ def happened_since(service: Service, name: str, after: int | None, *, blind: boo
 
 @get(
     "/participants/{participant:str}/events", opt=roles(APP, PHONE) | {"by_itself": True}, tags=["participants"],
-    operation_id="participant_events", responses=gives(answers.ParticipantEvents, "What happened.", refusals(503)),
-    summary="What happens to a participant",
+    operation_id="participant_events", responses=gives(answers.ParticipantEvents, "The events.", refusals(503)),
+    summary="A participant's events, as they happen",
 )  # fmt: skip
 async def participant_events(
     request: Asked, participant: FromPath[str], after: After = None, wait: Wait = 0, last_event: LastEvent = None
 ) -> Response[Any]:
-    """As server-sent events where the header Accept asks for `text/event-stream`: each is one of `items`, as JSON.
+    """Server-sent events if the header Accept asks for `text/event-stream`: each is one of `items`, as JSON.
 
-    Otherwise at once, or within `wait` seconds. Without `after` it begins with the latest decision: what holds now.
+    Otherwise a single answer, at once or within `wait` seconds. Without `after`, events begin with the latest decision,
+    which shows the present state.
     """
     service, name, hidden = service_of(request), known_name(participant), blind(request)
     if await service.listeners.read(lambda: queries.participant_row(service.database, name)) is None:
         raise Refused("not_found", "no participant has this name")
-    told = after if after is not None else last_event
-    since = None if told is None else number_of(told)
+    given = after if after is not None else last_event
+    since = None if given is None else number_of(given)
     if "text/event-stream" in request.headers.get("accept", ""):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return ServerSentEvent(_stream(request, name, since, hidden=hidden), headers=headers)
@@ -107,7 +110,7 @@ async def participant_events(
 async def _next(
     service: Service, name: str, after: int | None, *, hidden: bool, seconds: float
 ) -> tuple[list[dict[str, Any]], int]:
-    """What happened after an event; if nothing has, what does within some seconds."""
+    """The events after `after`; if there are none, those of the next `seconds`."""
     end = time.monotonic() + seconds
     with service.listeners.listening(name) as woken:
         while True:
@@ -126,7 +129,7 @@ async def _next(
 async def _stream(
     request: Asked, name: str, after: int | None, *, hidden: bool
 ) -> AsyncIterator[ServerSentEventMessage]:
-    """What happens, as it does, as long as whoever listens may."""
+    """Events as they happen, until the stream's time is up or the caller's key is revoked."""
     service, end = service_of(request), time.monotonic() + STREAM_SECONDS
     yield ServerSentEventMessage(None, comment="Opportune", retry=RETRY_MILLISECONDS)
     while not service.stopping and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""An example of everything that is sent and answered, by the name of its schema: one participant, one decision."""
+"""Examples of all bodies and answers, by the name of their schema, from the course of one participant."""
 
 from typing import Any
 
@@ -111,23 +111,23 @@ EXAMPLES: dict[str, Any] = {
     },
     "TokensRevoked": {"participant": "P001", "phones": 1},
 }  # fmt: skip
-"""By the name of a schema."""
+"""The example of each schema, by its name."""
 LISTS: dict[str, Any] = {
     "MomentOf": [{"participant": "P001", "key": "P001-14", "sensed": _SENSED}],
     "BatchItem": [{"key": "P001-14", "status": 201, "answer": DECISION}],
 }
-"""Lists of something, by the name of its schema."""
+"""Examples of lists, by the schema of their items."""
 PLAIN = {
     "text/csv": "participant,step,action\nP001,14,breathe\n",
     "text/plain": "# TYPE opportune_decisions gauge\nopportune_decisions 131.0\n",
 }
-"""What is no JSON, by its media type."""
+"""Examples that are not JSON, by media type."""
 _CODES = {409: "settled_already", 422: "invalid"}
 
 
 def problem(status: int) -> dict[str, Any]:
-    """A problem with a status."""
+    """An example of a problem with this status."""
     code = _CODES.get(status) or next(code for code, (known, _) in TITLES.items() if known == status)
     title = TITLES[code][1]
-    detail = "decision 'd123' is settled (answered)" if code == "settled_already" else title.lower()
+    detail = "decision 'd123' is settled already (answered)" if code == "settled_already" else title.lower()
     return {"type": f"urn:opportune:{code}", "title": title, "status": status, "code": code, "detail": detail}

@@ -23,7 +23,7 @@ from opportune.service.record import queries, tables
 Asked = Request[Any, Any, State]
 REGISTRY = CollectorRegistry()
 SECONDS = Histogram(
-    "opportune_request_seconds", "Time that requests took.", ["operation", "status"], registry=REGISTRY,
+    "opportune_request_seconds", "Duration of requests.", ["operation", "status"], registry=REGISTRY,
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )  # fmt: skip
 BATCHES = Gauge("opportune_batches", "Transactions of this worker.", ["worker"], registry=REGISTRY)
@@ -49,12 +49,12 @@ def note(operation: str, status: int, seconds: float) -> None:
 
 
 class Measured(ASGIMiddleware):
-    """Counts and times requests, by the operation's name; who or what they were about is not kept."""
+    """Counts and times requests by the operation's name, without keeping whom they concern."""
 
     scopes = (ScopeType.HTTP,)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        """Pass a request on, and see how it is answered."""
+        """Pass a request on, and note the status of its answer."""
         began = time.perf_counter()
 
         async def watch(message: Message) -> None:
@@ -68,22 +68,22 @@ class Measured(ASGIMiddleware):
 
 @get(
     "/healthz", opt=OPEN, sync_to_thread=False, tags=["watching"], operation_id="healthz", security=[],
-    summary="Alive?", responses={200: ResponseSpec(Health, description="It is.", generate_examples=False)},
+    summary="Alive?", responses={200: ResponseSpec(Health, description="Alive.", generate_examples=False)},
 )  # fmt: skip
 def healthz() -> Health:
-    """The process answers."""
+    """Whether the process answers."""
     return Health(status="alive")
 
 
 @get(
     "/readyz", opt=OPEN, sync_to_thread=True, tags=["watching"], operation_id="readyz", security=[], summary="Ready?",
     responses={
-        200: ResponseSpec(Health, description="It is.", generate_examples=False),
+        200: ResponseSpec(Health, description="Ready.", generate_examples=False),
         503: ResponseSpec(Problem, description="Not ready.", generate_examples=False, media_type=PROBLEM),
     },
 )  # fmt: skip
 def readyz(request: Asked) -> Health:
-    """Decisions can be made and stored."""
+    """Whether decisions can be made and stored."""
     why = service_of(request).healthy()
     if why is not None:
         raise Refused("unavailable", why)
@@ -95,7 +95,7 @@ def readyz(request: Asked) -> Health:
     summary="Metrics for Prometheus", media_type="text/plain", responses=refusals(),
 )  # fmt: skip
 def metrics(request: Asked) -> Response[bytes]:
-    """Counts and times, without anything about participants."""
+    """Counts and durations, without information about participants."""
     service = service_of(request)
     worker = str(os.getpid())
     BATCHES.labels(worker).set(service.writer.batches)

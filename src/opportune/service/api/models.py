@@ -1,4 +1,4 @@
-"""What the API takes: each field with what is expected, so that anything else is refused with its name."""
+"""The bodies that the API accepts, with constraints on every field; a refusal names the field."""
 
 import datetime as dt
 from typing import Annotated, Literal
@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-END = r"(?!\n)$"  # without the first part a line break after the end would be let in
+END = r"(?!\n)$"  # `$` alone would accept a line break at the end
 NAME = rf"^[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}{END}"
-_HIDDEN = r"\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069"  # what a terminal obeys, or turns text around
+_HIDDEN = r"\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069"  # terminal controls, and marks that reverse text
 _PLAIN = rf"^[^{_HIDDEN}]*{END}"
 _SHOWN = rf"^[^{_HIDDEN}]*[^\s{_HIDDEN}][^{_HIDDEN}]*{END}"
 
@@ -21,7 +21,7 @@ Name = Annotated[
 Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=_SHOWN)]
 Level = Annotated[str, Meta(max_length=200, pattern=_PLAIN)]
 Key = Annotated[
-    str, Meta(min_length=1, max_length=200, pattern=rf"^[\x21-\x7e]+{END}", description="An id of your choosing.")
+    str, Meta(min_length=1, max_length=200, pattern=rf"^[\x21-\x7e]+{END}", description="An id that you choose.")
 ]
 Variable = Annotated[str, Meta(max_length=100, pattern=_PLAIN)]
 Value = int | float | Level | None
@@ -30,7 +30,7 @@ Time = Annotated[dt.datetime, Meta(tz=True, examples=["2026-03-29T09:00:00+02:00
 
 
 class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A body: nothing unknown, nothing converted."""
+    """A body: unknown fields are refused, and values are not converted."""
 
 
 class NewParticipant(_Body, kw_only=True):
@@ -39,40 +39,40 @@ class NewParticipant(_Body, kw_only=True):
     participant: Name
     timezone: (
         Annotated[
-            str, Meta(max_length=64, description="IANA name; the study's unless given.", examples=["Europe/Berlin"])
+            str, Meta(max_length=64, description="IANA name; by default the study's.", examples=["Europe/Berlin"])
         ]
         | None
     ) = None
     baseline: (
         Annotated[
             Values,
-            Meta(description="What is known from enrolment on: every variable in `baseline` of the study file."),
+            Meta(description="Values known at enrolment: every variable in `baseline` of the study file."),
         ]
         | None
     ) = None
 
 
 class StatusChange(_Body, kw_only=True):
-    """What becomes of a participant. Withdrawn and completed are for good, but for mistakes."""
+    """A participant's new status. Withdrawn and completed are final, unless they were a mistake."""
 
     status: Literal["active", "paused", "withdrawn", "completed"]
     reason: Text | None = None
 
 
 class ParticipantCorrection(_Body, kw_only=True):
-    """Something about a participant was wrong: the time zone, or that the participant had left the study."""
+    """A correction of a participant's time zone, or of a withdrawal or completion by mistake."""
 
     timezone: Annotated[str, Meta(max_length=64, examples=["Europe/Berlin"])] | None = None
     from_date: (
-        Annotated[dt.date, Meta(description="The local date from which on the time zone holds; null: from now on.")]
+        Annotated[dt.date, Meta(description="The local date from which the time zone applies; null: from now on.")]
         | None
     ) = None
-    status: Annotated[Literal["active"], Meta(description="Withdrawn or completed by mistake.")] | None = None
+    status: Annotated[Literal["active"], Meta(description="Undo a withdrawal or completion.")] | None = None
     reason: Text
 
 
 class DecisionCorrection(_Body, kw_only=True):
-    """Something about a decision was wrong: what was reported, or what became of the nudge."""
+    """A correction of a decision's reported values, or of the outcome of its nudge."""
 
     reported: Annotated[Values, Meta(examples=[{"mood": "good"}])] | None = None
     outcome: Literal["opened", "answered", "unanswered"] | None = None
@@ -80,18 +80,18 @@ class DecisionCorrection(_Body, kw_only=True):
 
 
 class NewNote(_Body, kw_only=True):
-    """A remark about a participant; no names or telephone numbers."""
+    """A note about a participant; no names or telephone numbers."""
 
     text: Text
 
 
 class Moment(_Body, kw_only=True):
-    """A decision point: what is sensed, and whether the participant can be nudged."""
+    """A decision point: the sensed values, and whether the participant can be nudged."""
 
     sensed: Annotated[
         Values,
         Meta(
-            description="Public and sensed variables; null where a sensor was silent.",
+            description="Public and sensed variables; null if a sensor gave no value.",
             examples=[{"time_of_day": "morning", "stress": 3, "sleep": "poor"}],
         ),
     ]
@@ -106,14 +106,14 @@ class Moment(_Body, kw_only=True):
 
 
 class MomentOf(Moment, kw_only=True):
-    """A decision point in a batch, with whose it is and the key of this item."""
+    """A decision point in a batch, with its participant and the item's idempotency key."""
 
     participant: Name
     key: Key
 
 
 class NudgeAnswer(_Body, kw_only=True):
-    """What became of a nudge."""
+    """The outcome of a nudge."""
 
     answered: bool
     opened: Annotated[bool, Meta(description="The patient opened the app unasked since the decision.")] = False
@@ -132,14 +132,13 @@ class NewOpening(_Body, kw_only=True):
     """The app was opened unasked."""
 
     reported: (
-        Annotated[Values, Meta(description="What was told of the study's questions.", examples=[{"mood": "low"}])]
-        | None
+        Annotated[Values, Meta(description="Answers to the study's questions.", examples=[{"mood": "low"}])] | None
     ) = None
-    at: Annotated[Time, Meta(description="When, if it was told later; now unless given.")] | None = None
+    at: Annotated[Time, Meta(description="When, if it is reported later; by default now.")] | None = None
 
 
 class NewReward(_Body, kw_only=True):
-    """The reward of a decision. Another value than the one stored needs `corrects` and a reason."""
+    """The reward of a decision. A value that differs from the stored one needs `corrects` and a reason."""
 
     reward: Annotated[float, Meta(examples=[0.7])]
     corrects: bool = False
@@ -147,6 +146,6 @@ class NewReward(_Body, kw_only=True):
 
 
 class Refresh(_Body, kw_only=True):
-    """What a participant's phone keeps."""
+    """The refresh token that a participant's phone keeps."""
 
     refresh: Annotated[str, Meta(min_length=1, max_length=200, pattern=rf"^[\x21-\x7e]+{END}")]

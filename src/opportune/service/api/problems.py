@@ -1,4 +1,4 @@
-"""Problems as they are answered (RFC 9457), and as the schema lists them."""
+"""Problem details (RFC 9457) as responses, and as the schema lists them."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ _SENTENCES = {
     401: "No valid key.",
     403: "The key's role may not do this.",
     404: "Not found.",
-    405: "The address does not take this method.",
-    409: "It does not fit what is on record; `code` says how.",
+    405: "This address does not accept this method.",
+    409: "The request conflicts with the record; `code` says how.",
     413: "The body is too large.",
-    422: "A value cannot be used.",
-    429: "Too many wrong keys from this address; a valid one is never refused so.",
-    500: "Something is wrong with the service.",
+    422: "A value is invalid.",
+    429: "Too many wrong keys from this address; a valid key is never refused for this reason.",
+    500: "Internal error.",
     503: "Nothing can be stored at the moment; try again with the same key.",
 }
 
 
 def refusals(*codes: int) -> dict[int, ResponseSpec]:
-    """The problems that an address may answer with, for the schema."""
+    """The problems with which an address may answer, for the schema."""
     return {
         code: ResponseSpec(
             data_container=Problem, description=_SENTENCES[code], generate_examples=False, media_type=PROBLEM
@@ -45,7 +45,7 @@ READING = refusals(404, 422)
 
 
 def problem_response(problem: Problem) -> "Response[bytes]":
-    """Problem details (RFC 9457)."""
+    """The response for a problem, with the headers that its status requires."""
     headers = {}
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -57,12 +57,12 @@ def problem_response(problem: Problem) -> "Response[bytes]":
 
 
 def on_refused(_request: "Request[Any, Any, Any]", error: Refused) -> "Response[bytes]":
-    """What the service refuses."""
+    """Answer a request that the service refused."""
     return problem_response(error.problem())
 
 
 def on_bad_input(_request: "Request[Any, Any, Any]", error: OpportuneError) -> "Response[bytes]":
-    """What a check refuses."""
+    """Answer a request that a check of its values refused."""
     return problem_response(Problem.of("invalid", str(error)))
 
 
@@ -73,7 +73,7 @@ _BY_STATUS = {
 
 
 def on_http(_request: "Request[Any, Any, Any]", error: HTTPException) -> "Response[bytes]":
-    """What the framework refuses: addresses, methods, bodies that are not what the schema says."""
+    """Answer a request that the framework refused: unknown addresses, wrong methods, bodies that break the schema."""
     if error.status_code >= 500 and error.status_code != 503:
         return on_fault(_request, error)
     code, detail = _BY_STATUS.get(error.status_code, "malformed"), error.detail
@@ -88,7 +88,7 @@ def on_http(_request: "Request[Any, Any, Any]", error: HTTPException) -> "Respon
 
 
 def on_fault(request: "Request[Any, Any, Any]", error: Exception) -> "Response[bytes]":
-    """Anything that nobody has foreseen."""
+    """Answer a request that failed with an unexpected error."""
     if isinstance(error, RecursionError):
         return problem_response(Problem.of("malformed", "the body is nested too deeply"))
     if isinstance(error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The addresses that read: participants, decisions, calls, the study, the record, in pages."""
+"""The addresses for reading: participants, decisions, calls, the study, the record, in pages."""
 
 from typing import Annotated, Any
 
@@ -46,14 +46,15 @@ from opportune.service.state.study import StudyInForce
 
 Asked = Request[Any, Any, State]
 IfNoneMatch = Annotated[
-    str | None, HeaderParameter(name="If-None-Match", max_length=1000, description="The ETag of what is known.")
+    str | None,
+    HeaderParameter(name="If-None-Match", max_length=1000, description="The ETag of the version that the caller has."),
 ]
 
 
 def participant_details(
     row: dict[str, Any], study: dict[str, Any], *, blind: bool = False, arms: bool = True
 ) -> dict[str, Any]:
-    """A participant's row as the API shows it: without the budget to whoever is blind, and with the arm or without."""
+    """A participant's row as the API shows it; `blind` hides the budget, and `arms=False` the arm."""
     spending = study if study["amount"] is not None else row
     left = None
     if spending["amount"] is not None and not blind:
@@ -76,12 +77,12 @@ def participant_details(
 
 def decision_details(row: dict[str, Any], *, blind: bool = False) -> dict[str, Any]:
     """A decision's row as the API shows it."""
-    told, sensed = known_of(row), {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
+    reported, sensed = known_of(row), {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     return {
         **decision_answer({**row, "nudge": bool(row["nudge"])}, blind=blind),
         "day": row["day"], "happened": clock.iso(row["happened"]), "received": clock.iso(row["received"]),
         "available": bool(row["available"]), "reason": row["reason"], "sensed": sensed,
-        "reported": None if told is None else msgspec.json.decode(told),
+        "reported": None if reported is None else msgspec.json.decode(reported),
         **{name: reward_answer(row)[name] for name in ("reward", "learned", "skipped", "changes")},
     }  # fmt: skip
 
@@ -99,7 +100,7 @@ def _study(request: Asked) -> dict[str, Any]:
     operation_id="list_participants", summary="All participants",
 )  # fmt: skip
 def list_participants(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
-    """Participants in the order of their names."""
+    """All participants, in the order of their names."""
     study = _study(request)
     start = "" if after is None else known_name(after)
     found = queries.participant_rows(service_of(request).database, after=start, limit=limit + 1)
@@ -129,7 +130,7 @@ def get_participant(request: Asked, participant: FromPath[str]) -> Response[byte
 def list_decisions(
     request: Asked, participant: FromPath[str], after: After = None, limit: Limit = 100
 ) -> Response[bytes]:
-    """Decisions in their order."""
+    """A participant's decisions, by decision point."""
     database, name = service_of(request).database, known_name(participant)
     if queries.participant_row(database, name) is None:
         raise Refused("not_found", "no participant has this name")
@@ -145,9 +146,9 @@ def list_decisions(
     responses=gives(answers.Bundle, "The bundle.", refusals(404, 409, 503)), summary="What to show offline",
 )  # fmt: skip
 async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
-    """What the phone can show at the coming decision points while it is offline, until the next reveal.
+    """The advice that a phone can show while it is offline, at the coming decision points, until the next reveal.
 
-    Not for staff: where recommendations are drawn, it holds draws to come.
+    Not for staff: if actions are drawn at random, the bundle contains future draws.
     """
     command = FetchBundle(who=caller_of(request).name, received=received(request), participant=known_name(participant))
     return answer(await service_of(request).carry_out(command))
@@ -158,7 +159,7 @@ async def bundle(request: Asked, participant: FromPath[str]) -> Response[bytes]:
     responses=gives(answers.DecisionDetails, "The decision."), operation_id="get_decision", summary="One decision",
 )  # fmt: skip
 def get_decision(request: Asked, decision: FromPath[str]) -> Response[bytes]:
-    """A decision as it stands."""
+    """One decision, as it is now."""
     row = queries.decision_row(service_of(request).database, known_decision(decision))
     if row is None:
         raise Refused("not_found", "no decision has this id")
@@ -190,7 +191,7 @@ def calls(request: Asked, after: After = None, limit: Limit = 100) -> Response[b
     responses=gives(study_answers.StudyState, "The study."), summary="The study",
 )  # fmt: skip
 def study(request: Asked) -> Response[bytes]:
-    """Name, status, size, budget, open alerts; what time it is there, and what role the key has."""
+    """The study's name, status, size, budget and open alerts; the service's time, and the caller's role."""
     row = _study(request)
     database = service_of(request).database
     texts = {
@@ -225,12 +226,12 @@ def study(request: Asked) -> Response[bytes]:
     "/study/content", opt=roles(APP, PHONE, STAFF, ANALYST, ADMIN), sync_to_thread=True, tags=["study"],
     operation_id="study_content",
     responses=gives(
-        study_answers.StudyContent, "The content.", {304: ResponseSpec(None, description="It is as it was.")}
+        study_answers.StudyContent, "The content.", {304: ResponseSpec(None, description="It is unchanged.")}
     ),
     summary="What an app shows and asks",
 )  # fmt: skip
 def study_content(request: Asked, known: IfNoneMatch = None) -> Response[Any]:
-    """Texts of actions, questions and answers, times, the language; with an ETag that changes when they may."""
+    """Texts of actions, questions and answers, times, and the language; the ETag changes whenever they may have."""
     _study(request)
     running = service_of(request).running
     tag = f'"{content_version(running)}"'
@@ -247,20 +248,20 @@ def study_content(request: Asked, known: IfNoneMatch = None) -> Response[Any]:
     responses=gives(study_answers.RecordPage, "A page."), operation_id="events", summary="The record",
 )  # fmt: skip
 def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
-    """Events in their order, as they are stored and hashed.
+    """Events in order, as they are stored and hashed.
 
-    For analysts without the names of people, for staff without the numbers that decisions were made by.
+    Analysts get them without the names of people, blinded staff without the numbers behind decisions.
     """
     database = service_of(request).database
     found = queries.event_rows(database, after=number_of(after), limit=limit + 1)
     rows, more = queries.page(found, limit)
-    told = (msgspec.json.decode(row["body"]) for row in rows)
+    decoded = (msgspec.json.decode(row["body"]) for row in rows)
     if caller_of(request).role == ANALYST:
         label, files = labels(database), shown_hashes(database)
-        items: list[Any] = [{"event": without_names(event, label, files)} for event in told]
+        items: list[Any] = [{"event": without_names(event, label, files)} for event in decoded]
     elif caller_of(request).role == STAFF:
-        for_them = (for_staff(event, blind=blind(request)) for event in told)
-        items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, for_them, strict=True)]
+        shown = (for_staff(event, blind=blind(request)) for event in decoded)
+        items = [{"hash": row["hash"], "event": event} for row, event in zip(rows, shown, strict=True)]
     else:
         items = [{"hash": row["hash"], "event": msgspec.Raw(row["body"].encode())} for row in rows]
     return as_json({"items": items, "next": str(rows[-1]["seq"]) if more else None})
@@ -275,7 +276,7 @@ def events(request: Asked, after: After = None, limit: Limit = 100) -> Response[
     summary=f"{', '.join(f'{name}.csv' for name in exports.NAMES)} or dictionary.json",
 )  # fmt: skip
 def export(request: Asked, name: FromPath[str]) -> Response[Any]:
-    """A table of the study, with pseudonyms only; `dictionary.json` explains every column."""
+    """A table of the study, which contains pseudonyms only; `dictionary.json` explains every column."""
     database = service_of(request).database
     by = Actor(caller_of(request).name, origin_of(request))
     if name == "dictionary.json":
@@ -294,7 +295,7 @@ def export(request: Asked, name: FromPath[str]) -> Response[Any]:
     operation_id="access", summary="Who looked at what",
 )  # fmt: skip
 def access(request: Asked, after: After = None, limit: Limit = 100) -> Response[bytes]:
-    """Reads by people and keys, the latest first; what was written or exported is in the record."""
+    """Reads by people and keys, the latest first; writes and exports are in the record instead."""
     log = service_of(request).access
     log.write()
     found = log.read(before=number_of(after) or None, limit=limit + 1)

@@ -1,4 +1,4 @@
-"""What all addresses share: who asks, the key of a write, bodies as they are written, answers as bytes."""
+"""What all addresses share: who is calling, idempotency keys, strict bodies, answers as bytes."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ JSON = "application/json"
 CALLER = "opportune.caller"
 SESSION = "opportune.session"
 PAGE = {"page": True}
-"""The option of an address that people open in a browser: they are known by their session, not by a key."""
+"""The option of an address that people open in a browser: they are identified by a session, not by a key."""
 OPEN = {"open": True}
 """The option of an address that needs no key."""
 DECISION = r"^d[1-9][0-9]{0,17}$"
@@ -46,22 +46,22 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[\x21-\x7e]+$",
-        description="An id of your choosing, new for each request: a retry with it gets the original answer.",
+        description="An id that you choose, new for each request: a retry with the same id gets the original answer.",
     ),
 ]
-After = Annotated[str | None, QueryParameter(name="after", max_length=200, description="`next` of the page before.")]
-Limit = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="How many at most.")]
+After = Annotated[str | None, QueryParameter(name="after", max_length=200, description="`next` of the previous page.")]
+Limit = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="The most items of a page.")]
 
 
 def roles(*allowed: str) -> dict[str, Any]:
-    """The option of an address that says which roles may use it."""
+    """The option of an address that names the roles that may use it."""
     return {"roles": allowed}
 
 
 async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: BaseRouteHandler) -> None:
-    """Let in who may; an address that does not say who may is closed to all.
+    """Admit callers with an allowed role; an address that names no roles is closed to all.
 
-    What must be asked of the database is asked in a thread; a key that was asked about a moment ago need not be.
+    Database queries run in a thread; a key that was looked up a moment ago needs none.
     """
     if handler.opt.get("open") or connection.scope["path"].startswith("/schema"):
         return
@@ -73,11 +73,11 @@ async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
         raise Refused("forbidden", f"the role {caller.role!r} may not do this")
     if caller.participant is not None:
         await sync_to_thread(_keep_to, connection, caller.participant)
-    told = connection.headers.get("rehearsal-time")
-    if told is not None and not page:
+    rehearsed = connection.headers.get("rehearsal-time")
+    if rehearsed is not None and not page:
         if not service.rehearsal:
-            raise Refused("invalid", "Rehearsal-Time is given, but the study is with people; expected no such header")
-        service.set_time(told)
+            raise Refused("invalid", "Rehearsal-Time is given, but this is no rehearsal; expected no such header")
+        service.set_time(rehearsed)
     if connection.scope.get("method") in _READS and not handler.opt.get("by_itself"):
         path, about = connection.scope["path"], connection.path_params
         address = address_of(connection)
@@ -86,7 +86,7 @@ async def guard(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
 
 
 def _keep_to(connection: "ASGIConnection[Any, Any, Any, State]", participant: str) -> None:
-    """Refuse what is about anyone else, as if it did not exist."""
+    """Refuse addresses about other participants, as if they did not exist."""
     about, service = connection.path_params, connection.app.state.service
     if "participant" in about and about["participant"] != participant:
         raise Refused("not_found", "no participant has this name")
@@ -97,7 +97,7 @@ def _keep_to(connection: "ASGIConnection[Any, Any, Any, State]", participant: st
 
 
 async def caller_now(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller | None:
-    """Who has the key that a request carries, as of now; None if nobody does, or no more."""
+    """The owner of the request's key; None if it is missing, unknown or revoked."""
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     service: Service = connection.app.state.service
     key = key.strip()
@@ -117,12 +117,12 @@ async def _by_key(connection: "ASGIConnection[Any, Any, Any, State]") -> Caller:
 
 
 def address_of(connection: "ASGIConnection[Any, Any, Any, State]") -> str:
-    """Where a request comes from; behind a proxy on this machine, what that says."""
+    """The client's address; behind a trusted proxy, the address that the proxy reports."""
     return "unknown" if connection.client is None else connection.client.host
 
 
 def origin_of(connection: "ASGIConnection[Any, Any, Any, State]") -> dict[str, str]:
-    """Where a request comes from, as the record notes it."""
+    """The origin of a request, for the record."""
     return {"from": address_of(connection)}
 
 
@@ -131,40 +131,40 @@ def _by_session(connection: "ASGIConnection[Any, Any, Any, State]", handler: Bas
     purposes, used = handler.opt.get("purposes", (sessions.SESSION,)), not handler.opt.get("by_itself")
     found = sessions.find(service.database, token, used=used, purposes=purposes) if token else None
     if found is None:
-        raise Refused("unauthenticated", "nobody is signed in, or no more")
+        raise Refused("unauthenticated", "you are not signed in, or the session has ended")
     connection.scope[SESSION] = found  # type: ignore[literal-required]
     return found.caller
 
 
 def caller_of(request: "Request[Any, Any, State]") -> Caller:
-    """Who asks."""
+    """Who made the request."""
     found: Caller = request.scope[CALLER]  # type: ignore[literal-required]
     return found
 
 
 def service_of(request: "Request[Any, Any, State]") -> Service:
-    """The service."""
+    """The service that handles the request."""
     found: Service = request.app.state.service
     return found
 
 
 def blind(request: "Request[Any, Any, State]") -> bool:
-    """Whether whoever asks is not to see by what decisions are made."""
+    """Whether the caller must not see the numbers behind decisions."""
     return service_of(request).blind(caller_of(request))
 
 
 def sees_arms(request: "Request[Any, Any, State]") -> bool:
-    """Whether whoever asks may see to which arms participants belong; apps have no use for it."""
+    """Whether the caller may see participants' arms; apps do not need them."""
     return caller_of(request).role != APP and not blind(request)
 
 
 def received(request: "Request[Any, Any, State]") -> int:
-    """The time: the clock's or, in a rehearsal, what requests say."""
+    """The time at which a request counts as received: now, or the rehearsal's time."""
     return service_of(request).now()
 
 
 def write_of(request: "Request[Any, Any, State]", key: str, data: Any, path: str | None = None) -> dict[str, Any]:
-    """Who writes, when, under which key and with what content."""
+    """The common fields of a command: who, when, under which idempotency key, and a fingerprint of the content."""
     content = f"{request.method}\n{path or request.scope['path']}\n".encode() + _ENCODE(data)
     fingerprint = hashlib.sha256(content).hexdigest()
     return {
@@ -174,41 +174,41 @@ def write_of(request: "Request[Any, Any, State]", key: str, data: Any, path: str
 
 
 def answer(reply: Reply) -> "Response[bytes]":
-    """An answer, byte for byte as it is stored."""
+    """The response for a reply, byte for byte as it is stored."""
     return Response(reply.body, status_code=reply.status, media_type=JSON)
 
 
 def known_name(name: str) -> str:
-    """A participant's name from an address; one that cannot exist is not looked for."""
+    """Check a participant's name in an address; a malformed name is refused without a query."""
     if not _NAME.fullmatch(name):
         raise Refused("not_found", "no participant has such a name")
     return name
 
 
 def known_decision(decision: str) -> str:
-    """A decision's id from an address; one that cannot exist is not looked for."""
+    """Check a decision's id in an address; a malformed id is refused without a query."""
     if not _DECISION.fullmatch(decision):
         raise Refused("not_found", "no decision has such an id")
     return decision
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> "Response[bytes]":
-    """Any answer."""
+    """A response with any value as JSON."""
     return Response(msgspec.json.encode(value), status_code=status, media_type=MediaType.JSON, headers=headers)
 
 
 def gives(container: Any, description: str, more: dict[int, ResponseSpec] | None = None) -> dict[int, ResponseSpec]:
-    """What an address that reads may answer, for the schema."""
+    """The responses of an address for reading, for the schema."""
     found = ResponseSpec(container, description=description, generate_examples=False)
     return {**READING, **(more or {}), 200: found}
 
 
 def number_of(after: str | None) -> int:
-    """A page's beginning where it is a number."""
+    """The number after which a page begins; 0 without one."""
     if after is None:
         return 0
     if not after.isdecimal() or len(after) > 18 or not after.isascii():
-        raise Refused("invalid", f"after is {after!r}; expected `next` of the page before")
+        raise Refused("invalid", f"after is {after!r}; expected `next` of the previous page")
     return int(after)
 
 
@@ -216,7 +216,7 @@ class StrictRequest(Request[Any, Any, Any]):
     """A request whose body must have the types of its schema."""
 
     async def json(self) -> Any:
-        """The body, refused where a value would have to be converted."""
+        """The body; refused if a value would have to be converted."""
         found = await super().json()
         field = self.route_handler.parsed_data_field
         if field is not None:
@@ -228,7 +228,7 @@ class StrictRequest(Request[Any, Any, Any]):
 
 
 def _plainly(message: str) -> str:
-    """What is wrong with which field, shortened."""
+    """A validation error as `field: reason`, shortened."""
     found = _PLACE.fullmatch(message)
     reason, place = (found[1], found[2] or "body") if found else (message, "body")
     return f"{place}: {reason}"[:300]

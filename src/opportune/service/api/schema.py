@@ -1,4 +1,4 @@
-"""The schema as it is served: with an example of everything, and with what the framework cannot say."""
+"""The schema as it is served: with examples, and with what the framework cannot express."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,15 +13,15 @@ DEFAULT = 200
 
 
 class WithExamples(JsonRenderPlugin):
-    """The schema as JSON, with an example of each body that is sent or answered."""
+    """The schema as JSON, with an example of each body and answer."""
 
     def render(self, request: "Request[Any, Any, Any]", openapi_schema: dict[str, Any]) -> bytes:
-        """The document."""
+        """The schema's bytes."""
         return self.render_json(request, documented(openapi_schema))
 
 
 def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every operation with its address and method."""
+    """Every operation, with its path and method."""
     for path, item in schema["paths"].items():
         for method in METHODS:
             if method in item:
@@ -29,7 +29,7 @@ def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
 
 
 def documented(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with examples, and with problems among the items of a batch."""
+    """Add examples to the schema, and problems to the items of a batch."""
     _without_integers(schema)
     either = [{"$ref": f"#/components/schemas/{name}"} for name in ("Decision", "Problem")]
     schema["components"]["schemas"]["BatchItem"]["properties"]["answer"] = {"anyOf": either}
@@ -43,7 +43,7 @@ def documented(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_integers(schema: Any) -> None:
-    """Of `oneOf` an integer or a number leave the number, which an integer is, too: 3 would be both, and so neither."""
+    """Remove integers from `oneOf` if it allows numbers: an integer is a number, and 3 would match both, so not one."""
     if isinstance(schema, dict):
         choices = schema.get("oneOf", [])
         if {"type": "number"} in choices and {"type": "integer"} in choices:
@@ -66,7 +66,7 @@ def _show(media: str, body: dict[str, Any], status: int) -> None:
 
 
 def _name(schema: dict[str, Any]) -> tuple[str, bool]:
-    """The name of what a body is, or of what it is a list of."""
+    """The name of a body's schema, or of its items' schema, and whether it is a list."""
     several = "items" in schema
     reference: str = (schema["items"] if several else schema).get("$ref", "")
     return reference.rpartition("/")[2], several

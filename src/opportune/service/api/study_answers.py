@@ -1,4 +1,4 @@
-"""What the API answers about the study as a whole: how it stands, its texts, its record."""
+"""What the API answers about the study as a whole: its state, its texts, its record."""
 
 from typing import Annotated, Literal
 
@@ -13,13 +13,13 @@ Hash = Annotated[str, Meta(description="SHA-256, as hexadecimal digits.")]
 
 
 class ActionLabel(msgspec.Struct, kw_only=True):
-    """What people read for an action; null where the study file has no text."""
+    """The text that people read for an action; null if the study file has none."""
 
     label: str | None
 
 
 class Alert(msgspec.Struct, kw_only=True):
-    """An alert that nobody has cleared."""
+    """An open alert."""
 
     level: Literal["red", "yellow", "green"]
     code: str
@@ -29,15 +29,15 @@ class Alert(msgspec.Struct, kw_only=True):
 
 
 class StudyState(msgspec.Struct, kw_only=True):
-    """How the study stands. Phones get what has no default here; alerts are not for apps."""
+    """The state of the study. Phones get only the fields that are required here; apps get no alerts."""
 
     study: str
     status: Literal["open", "closed"]
     hash: Hash
     actions: dict[str, ActionLabel]
     rehearsal: bool
-    now: Annotated[Time, Meta(description="The service's clock, or what a rehearsal says.")]
-    role: Annotated[Role, Meta(description="That of whoever asks.")]
+    now: Annotated[Time, Meta(description="The service's time, or the rehearsal's.")]
+    role: Annotated[Role, Meta(description="The caller's role.")]
     launched: Time | None = None
     enrolled: int | None = None
     amendments: int | None = None
@@ -50,14 +50,14 @@ class StudyState(msgspec.Struct, kw_only=True):
 
 
 class Choice(msgspec.Struct, kw_only=True):
-    """A value, and what people read for it."""
+    """A value, and the text that people read for it."""
 
     value: Known
     label: str
 
 
 class Action(msgspec.Struct, kw_only=True):
-    """Something that can be advised."""
+    """An action that can be recommended."""
 
     action: str
     label: str
@@ -65,22 +65,22 @@ class Action(msgspec.Struct, kw_only=True):
 
 
 class Variable(msgspec.Struct, kw_only=True):
-    """A variable of the context: one of some `levels`, a number from `low` to `high`, or known from the calendar.
+    """A variable of the context: one of its `levels`, a number from `low` to `high`, or known from the calendar.
 
-    An app sends the public and sensed ones with each decision point, but for those that the service `knows` itself.
+    An app sends the public and sensed variables with each decision point, except those that the service `knows`.
     """
 
     variable: str
     label: str
     visibility: Literal["public", "sensed", "reported"]
-    knows: Annotated[bool, Meta(description="The service knows it: by the calendar, the record or from enrolment.")]
+    knows: Annotated[bool, Meta(description="The service knows it from the calendar, the record or enrolment.")]
     levels: list[Choice]
     low: float | None
     high: float | None
 
 
 class Question(msgspec.Struct, kw_only=True):
-    """What participants are asked, for a reported variable: one of some `answers`, or a number from `low` to `high`."""
+    """The question for a reported variable: the answer is one of `answers`, or a number from `low` to `high`."""
 
     variable: str
     text: str
@@ -91,7 +91,7 @@ class Question(msgspec.Struct, kw_only=True):
 
 
 class Nudge(msgspec.Struct, kw_only=True):
-    """What a nudge is called, who makes it, and how long an answer is waited for."""
+    """What a nudge is called, who makes it, and how long it waits for an answer."""
 
     name: str
     plural: str
@@ -100,7 +100,7 @@ class Nudge(msgspec.Struct, kw_only=True):
 
 
 class RewardContent(msgspec.Struct, kw_only=True):
-    """What rewards count, which can be right, and how long they are waited for."""
+    """What a reward measures, its bounds, and how long a decision waits for it."""
 
     unit: str | None
     low: float | None
@@ -109,18 +109,18 @@ class RewardContent(msgspec.Struct, kw_only=True):
 
 
 class StudyContent(msgspec.Struct, kw_only=True):
-    """What an app shows and asks, and when. It changes when the study is amended, and then has another `version`."""
+    """What an app shows and asks, and when. An amendment of the study may change it, and then changes `version`."""
 
     study: str
     version: str
-    language: Annotated[str, Meta(description="Of the texts (BCP 47).", examples=["en"])]
-    languages: Annotated[list[str], Meta(description="In which the texts can be had.")]
-    timezone: Annotated[str, Meta(description="For participants who have none of their own.")]
+    language: Annotated[str, Meta(description="The language of the texts (BCP 47).", examples=["en"])]
+    languages: Annotated[list[str], Meta(description="The languages in which the texts are available.")]
+    timezone: Annotated[str, Meta(description="The time zone of participants without one of their own.")]
     times: Annotated[
         list[Annotated[str, Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", examples=["09:00"])]],
-        Meta(description="Decision times by the participant's clock; none: whenever the app asks."),
+        Meta(description="Decision times in the participant's time zone; empty: whenever the app asks."),
     ]
-    horizon: Annotated[int, Meta(description="Decision points in all.")]
+    horizon: Annotated[int, Meta(description="The number of decision points.")]
     actions: list[Action]
     variables: list[Variable]
     questions: list[Question]
@@ -129,7 +129,7 @@ class StudyContent(msgspec.Struct, kw_only=True):
 
 
 class Slot(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Where a decision point lies in the staff's calendar."""
+    """The position of a decision point in the staff's calendar."""
 
     hours: float
     day: int
@@ -139,7 +139,7 @@ class Slot(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Settled(msgspec.Struct, kw_only=True):
-    """What became of a decision at once."""
+    """The outcome of a decision that was settled at once."""
 
     action: str
     outcome: str
@@ -149,7 +149,7 @@ class Settled(msgspec.Struct, kw_only=True):
 
 
 class Given(msgspec.Struct, kw_only=True):
-    """What came in with an event; which of these depends on its kind."""
+    """The input of an event; which fields it has depends on its kind."""
 
     sensed: Values | None = None
     reported: Values | None = None
@@ -192,7 +192,7 @@ class Given(msgspec.Struct, kw_only=True):
 
 
 class Answered(msgspec.Struct, kw_only=True):
-    """What was answered with an event; which of these depends on its kind, and on who may see it."""
+    """The algorithm's answer in an event; which fields it has depends on its kind and on the caller."""
 
     number: int | None = None
     arm: str | None = None
@@ -224,7 +224,7 @@ class Answered(msgspec.Struct, kw_only=True):
 
 
 class RecordedEvent(msgspec.Struct, kw_only=True):
-    """One thing that happened, as it is stored and hashed. Fields of later versions may be added."""
+    """One thing that happened, as it is stored and hashed. Later versions may add fields."""
 
     seq: int
     kind: str
@@ -245,14 +245,14 @@ class RecordedEvent(msgspec.Struct, kw_only=True):
 
 
 class RecordEntry(msgspec.Struct, kw_only=True):
-    """An event, with its hash for those who see all of it."""
+    """An event, with its hash for callers who see all of it."""
 
     event: RecordedEvent
     hash: Hash | None = None
 
 
 class RecordPage(msgspec.Struct, kw_only=True):
-    """Some of the record: `next` is what `after` takes for the next page; null on the last."""
+    """A page of the record; pass `next` as `after` for the next page. It is null on the last page."""
 
     items: list[RecordEntry]
     next: str | None

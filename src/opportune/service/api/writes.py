@@ -1,4 +1,4 @@
-"""The addresses that write."""
+"""The addresses for writing."""
 
 import asyncio
 from typing import Annotated, Any
@@ -59,7 +59,7 @@ def proposal(participant: str, data: models.Moment, write: dict[str, Any]) -> Pr
 
 
 def settlement(decision: str, data: models.NudgeAnswer, write: dict[str, Any]) -> Answer:
-    """The command that says what became of a nudge."""
+    """The command that reports the outcome of a nudge."""
     return Answer(
         decision=decision, answered=data.answered, opened=data.opened, reported=data.reported, earlier=data.earlier,
         shown=data.shown, **write,
@@ -78,7 +78,7 @@ def rewarding(decision: str, data: models.NewReward, write: dict[str, Any]) -> R
 async def enrol(
     request: Asked, data: JSONBody[models.NewParticipant], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """A participant joins; the number follows from the order of enrolment."""
+    """Enrol a participant, who gets the next number."""
     write = write_of(request, idempotency_key, data)
     return answer(
         await service_of(request).carry_out(
@@ -94,7 +94,7 @@ async def enrol(
 async def set_status(
     request: Asked, participant: FromPath[str], data: JSONBody[models.StatusChange], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """A paused participant is not nudged; one who has withdrawn or completed makes no more decisions."""
+    """A paused participant gets no nudges; for one who has withdrawn or completed, no more decisions are made."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
     command = SetStatus(participant=name, status=data.status, reason=data.reason, **write)
     return answer(await service_of(request).carry_out(command))
@@ -107,7 +107,7 @@ async def set_status(
 async def add_note(
     request: Asked, participant: FromPath[str], data: JSONBody[models.NewNote], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """A remark of staff, for the record."""
+    """Record a note by staff about a participant."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
     return answer(await service_of(request).carry_out(Note(participant=name, text=data.text, **write)))
 
@@ -120,7 +120,7 @@ async def add_note(
 async def decide(
     request: Asked, participant: FromPath[str], data: JSONBody[models.Moment], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """Nudge now? With status `nudge` someone should reach the participant before `expires`."""
+    """Decide whether to nudge now. With status `nudge`, someone should reach the participant before `expires`."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
     return answer(await service_of(request).carry_out(proposal(name, data, write)))
 
@@ -128,7 +128,7 @@ async def decide(
 @post(
     "/decisions", opt=roles(APP), tags=["decisions"], operation_id="decide_all",
     responses={
-        **_made(list[answers.BatchItem], 201, "All decided, in the order asked."),
+        **_made(list[answers.BatchItem], 201, "All decided, in the order of the request."),
         207: ResponseSpec(
             list[answers.BatchItem], description="Some were refused: see each status.", generate_examples=False
         ),
@@ -138,12 +138,12 @@ async def decide(
 async def decide_all(
     request: Asked, data: JSONBody[Annotated[list[models.MomentOf], Meta(min_length=1, max_length=MOST_ITEMS)]]
 ) -> Response[bytes]:
-    """For a nightly run over all participants: answered in order, each item under its own key."""
+    """Many decisions in one request, for a nightly run: answered in order, each item under its own key."""
     if not 1 <= len(data) <= MOST_ITEMS:
-        raise Refused("invalid", f"the batch has {len(data)} items; expected 1 to {MOST_ITEMS}")
+        raise Refused("invalid", f"the batch contains {len(data)} items; expected 1 to {MOST_ITEMS}")
     keys = [item.key for item in data]
     if len(set(keys)) < len(keys):
-        raise Refused("invalid", "two items of the batch have the same key; expected one each")
+        raise Refused("invalid", "two items of the batch have the same key; expected a different key for each")
     service = service_of(request)
     commands = []
     for item in data:
@@ -166,24 +166,24 @@ async def decide_all(
 
 @post(
     "/decisions/{decision:str}/answer", opt=roles(APP, STAFF, PHONE), status_code=200, tags=["decisions"],
-    responses=_made(answers.Decision, 200, "Settled."), operation_id="answer", summary="Say what became of a nudge",
+    responses=_made(answers.Decision, 200, "Settled."), operation_id="answer", summary="Report the outcome of a nudge",
 )  # fmt: skip
 async def answer_nudge(
     request: Asked, decision: FromPath[str], data: JSONBody[models.NudgeAnswer], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """Answered or not, with what was reported. An answer after the window counts as an opening at the next decision."""
+    """Answered or not, with the reported values. A late answer counts as an opening at the next decision point."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
     return answer(await service_of(request).carry_out(settlement(known, data, write)))
 
 
 @post(
     "/participants/{participant:str}/openings", opt=roles(APP, PHONE), tags=["decisions"], operation_id="open",
-    responses=_made(answers.Opening, 201, "Taken in."), summary="Say that the app was opened unasked",
+    responses=_made(answers.Opening, 201, "Recorded."), summary="Report that the app was opened unasked",
 )  # fmt: skip
 async def opened(
     request: Asked, participant: FromPath[str], data: JSONBody[models.NewOpening], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """Answered at once; it settles a nudge that is open, or counts at the next decision point that is not offline."""
+    """An opening settles the open nudge; without one, it counts at the next decision point that is not offline."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
     at = None if data.at is None else clock.from_datetime(data.at)
     return answer(await service_of(request).carry_out(Open(participant=name, reported=data.reported, at=at, **write)))
@@ -196,31 +196,31 @@ async def opened(
 async def reward(
     request: Asked, decision: FromPath[str], data: JSONBody[models.NewReward], idempotency_key: IdempotencyKey
 ) -> Response[bytes]:
-    """The reward of a decision, whenever it comes; the same value again changes nothing, another is a correction."""
+    """Report a decision's reward, at any time. The same value again changes nothing; another value is a correction."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
     if data.corrects and caller_of(request).role in {APP, PHONE}:
-        raise Refused("forbidden", "a reward is corrected by staff, who say why")
+        raise Refused("forbidden", "only staff may correct a reward, with a reason")
     return answer(await service_of(request).carry_out(rewarding(known, data, write)))
 
 
 def _one(given: dict[str, Any]) -> str:
-    """The only thing that is corrected: each correction is an event of its own."""
-    told = [name for name, value in given.items() if value is not None]
-    if len(told) != 1:
-        raise Refused("invalid", f"{' and '.join(told) or 'nothing'} is given; expected one of {', '.join(given)}")
-    return told[0]
+    """The only field that is given: each correction is a separate event."""
+    found = [name for name, value in given.items() if value is not None]
+    if len(found) != 1:
+        raise Refused("invalid", f"{' and '.join(found) or 'nothing'} is given; expected one of {', '.join(given)}")
+    return found[0]
 
 
 @post(
     "/participants/{participant:str}/corrections", opt=roles(STAFF), status_code=200, tags=["corrections"],
     responses=_made(answers.Participant, 200, "Corrected."), operation_id="correct_participant",
-    summary="Correct a time zone, say that it is to change, or take back a withdrawal",
+    summary="Correct a time zone, plan its change, or undo a withdrawal",
 )  # fmt: skip
 async def correct_participant(
     request: Asked, participant: FromPath[str], data: JSONBody[models.ParticipantCorrection],
     idempotency_key: IdempotencyKey,
 ) -> Response[bytes]:  # fmt: skip
-    """What was said first stays on record, with the reason; decisions that were made stay as they are."""
+    """The first entry stays on record, and so does the reason; past decisions do not change."""
     name, write = known_name(participant), write_of(request, idempotency_key, data)
     if data.from_date is not None and data.timezone is None:
         raise Refused("invalid", "from_date is given without a timezone; expected both, or neither")
@@ -236,13 +236,13 @@ async def correct_participant(
 @post(
     "/decisions/{decision:str}/corrections", opt=roles(STAFF), status_code=200, tags=["corrections"],
     responses=_made(answers.Decision, 200, "Corrected."), operation_id="correct_decision",
-    summary="Correct what was reported, or the outcome of a call",
+    summary="Correct reported values, or the outcome of a call",
 )  # fmt: skip
 async def correct_decision(
     request: Asked, decision: FromPath[str], data: JSONBody[models.DecisionCorrection],
     idempotency_key: IdempotencyKey,
 ) -> Response[bytes]:  # fmt: skip
-    """Counts for the analysis, and for whatever is not learned from yet; what was said first stays on record."""
+    """The correction counts for the analysis, and for later learning; the first entry stays on record."""
     known, write = known_decision(decision), write_of(request, idempotency_key, data)
     if _one({"reported": data.reported, "outcome": data.outcome}) == "reported":
         command: Command = CorrectReported(decision=known, reported=data.reported or {}, reason=data.reason, **write)
@@ -258,7 +258,7 @@ async def correct_decision(
     summary="Issue tokens for a participant's phone",
 )  # fmt: skip
 async def issue_token(request: Asked, participant: FromPath[str]) -> Response[bytes]:
-    """For one phone: a refresh token to keep, and a first access token. Both read and write this participant alone."""
+    """For one phone: a refresh token to keep, and a first access token. Both are restricted to this participant."""
     name, service = known_name(participant), service_of(request)
     if queries.participant_row(service.database, name) is None:
         raise Refused("not_found", "no participant has this name")
@@ -278,7 +278,7 @@ def _shown(access: tokens.Access) -> dict[str, str]:
     operation_id="revoke_tokens", summary="Revoke all tokens of a participant",
 )  # fmt: skip
 async def revoke_tokens(request: Asked, participant: FromPath[str]) -> Response[bytes]:
-    """After a phone is lost, or when someone leaves: none of their tokens is good any more."""
+    """Revoke all tokens of a participant, after a phone is lost or when the participant leaves."""
     name, service = known_name(participant), service_of(request)
     if queries.participant_row(service.database, name) is None:
         raise Refused("not_found", "no participant has this name")
@@ -294,12 +294,12 @@ async def revoke_tokens(request: Asked, participant: FromPath[str]) -> Response[
     summary="Renew an access token",
 )  # fmt: skip
 async def renew_token(request: Asked, data: JSONBody[models.Refresh]) -> Response[bytes]:
-    """Another access token for a refresh token."""
+    """Issue a new access token for a refresh token."""
     service, address = service_of(request), address_of(request)
     found = await sync_to_thread(tokens.renew, service.database, data.refresh)
     if found is None:
         service.limits.keys.count(address)
-        raise Refused("unauthenticated", "the refresh token is not good, or no more; expected a new one from staff")
+        raise Refused("unauthenticated", "the refresh token is invalid or expired; expected a new one from staff")
     return as_json(_shown(found), 201)
 
 

@@ -1,1 +1,1 @@
-"""What a request does: checks, the events that follow, and the answer."""
+"""Commands, which carry out requests: checks, the events that follow, and the answer."""

@@ -17,7 +17,7 @@ NOW, NEXT = "now", "next"
 
 
 class Open(Command, kw_only=True):
-    """The participant opened the app unprompted.
+    """The participant opened the app unasked.
 
     This settles a nudge that waits for an answer, so nobody need call any more. Without an open nudge, the next
     decision point that is not offline counts as opened, with the reported values.

@@ -1,4 +1,4 @@
-"""What lies beside the CSV files of an export: their dictionary, the study file, and scripts that read them."""
+"""The files beside the CSV tables of an export: the dictionary, the study file, and scripts that read the tables."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from opportune.service.record.study_file import published
 TYPES = {"text": "character", "integer": "integer", "number": "numeric", "0/1": "integer", "time": "character",
          "JSON": "character"}  # fmt: skip
 MOST_STATA = 32
-"""Letters of a variable's name in Stata."""
+"""The longest name of a variable in Stata."""
 
 
 def beside(database: Database) -> dict[str, str]:
-    """Every file but the tables themselves, by its name."""
+    """All files of an export but the tables, by name."""
     explained = dictionary(database)
     study = queries.study_row(database)
     assert study is not None
@@ -29,10 +29,10 @@ def beside(database: Database) -> dict[str, str]:
 
 
 def r_script(files: dict[str, list[dict[str, Any]]]) -> str:
-    """An R script that reads every file, with types and labels; a data frame has the name of its file."""
+    """An R script that reads every table with types and labels, into data frames named after the files."""
     lines = [
         "# Reads every table of this export, with types and labels. Run it in the folder of the export.",
-        "# An empty cell means that there is no value. Times are UTC unless they are called local.",
+        "# An empty cell means that there is no value. Times are UTC, except those named local.",
         "",
         "labelled <- function(file, types, labels, times) {",
         "  d <- read.csv(file, colClasses = types, na.strings = '', check.names = FALSE, encoding = 'UTF-8')",
@@ -60,7 +60,7 @@ def _r(text: str) -> str:
 def stata_script(files: dict[str, list[dict[str, Any]]]) -> str:
     """A Stata do-file that reads every table, labels it, and saves it as .dta."""
     lines = [
-        "* Reads every table of this export, labels it, and saves it beside. Run it in the folder of the export.",
+        "* Reads every table of this export, labels it, and saves it as .dta. Run it in the folder of the export.",
         "version 14",
         'label define no_yes 0 "no" 1 "yes"',
         "",
@@ -79,10 +79,10 @@ def stata_script(files: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _stata_name(name: str) -> str:
-    """What Stata calls a column when it reads it."""
+    """The name that Stata gives a column when it reads the file."""
     return re.sub(r"[^0-9A-Za-z_]", "", name)[:MOST_STATA]
 
 
 def _stata(text: str) -> str:
-    """A label: at most 80 letters, without what would end it."""
+    """A label of at most 80 characters, without those that would end it."""
     return text.replace('"', "'").replace("`", "'").replace("$", "")[:80]

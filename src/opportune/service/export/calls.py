@@ -1,4 +1,4 @@
-"""calls.csv and budget.csv: what staff did about every nudge, and what was spent by each day."""
+"""The exports about calls, escalations, alerts and the budget by day."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,52 +18,52 @@ CALLS = (
     Column("decision", "text", "The decision at which the nudge was proposed.", plain("id")),
     Column("step", "integer", "Its decision point.", plain("step")),
     Column("proposed_utc", "time", "When the nudge was proposed, UTC.", utc("received")),
-    Column("expires_utc", "time", "Until when an answer counted, UTC.", utc("expires")),
-    Column("attempts", "integer", "Attempts to reach the participant, the last one included.", plain("attempts")),
+    Column("expires_utc", "time", "When the answer window ended, UTC.", utc("expires")),
+    Column("attempts", "integer", "Attempts to reach the participant, including the last one.", plain("attempts")),
     Column(
         "outcome",
         "text",
-        "reached, unreachable or declined as staff said; opened, where the app was opened first; answered in the app; "
-        "nothing, where nobody reached the participant in time; waiting.",
-        plain("said"),
+        "reached, unreachable, declined or wrong person as staff entered it; opened, if the participant opened the app "
+        "first; answered in the app; nothing, if nobody reached the participant in time; waiting.",
+        plain("result"),
     ),
-    Column("who", "text", "Who said so, by role and number.", plain("who")),
-    Column("done_utc", "time", "When, UTC.", utc("done")),
-    Column("minutes_until_done", "number", "Minutes from the proposal until then.", plain("waited")),
-    Column("minutes_of_staff", "number", "Minutes of staff that a nudge takes, by the study file.", plain("minutes")),
+    Column("who", "text", "Who entered the outcome, by role and number.", plain("who")),
+    Column("done_utc", "time", "When the outcome was entered or settled, UTC.", utc("done")),
+    Column("minutes_until_done", "number", "Minutes from the proposal to the outcome.", plain("waited")),
+    Column("minutes_of_staff", "number", "Minutes of staff time per nudge, from the study file.", plain("minutes")),
 )
 ESCALATIONS = (
     Column("participant", "text", "Pseudonym.", plain("participant")),
     Column("kind", "text", "value (of a variable), adverse event, or wrong person.", plain("kind")),
     Column("variable", "text", "The variable; empty without one.", plain("variable")),
     Column("value", "JSON", "Its value; empty without one.", plain("value")),
-    Column("text", "text", "What must be done by the study file, or what happened as staff wrote it.", plain("text")),
+    Column("text", "text", "What the study file says must be done, or what happened in staff's words.", plain("text")),
     Column("raised_utc", "time", "When it was raised, UTC.", utc("raised")),
-    Column("acknowledged_utc", "time", "When somebody saw to it, UTC; empty until then.", utc("acknowledged")),
-    Column("acknowledged_by", "text", "Who, by role and number.", plain("who")),
+    Column("acknowledged_utc", "time", "When it was acknowledged, UTC; empty until then.", utc("acknowledged")),
+    Column("acknowledged_by", "text", "Who acknowledged it, by role and number.", plain("who")),
     Column("note", "text", "What was done, as staff wrote it.", plain("note")),
 )
 BUDGET = (
-    Column("date", "text", "Day by the study's clock.", plain("date")),
+    Column("date", "text", "Date in the study's time zone.", plain("date")),
     Column("decisions", "integer", "Decision points of that day.", plain("decisions")),
     Column("nudges", "integer", "Nudges made that day.", plain("nudges")),
-    Column("answered", "integer", "Of these, those that were answered in time.", plain("answered")),
-    Column("nudges_so_far", "integer", "Nudges made up to the end of that day.", plain("so_far")),
+    Column("answered", "integer", "How many of these nudges were answered in time.", plain("answered")),
+    Column("nudges_so_far", "integer", "Nudges made by the end of that day.", plain("so_far")),
     Column(
         "planned_so_far",
         "number",
-        "What would have been spent by then with every participant's budget spread evenly over all decision points, "
-        "in arms with a budget; empty without one.",
+        "What would have been spent by then if every participant's budget were spread evenly over all decision points; "
+        "arms without a budget count 0; empty if no arm has one.",
         plain("planned"),
     ),
 )
 
 ALERTS = (
     Column("level", "text", "red, yellow or green.", plain("level")),
-    Column("code", "text", "What it is about, in a word (docs/operations.md).", plain("code")),
-    Column("participant", "text", "Pseudonym; empty where it is about the whole study.", plain("participant")),
+    Column("code", "text", "The kind of alert, in a word (docs/operations.md).", plain("code")),
+    Column("participant", "text", "Pseudonym; empty if the alert is about the whole study.", plain("participant")),
     Column("raised_utc", "time", "When it was raised, UTC.", utc("raised")),
-    Column("cleared_utc", "time", "When its cause was over, UTC; empty while it is open.", utc("cleared")),
+    Column("cleared_utc", "time", "When it was cleared, UTC; empty while it is open.", utc("cleared")),
 )
 
 
@@ -85,7 +85,7 @@ def call_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, A
         yield {
             **row,
             "attempts": (row["tries"] or 0) + int(by_staff),
-            "said": row["staff_outcome"] if by_staff else _outcome(row["status"], row["outcome"]),
+            "result": row["staff_outcome"] if by_staff else _outcome(row["status"], row["outcome"]),
             "who": label(row["done_by"]) if by_staff and row["done_by"] is not None else None,
             "done": done,
             "waited": None if done is None else round((done - row["received"]) / clock.MINUTE, 2),
@@ -94,7 +94,7 @@ def call_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, A
 
 
 def escalation_rows(database: Database) -> Iterator[dict[str, Any]]:
-    """A row for each escalation, in the order in which they were raised."""
+    """A row for each escalation, in the order of their times."""
     label, table = labels(database), tables.escalations
     with database.reading.connect() as connection:
         found = connection.execute(select(table).order_by(table.c.raised, table.c.id)).mappings().all()
@@ -103,7 +103,7 @@ def escalation_rows(database: Database) -> Iterator[dict[str, Any]]:
 
 
 def alert_rows(database: Database) -> Iterator[dict[str, Any]]:
-    """A row for each alert, in the order in which they were raised."""
+    """A row for each alert, in the order of their times."""
     table = tables.alerts
     with database.reading.connect() as connection:
         for row in connection.execute(select(table).order_by(table.c.id)).mappings().all():
@@ -117,7 +117,7 @@ def _outcome(status: str, outcome: str | None) -> str:
 
 
 def budget_rows(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
-    """A row for each day on which there were decisions."""
+    """A row for each day with decisions."""
     table, person = tables.decisions.c, tables.participants.c
     query = (
         select(table.happened, table.nudge, table.outcome, person.arm)
@@ -144,9 +144,9 @@ def budget_rows(database: Database, running: StudyInForce) -> Iterator[dict[str,
 
 
 def _each(running: StudyInForce) -> dict[str, float]:
-    """What a decision point of each arm may spend if the budget is spread evenly; arms without a budget are left out.
+    """The spending per decision point of each arm with a budget, if that is spread evenly.
 
-    Without arms there is one, called "".
+    A study without arms has a single arm named "".
     """
     return {
         arm: float(policy.budget.amount) / running.horizon / (running.sizes[arm] if policy.shared else 1)

@@ -1,4 +1,4 @@
-"""An export as a file that is sent: whole, as of one moment."""
+"""An export as a download: a whole file, from one moment of the database."""
 
 import tempfile
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from opportune.service.problems import Refused
 from opportune.service.record.database import Database
 
 IN_MEMORY = 2**23
-"""Bytes of a file that is made to be sent; a larger one lies on disk meanwhile."""
+"""The largest file, in bytes, that is kept in memory until it is sent; larger ones are kept on disk."""
 
 
 def whole_file(database: Database, name: str) -> Iterator[bytes]:
-    """An export as of one moment, made before the first of it is handed out.
+    """An export from one moment of the database, completed before its first part is sent.
 
-    What goes wrong is known by then, and who reads slowly does not keep the database as it was.
+    So errors can still be reported, and a slow download does not hold a transaction open.
     """
-    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  (who reads it closes it)
+    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  (`_read` closes it)
     try:
-        with database.still() as as_of_now:
-            for text in export(as_of_now, name):
+        with database.still() as frozen:
+            for text in export(frozen, name):
                 file.write(text.encode())
         file.seek(0)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Exports for analysts: CSV files, and what every column means."""
+"""Exports for analysts: CSV files, and the meaning of every column."""
 
 import csv
 import hashlib
@@ -50,38 +50,38 @@ _BEGINNING = (
     Column("participant", "text", "Pseudonym.", plain("participant")),
     Column("decision", "text", "The decision's id in the record.", plain("id")),
     Column("step", "integer", "Decision point, from 1.", plain("step")),
-    Column("day", "integer", "Day of the study by the participant's calendar; that of enrolment is 1.", plain("day")),
-    Column("time_utc", "time", "When the decision point was, UTC.", utc("happened")),
-    Column("time_local", "time", "The same by the participant's clock.", local("happened")),
+    Column("day", "integer", "Day of the study in the participant's time zone; enrolment is on day 1.", plain("day")),
+    Column("time_utc", "time", "Time of the decision point, UTC.", utc("happened")),
+    Column("time_local", "time", "Time of the decision point in the participant's time zone.", local("happened")),
     Column("timezone", "text", "The participant's time zone.", plain("timezone")),
-    Column("received_utc", "time", "When the service was asked, UTC.", utc("received")),
+    Column("received_utc", "time", "When the request for the decision arrived, UTC.", utc("received")),
     Column("available", "0/1", "The participant could be nudged, and everything was sensed.", plain("available")),
-    Column("unavailable_reason", "text", "Why not.", plain("reason")),
+    Column("unavailable_reason", "text", "Why the participant was not available.", plain("reason")),
     Column(
         "past",
         "0/1",
-        "The moment was past when it became known: the rule was not asked, and nobody could be nudged.",
+        "The decision point became known too late for a nudge: the rule was not asked.",
         plain("past"),
     ),
     Column(
         "opened_before",
         "0/1",
-        "The participant had opened the app unasked before a nudge could be decided on. An opening after it is in "
-        "`opened` alone, and leaves the point eligible.",
+        "The participant had opened the app unasked before a nudge could be decided on. A later opening is only in "
+        "`opened`, and leaves the point eligible.",
         lambda row: row["outcome"] == "opened" and not row["nudge"],
     ),
     Column(
         "eligible",
         "0/1",
-        "A nudge was possible here: effects are estimated from these points, where its probability is between 0 and 1.",
+        "A nudge was possible here. Effects are estimated from eligible points with a probability between 0 and 1.",
         plain("eligible"),
     ),
-    Column("ineligible_reason", "text", "Why it was not.", plain("ineligible_reason")),
+    Column("ineligible_reason", "text", "Why no nudge was possible.", plain("ineligible_reason")),
     Column(
         "nudge_class",
         "text",
-        "Where nudges are randomised at candidate moments: rank, grid or guard where the rule would make one, "
-        "candidate where it nearly would; empty elsewhere.",
+        "If nudges are randomised at candidate moments: rank, grid or guard if the rule would nudge, candidate if it "
+        "nearly would; otherwise empty.",
         plain("nudge_class"),
     ),
 )
@@ -90,125 +90,126 @@ _DECIDED = (
     Column(
         "nudge_probability",
         "number",
-        "With which probability, after randomising: what the coin was compared with; weigh and centre by this.",
+        "Probability of a nudge after randomisation, with which the coin was compared; use it to weight and centre.",
         plain("probability"),
     ),
     Column(
         "nudge_probability_before",
         "number",
-        "With which the rule alone would have, before the coin of `randomise` was mixed in; the same without one.",
+        "Probability with which the rule alone would have nudged, before `randomise`; the same without it.",
         plain("probability_before"),
     ),
-    Column("coin", "number", "The coin; there is a nudge where it is below the probability.", plain("coin")),
-    Column("gap", "number", "What knowing the context is worth, as the rule weighs it.", plain("gap")),
-    Column("price", "number", "What the gap was compared with.", plain("price")),
-    Column("budget_before", "number", "What was left of the budget before this decision.", plain("budget_before")),
-    Column("budget_after", "number", "What was left of it after.", plain("budget_left")),
-    Column("status", "text", "settled; or nudge, while an answer is waited for that may change it.", plain("status")),
+    Column("coin", "number", "The coin; there is a nudge if it is below the probability.", plain("coin")),
+    Column("gap", "number", "The value of knowing the context, as the rule estimates it.", plain("gap")),
+    Column("price", "number", "The price with which the gap was compared.", plain("price")),
+    Column("budget_before", "number", "Budget left before this decision.", plain("budget_before")),
+    Column("budget_after", "number", "Budget left after this decision.", plain("budget_left")),
+    Column("status", "text", "settled, or nudge while an answer may still change the action.", plain("status")),
     Column("opened", "0/1", "The participant opened the app unasked; empty while a nudge waits.", opened),
     Column("answered", "0/1", "The nudge was answered in time; empty without a nudge.", answered),
     Column(
         "outcome_corrected",
         "text",
-        "What became of the nudge by a later correction: opened, answered or unanswered; empty without one.",
+        "The nudge's outcome after a later correction: opened, answered or unanswered; empty without a correction.",
         plain("outcome_corrected"),
     ),
-    Column("reported_first", "JSON", "What was reported before a correction; empty without one.", reported_first),
+    Column("reported_first", "JSON", "The values reported before a correction; empty without one.", reported_first),
     Column(
         "reported_first_learned",
         "0/1",
-        "The policy has learned from what was reported first, which stays learned; empty without a correction.",
+        "The policy has learned from the values reported first, and keeps that; empty without a correction.",
         first_learned,
     ),
-    Column("answered_late_utc", "time", "When it was answered after its window.", utc("answered_late")),
+    Column("answered_late_utc", "time", "When an answer came after its window, UTC.", utc("answered_late")),
     Column("revealed", "0/1", "The recommender acted on the whole context; empty while a nudge waits.", revealed),
-    Column("action", "text", "The treatment.", plain("action")),
-    Column("stale_action", "text", "What stood without a reveal.", plain("stale_action")),
-    Column("fresh_action", "text", "What would have stood with all data, blindly.", plain("fresh_action")),
+    Column("action", "text", "The recommended action.", plain("action")),
+    Column("stale_action", "text", "The action that is valid without a reveal.", plain("stale_action")),
+    Column("fresh_action", "text", "The action with all data but without a reveal.", plain("fresh_action")),
     Column("offline", "0/1", "The phone showed the action from its bundle.", plain("offline")),
 )
 _REWARD = (
-    Column("reward", "number", "The reward as it stands.", plain("reward")),
+    Column("reward", "number", "The reward, after corrections.", plain("reward")),
     Column(
         "reward_status",
         "text",
-        "learned, waiting, skipped (given up) or nothing (not learned from).",
+        "learned, waiting, skipped (given up) or nothing (the policy does not learn from this decision).",
         plain("reward_status"),
     ),
-    Column("reward_received_utc", "time", "When it came, or was last corrected, UTC.", utc("reward_received")),
-    Column("reward_first", "number", "What it was before corrections.", plain("reward_first")),
+    Column("reward_received_utc", "time", "When it arrived or was last corrected, UTC.", utc("reward_received")),
+    Column("reward_first", "number", "The reward before corrections.", plain("reward_first")),
     Column("reward_changes", "integer", "How often it was corrected.", plain("reward_changes")),
-    Column("reward_imputed", "0/1", "It never came: the study's default stands in its place.", plain("imputed")),
+    Column("reward_imputed", "0/1", "It did not arrive and was replaced by the study's default.", plain("imputed")),
 )
 _END = (
-    Column("mode", "text", "learned, or fallback where the learned policy could not be used.", plain("mode")),
+    Column("mode", "text", "learned, or fallback if the learned policy could not be used.", plain("mode")),
     Column(
         "policy_version", "text", "Beginning of the hash of the study file in force, as exported.", plain("features")
     ),
     Column("software_version", "text", "The version of Opportune.", plain("version")),
 )
-ARM = Column("arm", "text", "Arm of the trial; empty where it has none.", lambda row: row["arm"] or None)
+ARM = Column("arm", "text", "Arm of the trial; empty without arms.", lambda row: row["arm"] or None)
 PARTICIPANTS = (
     Column("participant", "text", "Pseudonym.", plain("name")),
     ARM,
-    Column("number", "integer", "In the order of enrolment, from 0.", plain("number")),
+    Column("number", "integer", "Number in the order of enrolment, from 0.", plain("number")),
     Column("timezone", "text", "Time zone.", plain("timezone")),
     Column("status", "text", "active, paused, withdrawn or completed.", plain("status")),
-    Column("reason", "text", "Why.", plain("reason")),
+    Column("reason", "text", "Reason for the status.", plain("reason")),
     Column("calls", "0/1", "The participant wants to be called.", plain("calls")),
-    Column("enrolled_utc", "time", "When enrolled, UTC.", utc("enrolled")),
+    Column("enrolled_utc", "time", "Time of enrolment, UTC.", utc("enrolled")),
     Column("steps", "integer", "Decisions made.", plain("step")),
     Column(
         "spent",
         "number",
-        "What was charged to an own budget: the sum of nudge probabilities; nudges made, where those are counted.",
+        "Spent from the participant's own budget: the sum of nudge probabilities, or of nudges if the policy counts "
+        "those.",
         plain("spent"),
     ),
-    Column("nudges", "integer", "Nudges made, of an own budget.", plain("nudges")),
-    Column("last_decision_utc", "time", "The last decision point, UTC.", utc("last_decided")),
-    Column("last_reveal_utc", "time", "The last reveal, UTC.", utc("last_reveal")),
+    Column("nudges", "integer", "Nudges made from the participant's own budget.", plain("nudges")),
+    Column("last_decision_utc", "time", "Time of the last decision point, UTC.", utc("last_decided")),
+    Column("last_reveal_utc", "time", "Time of the last reveal, UTC.", utc("last_reveal")),
 )
 _EVENT = (
     Column("seq", "integer", "Number in the record.", plain("seq")),
     Column("kind", "text", "What happened.", plain("kind")),
     Column("participant", "text", "Pseudonym.", plain("participant")),
-    Column("decision", "text", "The decision it is about.", plain("decision")),
+    Column("decision", "text", "The decision that the event concerns.", plain("decision")),
     Column("step", "integer", "Its decision point.", plain("step")),
     Column("who", "text", "Who did it: an app by the name of its key, people by role and number.", plain("who")),
-    Column("received_utc", "time", "When the service had it, UTC.", plain("received")),
+    Column("received_utc", "time", "When the service received it, UTC.", plain("received")),
     Column("happened_utc", "time", "When it took place, UTC.", plain("happened")),
 )
 EVENTS = (
     *_EVENT,
-    Column("timezone", "text", "The participant's time zone then.", plain("timezone")),
+    Column("timezone", "text", "The participant's time zone at that time.", plain("timezone")),
     Column("software_version", "text", "The version of Opportune.", plain("version")),
     Column(
         "study_hash", "text", "Hash of the study file in force, as exported: SHA-256 of study.toml.", plain("study")
     ),
-    Column("given", "JSON", "What came in.", lambda row: msgspec.json.encode(row["given"]).decode()),
-    Column("answer", "JSON", "What the algorithm answered.", lambda row: msgspec.json.encode(row["answer"]).decode()),
+    Column("given", "JSON", "The input.", lambda row: msgspec.json.encode(row["given"]).decode()),
+    Column("answer", "JSON", "The algorithm's answer.", lambda row: msgspec.json.encode(row["answer"]).decode()),
 )
 REWARDS = (
     *_EVENT,
     Column(
         "reward",
         "number",
-        "The reward from then on; empty where it was given up.",
+        "The reward from then on; empty if it was given up.",
         lambda row: row["given"].get("reward"),
     ),
-    Column("was", "number", "What it was before, for a correction.", lambda row: row["given"].get("was")),
+    Column("was", "number", "The reward before a correction.", lambda row: row["given"].get("was")),
     Column("reason", "text", "Why it was corrected.", lambda row: row["given"].get("reason")),
     Column(
         "cause",
         "text",
-        "default or overdue, where the study's rule set or gave it up.",
+        "default or overdue, if the study's rule replaced the reward or gave it up.",
         lambda row: row["given"].get("cause"),
     ),
 )
 
 
 def decision_columns(running: StudyInForce, cohort: Cohort) -> tuple[Column, ...]:
-    """The columns of decisions.csv: every variable of the study has one."""
+    """The columns of decisions.csv, with one for each variable of the study."""
     problem = cohort.problem
     scheduled = problem.schedule.variables
 
@@ -224,10 +225,11 @@ def decision_columns(running: StudyInForce, cohort: Cohort) -> tuple[Column, ...
                 return given.get(name)
             return problem.schedule.values(row["step"])[name]
 
-        told = {"reported": "reported; empty where no reveal has told it", "sensed": "sensed", "public": "public"}[seen]
+        kinds = {"reported": "reported; empty until a reveal uncovers it", "sensed": "sensed", "public": "public"}
         return Column(
-            free_name(name, taken, problem.visibility), "value", f"Variable {name!r} of the study, {told}.", value
-        )
+            free_name(name, taken, problem.visibility), "value", f"Variable {name!r} of the study, {kinds[seen]}.",
+            value,
+        )  # fmt: skip
 
     before, after = (
         (*_BEGINNING[:1], ARM, *_BEGINNING[1:]),
@@ -240,37 +242,37 @@ def decision_columns(running: StudyInForce, cohort: Cohort) -> tuple[Column, ...
 
 
 def _actions(running: StudyInForce) -> tuple[Column, ...]:
-    """The probability of the action that was taken, and of each that there is."""
+    """Columns with the probability of the action taken, and of each action of the study."""
     names = running.study.settings.study.actions
 
     def probability(name: str | None) -> Callable[[dict[str, Any]], Any]:
         return lambda row: of_action(row["policy"], names, row, row["action"] if name is None else name)
 
-    given = "given the state and whether there was a reveal; empty where it is not known"
+    given = "given the state and whether there was a reveal; empty if unknown"
     return (
         Column(
             "action_intended",
             "text",
-            "The action that was most probable before the least probability was kept; empty while a nudge waits.",
+            "The action that was most probable before the minimum probability was applied; empty while a nudge waits.",
             lambda row: intended(names, row),
         ),
         Column(
             "action_draw",
             "number",
-            "The draw, from 0 to 1, at which the action is the inverse cumulative probability; empty where none is "
-            "drawn.",
+            "The draw, from 0 to 1: the action is the first whose cumulative probability exceeds it; empty if no "
+            "action is drawn.",
             lambda row: None if row["drawn"] is None else row["drawn"].draw,
         ),
         Column("action_probability", "number", f"The probability of the action, {given}.", probability(None)),
-        *(Column(f"action_probability_{name}", "number", f"That of {name!r}, {given}.", probability(name))
+        *(Column(f"action_probability_{name}", "number", f"The probability of {name!r}, {given}.", probability(name))
           for name in names),
     )  # fmt: skip
 
 
 def _features(problem: Problem | ContinuousProblem) -> Column:
-    """Which features decisions were computed with: a hash of what defines them, which no amendment changes."""
+    """The column that identifies the features by a hash of what defines them, which no amendment changes."""
     version = hashlib.sha256(json.dumps(problem.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
-    meaning = "What features are computed from (variables, formula, actions), by the beginning of its hash."
+    meaning = "Beginning of the hash of what defines the features: variables, formula, actions."
     return Column("features_version", "text", meaning, lambda row: version)
 
 
@@ -279,7 +281,7 @@ def study_in_force(database: Database) -> StudyInForce:
     with database.reading.connect() as connection:
         text = connection.execute(select(tables.study.c.file)).scalar()
     if text is None:
-        raise DataError("no study is launched in this database; expected one to export")
+        raise DataError("no study is launched in this database; expected a launched study")
     return StudyInForce.from_text(text)
 
 
@@ -303,7 +305,7 @@ def columns_of(name: str, running: StudyInForce) -> tuple[Column, ...]:
 
 
 def _baseline(names: Iterable[str], taken: set[str]) -> tuple[Column, ...]:
-    """What is known of a participant from enrolment on, beside columns whose names are taken."""
+    """Columns for the values given at enrolment, with names that are not taken."""
 
     def known(name: str) -> Callable[[dict[str, Any]], Any]:
         return lambda row: None if row["baseline"] is None else msgspec.json.decode(row["baseline"]).get(name)
@@ -315,7 +317,7 @@ def _baseline(names: Iterable[str], taken: set[str]) -> tuple[Column, ...]:
 
 
 def export(database: Database, name: str) -> Iterator[str]:
-    """An export as CSV, a piece of text at a time."""
+    """An export as CSV, in pieces of text."""
     running = study_in_force(database)
     columns = columns_of(name, running)
     buffer = io.StringIO()
@@ -331,9 +333,9 @@ def export(database: Database, name: str) -> Iterator[str]:
 
 
 def cell(value: Any) -> Any:
-    """A value as it stands in a CSV file: 0/1 for no and yes, nothing where there is none.
+    """A value for a CSV file: 0 or 1 for no and yes, empty for None.
 
-    A text that a spreadsheet would take for a formula is told apart by a leading apostrophe.
+    Text that a spreadsheet would read as a formula gets a leading apostrophe.
     """
     if value is None:
         return ""
@@ -347,12 +349,12 @@ def cell(value: Any) -> Any:
 
 
 def dictionary(database: Database) -> dict[str, Any]:
-    """What every column of every export means."""
+    """The meaning of every column of every export."""
     running = study_in_force(database)
     return {
         "study": running.study.name,
         "missing": "An empty cell means that there is no value.",
-        "texts": "One that begins with =, +, - or @ has an apostrophe before it, lest it be taken for a formula.",
+        "texts": "Text that begins with =, +, - or @ has a leading apostrophe, so that it is not read as a formula.",
         "files": {
             f"{name}.csv": [
                 {"column": column.name, "type": column.type, "meaning": column.meaning}

@@ -1,4 +1,4 @@
-"""What the record says of chance at each decision: of a nudge before the coin was mixed in, and of each action."""
+"""Probabilities of each decision, from the record: of a nudge before randomisation, and of each action."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from opportune.service.record.database import Database
 
 
 class Drawn(NamedTuple):
-    """How an action was drawn: the probability of each, the draw, and the number of the one intended."""
+    """How an action was drawn: the probability of each action, the draw, and the number of the intended action."""
 
     probabilities: list[float | None]
     draw: float | None
@@ -21,13 +21,13 @@ class Drawn(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the algorithm answered to a participant's decision points, and to what became of their nudges."""
+    """The algorithm's answers at a participant's decision points, and when their nudges were settled."""
 
     proposed: dict[str, dict[str, Any]]
     settled: dict[str, dict[str, Any]]
 
     def drawn(self, decision: str) -> Drawn | None:
-        """How the action was drawn; None while a nudge waits, and where nothing is drawn."""
+        """How the action was drawn; None while a nudge waits, or if no action was drawn."""
         settled = self.proposed[decision].get("settled") or self.settled.get(decision) or {}
         found = settled.get("drawn")
         return None if found is None else Drawn(found[:-2], found[-2], int(found[-1]))
@@ -47,14 +47,14 @@ def answers_of(database: Database, participant: str) -> Answers:
 
 
 def before_randomising(policy: Policy, answer: Mapping[str, Any]) -> float:
-    """With which probability the rule alone would have nudged, by what it went by (`notes` of the record)."""
+    """The probability with which the rule alone would have nudged, computed from its recorded `notes`."""
     probability, notes = float(answer["probability"]), answer.get("notes")
     revealer = policy.revealer
     return probability if notes is None else revealer.before_coin(probability, revealer.declares.notes(*notes))
 
 
 def nudge_class(policy: Policy, answer: Mapping[str, Any]) -> str | None:
-    """Why a nudge was considered; None where there could be none, and where the rule has no classes."""
+    """The class of the moment at which a nudge was considered; None if it was ineligible or the rule has no classes."""
     notes, revealer = answer.get("notes"), policy.revealer
     if notes is None or "ineligible" in answer:
         return None
@@ -62,7 +62,7 @@ def nudge_class(policy: Policy, answer: Mapping[str, Any]) -> str | None:
 
 
 def of_action(policy: Policy, names: Sequence[str], row: Mapping[str, Any], name: str) -> float | None:
-    """The probability of an action at a decision, given the state and whether there was a reveal; None if not known."""
+    """The probability of an action, given the state and whether there was a reveal; None if it is unknown."""
     if row["mode"] != "fallback" and policy.randomised:
         drawn: Drawn | None = row["drawn"]
         return None if drawn is None else drawn.probabilities[names.index(name)]
@@ -72,7 +72,7 @@ def of_action(policy: Policy, names: Sequence[str], row: Mapping[str, Any], name
 
 
 def intended(names: Sequence[str], row: Mapping[str, Any]) -> str | None:
-    """The most probable action before the least probability was kept; None while a nudge waits."""
+    """The action that was most probable before the minimum probability was applied; None while a nudge waits."""
     drawn: Drawn | None = row["drawn"]
     if drawn is not None:
         return names[drawn.intended]

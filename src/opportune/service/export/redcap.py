@@ -1,7 +1,7 @@
 """Exports for REDCap: a data dictionary to upload, and files to import.
 
 Each participant is a record; decisions are a repeating instrument, numbered by decision point. In REDCap, upload the
-dictionary, turn on repeating for the instrument `decisions`, then import participants and decisions, in this order.
+dictionary, make the instrument `decisions` repeatable, then import participants and decisions, in this order.
 """
 
 import csv
@@ -24,17 +24,17 @@ HEADER = (
 RECORD = "record_id"
 REPEATED = ("redcap_repeat_instrument", "redcap_repeat_instance")
 FORMS = {"participants": "p", "decisions": "d"}
-"""The instruments, and how the names of their fields begin: in a project each name may occur once."""
+"""The instruments and the prefixes of their fields, whose names must be unique within a project."""
 KINDS = {"integer": "integer", "number": "number", "time": "datetime_seconds_ymd"}
 
 
 def field_name(form: str, column: str) -> str:
-    """What a column is called in REDCap: lower case letters, digits and underscores."""
+    """The name of a column in REDCap: lower-case letters, digits and underscores."""
     return f"{FORMS[form]}_{re.sub(r'[^a-z0-9]+', '_', column.lower()).strip('_')}"
 
 
 def fields_of(form: str, columns: tuple[Column, ...]) -> list[tuple[str, Column]]:
-    """The columns of an instrument with their names there, each once; the participant is the record itself."""
+    """The columns of an instrument with unique field names, without the participant, who is the record itself."""
     found: dict[str, Column] = {}
     for column in columns:
         if column.name == "participant":
@@ -47,7 +47,7 @@ def fields_of(form: str, columns: tuple[Column, ...]) -> list[tuple[str, Column]
 
 
 def files(database: Database) -> Iterator[tuple[str, Iterator[str]]]:
-    """Every file by its name, with its text in pieces."""
+    """Every file: its name, and its text in pieces."""
     yield "dictionary.csv", _dictionary(database)
     for form in FORMS:
         yield f"{form}.csv", _records(database, form)
@@ -81,7 +81,7 @@ def _records(database: Database, form: str) -> Iterator[str]:
 
 
 def value_of(column: Column, value: object) -> object:
-    """A value as it is imported: times as REDCap reads them: without zone and fractions of a second."""
+    """A value in REDCap's form: times have neither a zone nor fractions of a second."""
     if column.type == "time" and isinstance(value, str):
         return value.removesuffix("Z")[:19].replace("T", " ")
     return cell(value)

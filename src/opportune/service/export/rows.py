@@ -1,4 +1,4 @@
-"""The rows that exports are made of, in order, a page at a time."""
+"""The rows of each export, in order, read a page at a time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ PAGE = 2000
 
 
 def rows_of(database: Database, running: StudyInForce, name: str) -> Iterator[dict[str, Any]]:
-    """The rows that an export is made of, in order, a page at a time."""
+    """The rows of an export, in order, read a page at a time."""
     if name == "calls":
         yield from call_rows(database, running)
     elif name == "budget":
@@ -41,7 +41,7 @@ def rows_of(database: Database, running: StudyInForce, name: str) -> Iterator[di
 
 
 def _decisions(database: Database, running: StudyInForce) -> Iterator[dict[str, Any]]:
-    """Every decision, participant after participant, with what the record says of chance."""
+    """Every decision, one participant after the other, with its probabilities and draws from the record."""
     policies, imputed, past = running.policies, _imputed(database), _past(database)
     files = {hashed[:12]: shown[:12] for hashed, shown in shown_hashes(database).items()}
     for person in _pages(database, tables.PARTICIPANT, tables.participants.c.number, -1):
@@ -61,7 +61,7 @@ def _decisions(database: Database, running: StudyInForce) -> Iterator[dict[str, 
 
 
 def _imputed(database: Database) -> set[str]:
-    """Decisions whose reward never came, and was replaced by the study's default."""
+    """Decisions whose reward did not arrive and was replaced by the study's default."""
     table = tables.events.c
     query = select(table.decision).where(table.kind == events.REWARDED, table.who == SYSTEM)
     with database.reading.connect() as connection:
@@ -69,10 +69,10 @@ def _imputed(database: Database) -> set[str]:
 
 
 def _past(database: Database) -> set[str]:
-    """Decisions at which nobody could be nudged any more when they became known."""
+    """Decisions that became known only when it was too late for a nudge."""
     table = tables.events.c
-    said = table.body.contains('"past":true', autoescape=True)  # or a variable is called so
-    query = select(table.decision, table.body).where(table.kind == events.PROPOSED, said)
+    likely = table.body.contains('"past":true', autoescape=True)  # also true of a variable named so; checked below
+    query = select(table.decision, table.body).where(table.kind == events.PROPOSED, likely)
     with database.reading.connect() as connection:
         rows = connection.execute(query)
         return {decision for decision, body in rows if msgspec.json.decode(body)["given"].get("past", False)}

@@ -101,7 +101,7 @@ def unpack_shared(cohorts: Mapping[str, Cohort], data: bytes) -> None:
 
 
 def shared_arrays(cohort: Cohort) -> tuple[str, ...]:
-    """The arrays that hold what participants share; with models pooled in part the model is that of nobody."""
+    """The arrays that participants share; with partial pooling also the model of the cohort's placeholder."""
     return (*cohort.common.shared, *(["model"] if cohort.policy.partial else []))
 
 

@@ -1,1 +1,1 @@
-"""How the tables came to be what they are, one step for each change."""
+"""Migrations of the tables, one for each change."""
