@@ -77,7 +77,7 @@ def test_the_table_prints(found: Estimates) -> None:
         assert re.search(rf"^{re.escape(name)} +-?\d", text, re.MULTILINE)
     assert "30 participants" in text
     assert f"{found.rows:,} rows" in text
-    assert "All 3 coefficients of the effect are 0: F(3, 22)" in text
+    assert "Test that all 3 coefficients of the effect are 0: F(3, 22)" in text
     assert "at moments when it was randomised" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 110
     assert list(found.table().columns) == ["estimate", "se", "low", "high", "p", "holm_p"]

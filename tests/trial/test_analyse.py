@@ -16,7 +16,10 @@ from opportune.errors import DataError, InputError
 from opportune.inference import wcls
 from opportune.inference.questions import Question
 from opportune.report.analysis_figures import coefficient_in_words
+from opportune.service.commands.calls import GIVEN_UP
+from opportune.service.export.exports import cell
 from opportune.trial.export import read_export
+from opportune.trial.fidelity import fidelity
 from opportune.trial.run import Analysis, analyse, hide_arms, sentences
 
 
@@ -143,6 +146,25 @@ def test_filled_in_rewards_are_left_out(tmp_path: Path, decisions: pd.DataFrame)
     assert made.tables["missing"].set_index("decision points").loc["all decision points", "filled in"] > 0
 
 
+def test_texts_are_read_as_they_were(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """The apostrophe before what a spreadsheet would read as a formula is removed, one of the text's own stays."""
+    texts = [["+walk", "-", "=1+1", "@home", "'tis", "rest", ""][i % 7] for i in range(len(decisions))]
+    folder = write(tmp_path / "texts", decisions.assign(reason=[cell(text) for text in texts]))
+    assert "'=1+1" in (folder / "decisions.csv").read_text(encoding="utf-8")
+    assert read_export(folder).decisions["reason"].fillna("").tolist() == texts
+
+
+def test_every_outcome_without_the_participant_is_counted(tmp_path: Path, decisions: pd.DataFrame) -> None:
+    """Each outcome with which staff may give a nudge up is a row of fidelity, and so is one that nobody made."""
+    folder = write(tmp_path / "called", decisions)
+    outcomes = [*GIVEN_UP, "nothing"]
+    calls = pd.DataFrame({"participant": "P001", "outcome": ["reached", *np.repeat(outcomes, 2)]})
+    calls.to_csv(folder / "calls.csv", index=False)
+    counted = fidelity(read_export(folder)).set_index("measure")["number"]
+    assert counted[[words for words in counted.index if words.startswith("proposed, and ")]].tolist() == [2] * 4
+    assert counted["proposed, and someone else answered"] == 2
+
+
 def test_arms_are_compared(tmp_path: Path, decisions: pd.DataFrame) -> None:
     """Arms are in the flow, and compared; a nudge's effect comes from the arm that has nudges."""
     made = analyse(read_export(write(tmp_path / "arms", decisions, arms=True)), policies=False)
@@ -177,7 +199,7 @@ def test_several_primary_contrasts_are_adjusted(tmp_path: Path, decisions: pd.Da
     said = sentences(made)
     assert "adjusted by Holm" in said[0]
     assert ", where stress is 0 or at the first level: " in said[0]
-    assert said[2].startswith("That all 2 of these are 0 is tested by F(2, ")
+    assert said[2].startswith("A joint test that all 2 are 0 gives F(2, ")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +252,7 @@ def test_a_blinded_report_does_not_tell_arms_apart(tmp_path: Path, decisions: pd
     open_ = analyse(source, policies=False)
     assert open_.tables["course"].groupby("arm")["nudges"].sum()["without"] == 0
     spent = open_.tables["budget"].set_index("measure")["number"]
-    assert spent["nudges per participant, mean"] == spent["nudges in all"] / 20
+    assert spent["nudges per participant, mean"] == spent["nudges in total"] / 20
     seen = {hide_arms(source).decisions["arm"].iloc[0] for _ in range(40)}
     assert seen == {"arm A", "arm B"}  # nobody can work out the letters
 
@@ -255,7 +277,7 @@ def test_actions_that_were_drawn_are_valued(tmp_path: Path, decisions: pd.DataFr
     made = analyse(read_export(write(tmp_path / "drawn", drawn)))
     table = made.tables["always"].set_index("action, always")
     assert list(table.index) == ["rest", "walk"]
-    assert table.loc["walk", "low of that"] > 0.5
+    assert table.loc["walk", "difference, low"] > 0.5
     assert table.loc["walk", "SNIPS"] == pytest.approx(table.loc["walk", "mean reward"], abs=0.3)
     assert "always" not in analyse(read_export(write(tmp_path / "not", decisions)), policies=False).tables
 
@@ -265,7 +287,7 @@ def test_learning_together_is_told(tmp_path: Path, decisions: pd.DataFrame) -> N
     for pooled in (True, False):
         text = STUDY + f"\n[[policies]]\nkind = 'PACE'\npooled = {str(pooled).lower()}\n"
         notes = analyse(read_export(write(tmp_path / str(pooled), decisions, text)), policies=False).notes
-        assert any("the adaptive sandwich is not given" in note for note in notes) == pooled
+        assert any("the adaptive sandwich is not reported" in note for note in notes) == pooled
 
 
 def test_the_plan_stands_beside_what_came_out(folder: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_safety_is_counted(record: Export) -> None:
     safety = found.tables["safety"].set_index("what")["number"]
     assert safety["adverse events"] == 1
     assert safety["escalations shown to staff"] == 2
-    assert safety["of these not yet acknowledged"] == 1
+    assert safety["escalations not yet acknowledged"] == 1
     assert safety["notes by staff"] == 2
     assert safety["participants withdrawn"] == 3
     assert found.tables["withdrawals"].to_dict("records") == [{"reason": "moved away", "participants": 3}]

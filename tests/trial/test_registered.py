@@ -34,7 +34,7 @@ def test_an_analysis_that_came_with_data_at_hand_is_called_so() -> None:
     people = [("enrolled", "2027-01-05", "")] * 3
     late = record(("launched", "2027-01-04", OTHER), *people, ("amended", "2027-02-01", STUDY))
     said = registered(parse_study(STUDY), late)
-    assert said.startswith("NOT fixed beforehand: it came into the study file on 2027-02-01, when 3 participants")
+    assert said.startswith("NOT fixed in advance: it was added to the study file on 2027-02-01, when 3 participants")
     back = record(
         ("launched", "2027-01-04", STUDY), *people, ("amended", "2027-01-20", OTHER), ("amended", "2027-02-01", STUDY)
     )

@@ -1,6 +1,6 @@
-"""Inference: what a study's record says once it is over, with intervals that hold for few participants.
+"""Inference from the record of a finished study, with intervals that hold for few participants.
 
-Each estimator takes a pandas DataFrame with one row per decision point and gives `Estimates`. docs/analysis.md says
+Each estimator takes a pandas DataFrame with one row per decision point and returns `Estimates`. docs/analysis.md says
 which question each of them answers, and under which assumptions.
 """
 

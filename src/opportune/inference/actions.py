@@ -1,4 +1,4 @@
-"""Several actions: what each of them brings against a reference, where they were drawn with known probabilities.
+"""Several actions: the effect of each against a reference, if they were drawn with known probabilities.
 
 WCLS with a column for each action j but the reference, q_j = 1/(number of actions):
 
@@ -22,7 +22,7 @@ from opportune.inference.sandwich import Floats
 from opportune.inference.wcls import LEAST_PROBABILITY
 
 PREFIX = "action_probability_"
-"""How the names of the columns begin that have each action's probability."""
+"""The prefix of the columns with each action's probability."""
 
 
 def actions(
@@ -41,22 +41,22 @@ def actions(
     imputed: str | None = None,
     least_probability: float = LEAST_PROBABILITY,
 ) -> Estimates:
-    """What each action brings against the reference; p-values adjusted by Holm, with signs.
+    """The effect of each action against the reference; p-values are adjusted by Holm, with signs.
 
     Args:
         frame: one row for each decision point, eligible or not.
-        outcome: the column with Y; where it is empty the row is left out.
-        action: the column with the action that was taken.
-        probabilities: the column with the recorded probability of each action, by action; or how their names begin.
-        participant: the column that says whose row it is.
-        controls: g, a formula; controls make the estimate more exact, never wrong.
-        moderators: f, a formula; "1" for effects on average.
-        available: the column that is 1 where a row is eligible.
-        reference: the action that the others are compared with; the first unless given.
+        outcome: the column with Y; rows in which it is empty are left out.
+        action: the column with the action taken.
+        probabilities: the column with the recorded probability of each action, by action; or the prefix of their names.
+        participant: the column that identifies the participant.
+        controls: g, a formula; controls make the estimate more precise, never biased.
+        moderators: f, a formula; "1" for average effects.
+        available: the column that is 1 in eligible rows.
+        reference: the action with which the others are compared; by default the first.
         lag: the outcome is the mean of Y over this many decision points, from the action's on.
         time: the column that numbers each participant's decision points; a lag above 1 needs it.
-        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
-        least_probability: the least that the protocol allows for an action.
+        imputed: the column that is 1 if the outcome was filled in; such rows are left out.
+        least_probability: the minimum that the protocol allows for each action.
 
     """
     record = read(frame, outcome, participant, available=available, imputed=imputed, lag=lag, time=time)
@@ -92,7 +92,7 @@ def actions(
 def choices(
     rows: pd.DataFrame, action: str, probabilities: str | Mapping[str, str], least: float
 ) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]", Floats]:
-    """Names of the actions, the number of the one taken in each row, and their probabilities, [rows, actions]."""
+    """The actions' names, the number of the action taken in each row, and all probabilities, [rows, actions]."""
     if isinstance(probabilities, str):
         found = [str(name) for name in rows.columns if str(name).startswith(probabilities)]
         columns = {name.removeprefix(probabilities): name for name in found}

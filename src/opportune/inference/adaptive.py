@@ -1,14 +1,14 @@
-"""The adaptive sandwich: WCLS where the rule that drew treatments learned from all participants together.
+"""The adaptive sandwich: WCLS if the rule that drew treatments learned from all participants together.
 
-What one participant did then moved the probabilities of the others, and participants are not independent. Zhang, Janson
+One participant's data then changed the probabilities of the others, so participants are not independent. Zhang, Janson
 and Murphy (2023) stack the equations of every update (its parameters beta_u) and of the effect (theta), weight those of
 participant i by
 
     prod pi(A; beta_u) / pi(A; beta_hat_u)     over the participant's rows that were drawn with an update's parameters,
 
 differentiate by all parameters at once, and take the part of theta from the sandwich of the whole stack. The weights
-are 1 at the estimates; their derivative, the sum of d log pi / d beta_u, carries what one update does to all that came
-after. Probabilities must change smoothly with beta.
+are 1 at the estimates; their derivative, the sum of d log pi / d beta_u, carries the effect of an update on everything
+after it. Probabilities must change smoothly with beta.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ from opportune.inference.sandwich import Floats, Ints, Sandwich, by_participant,
 from opportune.inference.wcls import LEAST_PROBABILITY, centred, estimand, reference
 
 FEWEST_PARTICIPANTS = 100
-"""With fewer the stack has too many equations for its participants, and intervals are too short."""
+"""With fewer, the stack has too many equations for its participants, and intervals are too short."""
 STEP = 1e-5
-"""Of central differences: their error is about its square."""
+"""The step of central differences, whose error is about its square."""
 MOST_LEFT = 1e-4
-"""How far the sum of an update's score may be from 0, in units of the root of the sum of its squares."""
+"""The tolerance for the sum of an update's score, relative to the root of the sum of its squares."""
 TOLERANCE = 1e-4
-"""By how much recorded probabilities may differ from those of the rule."""
+"""The largest allowed difference between recorded probabilities and those of the rule."""
 
 Chance = Callable[[pd.DataFrame, Floats], Any]
 Score = Callable[[pd.DataFrame, Floats], Any]
@@ -72,25 +72,25 @@ def adaptive_sandwich(
     q: str | float | None = None,
     least_probability: float = LEAST_PROBABILITY,
 ) -> Estimates:
-    """The estimate of `wcls` with standard errors that hold for learning from all participants together.
+    """The estimate of `wcls`, with standard errors that account for learning from all participants together.
 
     Args:
         frame: one row for each decision point.
         betas: the parameters after each update, [updates, d].
         chance: chance(rows, beta) gives the probability of treatment in each row under the parameters of an update.
-        score: score(rows, beta) gives, for each row, its part of the equations that an update solves: [rows, d]. Update
-            u solves their sum over all eligible rows that were drawn before it; 0 for one whose outcome is missing.
+        score: score(rows, beta) gives each row's part of the equations that an update solves: [rows, d]. Update u
+            solves their sum over all eligible rows drawn before it; rows whose outcome is missing must give 0.
         update: the column with the number of the update whose parameters drew the row, 0 before the first.
         outcome: the column with Y.
         treatment: the column with A, 0 or 1.
         probability: the column with the recorded probability of A = 1.
-        participant: the column that says whose row it is.
+        participant: the column that identifies the participant.
         controls: g, a formula.
         moderators: f, a formula.
-        available: the column that is 1 where a row is eligible.
+        available: the column that is 1 in eligible rows.
         q: the reference probability, as in `wcls`; the probability's own column gives least squares with the treatment
             centred at its probability.
-        least_probability: the least that the protocol allows for either treatment.
+        least_probability: the minimum that the protocol allows for either treatment.
 
     """
     record = read(frame, outcome, participant, available=available, keep_missing=True)
@@ -145,19 +145,19 @@ def adaptive_sandwich(
 
 
 def _movement(rows: pd.DataFrame, number: Ints, beta: Floats, chance: Chance, p: Floats) -> Floats:
-    """D p / d beta in each row, [rows, d], by the parameters that drew it; refused where the rule is another one."""
+    """D p / d beta in each row, [rows, d], at the parameters that drew it; refused if the rule gives other p."""
     moved = np.zeros((len(rows), beta.shape[1]))
     for u in range(1, len(beta) + 1):
-        there = number == u
-        some = rows[there]
+        here = number == u
+        some = rows[here]
         if len(some):
-            said = _values("chance", chance(some, beta[u - 1]), (len(some),))
-            if np.abs(said - p[there]).max() > TOLERANCE:
+            computed = _values("chance", chance(some, beta[u - 1]), (len(some),))
+            if np.abs(computed - p[here]).max() > TOLERANCE:
                 raise InputError(
                     f"chance gives probabilities that differ from the recorded ones by up to "
-                    f"{np.abs(said - p[there]).max():.3g} after update {u}; expected the rule that drew them"
+                    f"{np.abs(computed - p[here]).max():.3g} after update {u}; expected the rule that drew them"
                 )
-            moved[there] = _difference(partial(chance, some), beta[u - 1])
+            moved[here] = _difference(partial(chance, some), beta[u - 1])
     if not np.abs(moved).max() > 0.0:
         raise InputError(
             "the probabilities do not change smoothly with what was learned (they stay or jump), so the adaptive "
@@ -171,7 +171,8 @@ def _stack(
 ) -> tuple[Floats, Floats]:
     """Each participant's scores of all blocks, [n, whole], and minus the derivative of their sum, [whole, whole].
 
-    `log_moved` and `moved` are d log pi / d beta and d p / d beta in each row of the last block, which has all rows.
+    `log_moved` and `moved` are d log pi / d beta and d p / d beta in each row of the last block, which contains all
+    rows.
     """
     d = moved.shape[1]
     edges = np.cumsum([0, *(len(block.value) for block in blocks)])
@@ -188,7 +189,7 @@ def _stack(
         if u < len(blocks) - 1 and left.any():
             raise InputError(
                 f"betas do not solve the equations of update {u + 1}: its score sums to "
-                f"{each.sum(axis=0)[left][0]:.3g}; expected 0, with the score that gave these parameters"
+                f"{each.sum(axis=0)[left][0]:.3g}; expected 0, with the score that these parameters solve"
             )
         total = by_participant(each, block.who, n)
         scores[:, here] = total
@@ -213,7 +214,7 @@ def _by_probability(block: _Equations, probability: str) -> Floats:
 
 
 def _difference(function: Callable[[Floats], Any], at: Floats) -> Floats:
-    """The derivative by each parameter, in the last axis, by central differences."""
+    """The derivative with respect to each parameter, in the last axis, by central differences."""
     columns = []
     for j in range(len(at)):
         step = np.zeros(len(at))

@@ -1,7 +1,7 @@
-"""Arms of a trial: each participant's mean outcome, compared between randomised arms, adjusted for the baseline.
+"""Arms of a trial: participants' mean outcomes, compared between randomised arms and adjusted for the baseline.
 
 Least squares of a participant's mean on controls known before randomisation and on indicators of the arms (ANCOVA),
-with the one sandwich, in which each participant is one row.
+with the sandwich estimator, in which each participant is one row.
 """
 
 from dataclasses import replace
@@ -33,12 +33,12 @@ def arms(
     Args:
         frame: one row for each decision point, or one for each participant.
         outcome: the column with Y; a participant's outcome is the mean of those that are known.
-        arm: the column with the arm to which the participant was randomised, whatever came of it.
-        participant: the column that says whose row it is.
+        arm: the column with the arm to which the participant was randomised, whatever they then received.
+        participant: the column that identifies the participant.
         controls: a formula of what was known before randomisation, such as "baseline"; constant for a participant.
-        available: the column that is 1 where a row counts; all rows do unless given.
-        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
-        reference: the arm that the others are compared with; the first in order unless given.
+        available: the column that is 1 in rows that count; by default all do.
+        imputed: the column that is 1 if the outcome was filled in; such rows are left out.
+        reference: the arm with which the others are compared; by default the first in order.
 
     """
     record = read(frame, outcome, participant, available=available, imputed=imputed)
@@ -80,10 +80,10 @@ def arms(
 
 
 def _with_lost(record: Record, frame: pd.DataFrame, participant: str) -> Record:
-    """The record with a note of participants who were randomised and have no outcome."""
+    """The record with a note of randomised participants without an outcome."""
     lost = frame[participant].nunique() - record.n
     if not lost:
         return record
-    said = f"{lost:,} of {lost + record.n:,} participants have no outcome and are left out"
-    checks.warn(said)
-    return replace(record, notes=(*record.notes, said))
+    note = f"{lost:,} of {lost + record.n:,} participants have no outcome and are left out"
+    checks.warn(note)
+    return replace(record, notes=(*record.notes, note))

@@ -5,7 +5,7 @@ With the outcome Y of the whole participation in each of its rows, moderators f,
 
     sum w f {I (-1)^(1-A) / p(A) (Y - (1 - p) mu_1 - p mu_0) - f'beta} = 0,
 
-where mu_a(h), least squares on the rows with A = a, only makes the estimate more exact.
+where mu_a(h), fitted by least squares to the rows with A = a, only makes the estimate more precise.
 """
 
 import numpy as np
@@ -39,12 +39,12 @@ def dcee(
         outcome: the column with Y; participants without one are left out.
         treatment: the column with A, 0 or 1.
         probability: the column with the recorded probability of A = 1.
-        participant: the column that says whose row it is.
-        controls: of mu_0 and mu_1, a formula; controls make the estimate more exact, never wrong.
-        moderators: f, a formula; "1" for the effect on average over decision points.
-        available: the column that is 1 where a row is eligible; at others the effect counts as 0.
-        weight: the column with w, how much a decision point counts; all count the same unless given.
-        least_probability: the least that the protocol allows for either treatment.
+        participant: the column that identifies the participant.
+        controls: of mu_0 and mu_1, a formula; controls make the estimate more precise, never biased.
+        moderators: f, a formula; "1" for the average effect over decision points.
+        available: the column that is 1 in eligible rows; in others the effect counts as 0.
+        weight: the column with w, the weight of a decision point; by default all count the same.
+        least_probability: the minimum that the protocol allows for either treatment.
 
     """
     record = read(frame, outcome, participant)

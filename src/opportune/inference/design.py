@@ -1,6 +1,6 @@
-"""Columns of a data frame from a formula such as "pre + day", in the language that users of R know.
+"""A design matrix from a formula such as "pre + day", in the notation of R.
 
-Only columns, + - * / : ** and a few functions may occur, so that a formula cannot run code.
+Only columns, + - * / : ** and a few functions are allowed, so that a formula cannot run code.
 """
 
 import ast
@@ -20,7 +20,7 @@ from opportune.problems.grammar import LIBRARY_ERRORS, plain
 
 FUNCTIONS = {"log": np.log, "log1p": np.log1p, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}
 TRANSFORMS = ("I", "C", "center", "scale", "poly", "bs", "cs")
-"""What the library itself can do with a column."""
+"""Functions of a column that formulaic provides."""
 _ALLOWED = (
     ast.Expression, ast.Name, ast.Call, ast.keyword, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop,
     ast.expr_context,
@@ -28,13 +28,13 @@ _ALLOWED = (
 
 
 def design(name: str, formula: str, frame: pd.DataFrame, *, outcome: str = "") -> tuple[Floats, list[str]]:
-    """The formula's columns and their names; an intercept is among them unless the formula begins with 0.
+    """The formula's columns and their names, with an intercept unless the formula begins with 0.
 
     Args:
         name: of the argument, for errors.
-        formula: what stands to the right of ~ in R.
+        formula: the right-hand side of a formula in R.
         frame: the rows.
-        outcome: a column that may not be in it: what comes after the treatment explains its effect away.
+        outcome: a column that the formula must not contain: controlling for it would explain the effect away.
 
     """
     text = checks.text(name, formula).strip().removeprefix("~")
@@ -57,7 +57,7 @@ def design(name: str, formula: str, frame: pd.DataFrame, *, outcome: str = "") -
 
 
 def columns_of(formula: str) -> list[str]:
-    """The columns that a formula names; an error of the library's, or a ValueError, says what is wrong with it."""
+    """The columns that a formula names; raises formulaic's errors, or a ValueError, if the formula is invalid."""
     text, found = formula.strip().removeprefix("~"), []
     for token in tokenize(text):
         _check(token)
@@ -72,10 +72,10 @@ def columns_of(formula: str) -> list[str]:
 
 
 def _refuse_missing(name: str, text: str, frame: pd.DataFrame, outcome: str) -> None:
-    """Refuse the outcome, and a column with empty cells: of levels they would silently count as the first."""
+    """Refuse the outcome, and columns with empty cells, which would silently count as the first level."""
     for column in columns_of(text):
         if column == outcome:
-            raise InputError(f"{name} {text.strip()!r} has the outcome in it; expected what is known beforehand")
+            raise InputError(f"{name} {text.strip()!r} contains the outcome; expected columns known beforehand")
         if column in frame.columns and (missing := int(frame[column].isna().sum())):
             raise _missing(name, text, column, missing, len(frame))
 
@@ -83,12 +83,12 @@ def _refuse_missing(name: str, text: str, frame: pd.DataFrame, outcome: str) -> 
 def _missing(name: str, text: str, column: str, missing: int, rows: int) -> InputError:
     return InputError(
         f"{name} {text.strip()!r}: {column} has no value in {missing} of {rows} eligible rows; expected one in each: "
-        "fill them in with what was known before the decision, or use another variable"
+        "fill in values that were known before the decision, or use another variable"
     )
 
 
 def _check(token: Token) -> None:
-    """Refuse an expression that does more than arithmetic with columns, by a ValueError that says why."""
+    """Raise a ValueError for an expression that does more than arithmetic with columns."""
     if token.kind is not Token.Kind.PYTHON:
         return
     for node in ast.walk(ast.parse(re.sub(r"`[^`]*`", "column", token.token), mode="eval")):

@@ -1,10 +1,10 @@
-"""EMEE: the effect of a randomised treatment on an outcome that is yes or no, as a relative risk.
+"""EMEE: the effect of a randomised treatment on a yes-or-no outcome, as a relative risk.
 
 With A, p, q, W, g and f as in WCLS (Qian, Yoo, Klasnja, Almirall and Murphy, 2021), the estimate solves
 
     sum W e^(-A f'beta) (Y - e^(g'alpha + A f'beta)) [g, (A - q) f] = 0.
 
-e^(f'beta) is the relative risk, right also where e^(g'alpha) is wrong.
+e^(f'beta) is the relative risk, and is consistent even if e^(g'alpha) is wrong.
 """
 
 import numpy as np
@@ -58,7 +58,7 @@ def emee(
         found,
         method=f"EMEE: effect of {treatment} on {outcome}, log relative risk",
         estimand=(
-            f"the logarithm of how many times as probable {outcome} is where {treatment} is 1 instead of 0, at moments "
+            f"the logarithm of how many times as likely {outcome} is where {treatment} is 1 instead of 0, at moments "
             "when it was randomised, with earlier treatments as in this study"
             + ("" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}")
         ),
@@ -83,7 +83,7 @@ def _slopes(x: Floats, y: Floats, weight: Floats, a: Floats, g: Floats, f: Float
 
 
 def _solve(x: Floats, y: Floats, weight: Floats, a: Floats, g: Floats, f: Floats) -> Floats:
-    """Newton's method, with steps halved until the equations come nearer to 0."""
+    """Newton's method, with steps halved until the equations come closer to 0."""
 
     def equations(theta: Floats) -> Floats:
         base, factor = _parts(theta, a, g, f)
@@ -105,6 +105,6 @@ def _solve(x: Floats, y: Floats, weight: Floats, a: Floats, g: Floats, f: Floats
         if np.abs(step).max() < ENOUGH:
             return theta
     raise InputError(
-        "the equations have no solution that can be found; expected the outcome to be both 0 and 1 under each "
-        "treatment, and fewer controls and moderators"
+        "no solution of the equations was found; expected the outcome to be both 0 and 1 under each treatment, and "
+        "fewer controls and moderators"
     )

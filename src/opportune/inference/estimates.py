@@ -1,4 +1,4 @@
-"""`Estimates`: what every estimator gives, with intervals, tests, and a table for people."""
+"""`Estimates`, the result of every estimator: intervals, tests, and a table for people."""
 
 import textwrap
 from collections.abc import Sequence
@@ -40,24 +40,24 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Estimates:
-    """Coefficients with clustered standard errors; those of the effect are the last `effects` ones.
+    """Coefficients with clustered standard errors; the last `effects` coefficients are those of the effect.
 
     Args:
-        method: the estimator, for people.
-        estimand: what is estimated, in words.
+        method: the estimator's name, for people.
+        estimand: the estimand in words.
         names: of the coefficients.
         estimate: the coefficients.
-        covariance: theirs, corrected for few participants.
+        covariance: of the coefficients, corrected for few participants.
         plain_covariance: without that correction.
         df: degrees of freedom of Student's t.
-        effects: how many coefficients, the last ones, belong to the effect.
-        participants: with at least one row.
-        rows: that were used.
-        least_probability: the least probability, among these rows, of what was done or not done.
-        holm: whether the table shows p-values that are adjusted for several comparisons.
+        effects: the number of coefficients, at the end, that belong to the effect.
+        participants: the number of participants with at least one row.
+        rows: the number of rows used.
+        least_probability: the smallest probability of either treatment, or of an action, in these rows.
+        holm: whether the table shows p-values adjusted for several comparisons.
         notes: what was left out, and why.
         details: further numbers by name, such as an effective sample size.
-        draws: simulated values, [draws, k], whose spread the standard errors are; None where nothing is simulated.
+        draws: simulated values, [draws, k], whose spread gives the standard errors; None without simulation.
 
     """
 
@@ -100,7 +100,7 @@ class Estimates:
 
     @property
     def holm_p(self) -> Floats:
-        """p-values of the effect's coefficients, adjusted by Holm for being several; NaN for the others."""
+        """p-values of the effect's coefficients, adjusted for their number by Holm; NaN for the others."""
         adjusted = np.full(len(self.names), np.nan)
         adjusted[-self.effects :] = holm(self.p[-self.effects :])
         return adjusted
@@ -121,7 +121,7 @@ class Estimates:
         return self.test(np.eye(len(self.names))[-self.effects :])
 
     def test(self, contrasts: Any) -> FTest:
-        """The test that combinations are all 0: W (df - r + 1) / (r df) ~ F(r, df - r + 1), r combinations.
+        """Test that r combinations of coefficients are all 0: W (df - r + 1) / (r df) ~ F(r, df - r + 1).
 
         Args:
             contrasts: weights, [r, k] for all coefficients or [r, effects] for those of the effect.
@@ -130,25 +130,25 @@ class Estimates:
         c = self._weights(contrasts)
         r = int(np.linalg.matrix_rank(c))
         if r < len(c):
-            raise InputError(f"contrasts has {len(c)} rows of which {r} are independent; expected all of them to be")
+            raise InputError(f"contrasts has {len(c)} rows of which {r} are independent; expected independent rows")
         second = self.df - r + 1
         if second < 1:
-            raise InputError(f"contrasts tests {r} things at once with {self.df} degrees of freedom; expected fewer")
+            raise InputError(f"contrasts has {r} rows, with {self.df} degrees of freedom; expected fewer rows")
         value = c @ self.estimate
         wald = float(value @ np.linalg.solve(c @ self.covariance @ c.T, value))
         statistic = wald * second / (r * self.df)
         return FTest(statistic, (r, second), float(fdtrc(r, second, statistic)))
 
     def combination(self, weights: Any) -> Combination:
-        """One combination of coefficients, such as [1, 1] for the effect where a moderator is 1.
+        """A combination of coefficients, such as [1, 1] for the effect at a moderator of 1.
 
         Args:
-            weights: one for each coefficient, or one for each of the effect.
+            weights: one for each coefficient, or for each of the effect's coefficients.
 
         """
         c = self._weights([weights])[0]
         if not c.any():
-            raise InputError("weights are all 0; expected at least one other number")
+            raise InputError("weights are all 0; expected at least one that is not")
         value, se = float(c @ self.estimate), float(np.sqrt(c @ self.covariance @ c))
         half = se * float(stdtrit(self.df, 0.5 + LEVEL / 2))
         return Combination(value, se, (value - half, value + half), float(2.0 * stdtr(self.df, -abs(value) / se)))
@@ -175,7 +175,7 @@ class Estimates:
 
 
 def holm(p: Floats) -> Floats:
-    """p-values adjusted for being several (Holm, 1979): in order of size, times as many as are left."""
+    """p-values adjusted for their number (Holm, 1979): in order of size, each times the number that are left."""
     order = np.argsort(p)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
@@ -183,7 +183,7 @@ def holm(p: Floats) -> Floats:
 
 
 def _lines(of: Estimates) -> list[str]:
-    """The table, and below it what a reader must know to use it."""
+    """The lines of the table, and below it what a reader must know to use it."""
     header = ["", "estimate", "se", "95% interval", "t", "p"] + (["Holm p"] if of.holm else [])
     first = len(of.names) - of.effects
     cells = [header]
@@ -191,7 +191,7 @@ def _lines(of: Estimates) -> list[str]:
         low, high = of.interval[i]
         digits = _digits(float(of.se[i]))
         row = [name, f"{of.estimate[i]:.{digits}f}", f"{of.se[i]:.{digits}f}", f"{low:.{digits}f} to {high:.{digits}f}"]
-        if i >= first:  # nobody asks whether a control is 0
+        if i >= first:  # whether a control is 0 does not matter
             row += [f"{of.estimate[i] / of.se[i]:.2f}", _p_text(of.p[i]).removeprefix("= ")]
             row += [_p_text(of.holm_p[i]).removeprefix("= ")] if of.holm else []
         cells.append(row + [""] * (len(header) - len(row)))
@@ -205,7 +205,7 @@ def _lines(of: Estimates) -> list[str]:
             lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
     lines.append("")
     if 1 < of.effects <= of.df:
-        lines.append(f"All {of.effects} coefficients of the effect are 0: {of.joint}")
+        lines.append(f"Test that all {of.effects} coefficients of the effect are 0: {of.joint}")
     least = "" if np.isnan(of.least_probability) else f", least probability {of.least_probability:.4g}"
     lines.append(f"{of.participants:,} participants, {of.rows:,} rows{least}; {_source(of)}")
     lines += _wrapped(f"Estimated: {of.estimand}")
@@ -216,13 +216,13 @@ def _lines(of: Estimates) -> list[str]:
 
 
 def _source(of: Estimates) -> str:
-    """What intervals come from."""
+    """The distribution behind the intervals, in words."""
     t = f"t with {of.df} degrees of freedom"
     return t if of.draws is None else f"{len(of.draws):,} simulated draws, {t}"
 
 
 def _digits(se: float) -> int:
-    """Digits after the point with which a standard error shows three that matter."""
+    """Decimal places that show three significant digits of a standard error."""
     return int(np.clip(2 - np.floor(np.log10(se)), 0, 8)) if se > 0.0 else 4
 
 
@@ -235,7 +235,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def estimates(record: Record, beta: Floats, found: Sandwich, *, freedom: int | None = None, **more: Any) -> Estimates:
-    """`Estimates` of these rows and coefficients; n - k degrees of freedom unless given."""
+    """`Estimates` of these rows and coefficients; by default with n - k degrees of freedom."""
     return Estimates(
         estimate=beta,
         covariance=found.covariance,
@@ -249,5 +249,5 @@ def estimates(record: Record, beta: Floats, found: Sandwich, *, freedom: int | N
 
 
 def effect_names(treatment: str, moderators: Sequence[str]) -> list[str]:
-    """Names of the effect's coefficients: the treatment's own where its moderator is 1, else treatment:moderator."""
+    """Names of the effect's coefficients: the treatment's own for the intercept, else treatment:moderator."""
     return [treatment if name == "Intercept" else f"{treatment}:{name}" for name in moderators]

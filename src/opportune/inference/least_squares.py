@@ -1,4 +1,4 @@
-"""Weighted least squares from each participant's sums, so that cohorts can be put together without their rows.
+"""Weighted least squares from each participant's sums, so that cohorts can be combined without their rows.
 
 With X the columns and W the weights of participant i's rows, X'WX is J_i of the sandwich, and U_i = X'WY - X'WX beta.
 """
@@ -33,7 +33,7 @@ def add_up(x: Floats, y: Floats, weight: Floats, participant: Ints, n: int) -> S
 
 
 def solve(sums: Sums, people: Sequence[Any] = ()) -> tuple[Floats, Sandwich]:
-    """The coefficients, and what each participant adds to them."""
+    """The coefficients, and each participant's influence on them."""
     xx, xy = sums
     whole = xx.sum(axis=0)
     beta = inverse(whole) @ xy.sum(axis=0)

@@ -4,9 +4,9 @@ For participant i with features X_i and rewards y_i,
 
     y_i = X_i (theta + b_i) + noise,     b_i ~ N(0, T),     noise ~ N(0, sigma^2).
 
-theta is what participants have in common, T how much they differ (its diagonal is tau^2), sigma the noise. How unsure
-theta is, se, has all participants in common, and is no part of T: a participant's own estimate varies by T and by its
-own noise, which is taken out.
+theta is the part that participants have in common, T the covariance of their differences (its diagonal is tau^2), and
+sigma the noise. The standard error of theta is not part of T: participants' own estimates vary by T and by their own
+noise, which the fit separates.
 """
 
 from typing import NamedTuple
@@ -23,13 +23,13 @@ ENOUGH = 1e-6
 
 
 class Fitted(NamedTuple):
-    """Coefficients in common with their covariance, how participants differ, and the noise."""
+    """The common coefficients with their covariance, the differences between participants, and the noise."""
 
     theta: Floats
     covariance: Floats
-    """Of theta."""
+    """The covariance of theta."""
     spread: Floats
-    """T, how participants differ; diagonal unless the fit was `correlated`."""
+    """T, the covariance of participants' differences; diagonal unless the fit was `correlated`."""
     sigma: float
     participants: int
     rows: int
@@ -46,7 +46,7 @@ class Fitted(NamedTuple):
 
     @property
     def half_width(self) -> Floats:
-        """Half the 95% interval of theta, by Student's t with one degree of freedom less than participants."""
+        """Half the 95% interval of theta, by Student's t with one degree of freedom fewer than participants."""
         return np.asarray(self.se * float(stdtrit(max(1, self.participants - 1), 0.975)))
 
 
@@ -58,13 +58,13 @@ def fit(x: Floats, y: Floats, who: Ints, names: list[str], *, correlated: bool =
         y: rewards.
         who: the participant of each row, from 0.
         names: the names of the features, for errors.
-        correlated: let the coefficients of a participant depend on each other: T is whole, not diagonal.
+        correlated: let a participant's coefficients be correlated: T is a full matrix, not diagonal.
 
     """
     n, d = x.shape if x.ndim == 2 else (0, len(names))
     people = int(who.max()) + 1 if n else 0
     if n < d + 2:
-        raise DataError(f"{n} rows have all that a fit needs; expected at least {d + 2} for {d} terms")
+        raise DataError(f"{n} rows are complete enough for a fit; expected at least {d + 2} for {d} terms")
     _check_rank(x, names)
     xx, xy = add_up(x, y, np.ones(n), who, people)
     yy = np.zeros(people)
@@ -83,7 +83,7 @@ def fit(x: Floats, y: Floats, who: Ints, names: list[str], *, correlated: bool =
 def _round(
     xx: Floats, xy: Floats, yy: Floats, rows: int, spread: Floats, sigma2: float, *, correlated: bool
 ) -> tuple[Floats, Floats, Floats, float]:
-    """One round of EM, the uncertainty of theta included (restricted likelihood)."""
+    """One round of EM, including the uncertainty of theta (restricted likelihood)."""
     people, d = xy.shape
     root = root_of(spread) if correlated else np.diag(np.sqrt(np.diag(spread)))
     # X'V^-1 X = (I + X'X T/sigma^2)^-1 X'X/sigma^2, symmetric by writing T = root root'.
@@ -109,7 +109,7 @@ def _round(
 
 
 def root_of(matrix: Floats) -> Floats:
-    """A square root of a covariance, also of one without full rank."""
+    """A square root of a covariance, which need not have full rank."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, None)))
 

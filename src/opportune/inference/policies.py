@@ -1,12 +1,13 @@
-"""What another policy would have brought, from a record made with known probabilities.
+"""The value of another policy, from a record made with known probabilities.
 
-The policy says, for each eligible row, with which probability pi(j) it would have taken action j. With w = pi(A)/p(A):
+For each eligible row, the policy gives the probability pi(j) with which it would have taken action j. With
+w = pi(A)/p(A):
 
     SNIPS:          sum w Y / sum w
     doubly robust:  mean of  sum_j pi(j) mu_j + w (Y - mu_A),
 
-mu_j least squares on the rows of other participants with A = j (cross-fitting), so that nobody's own outcomes predict
-them. Both hold whatever mu is, for a policy that does not learn; what it would do later is as in the study.
+where mu_j is fitted by least squares to the rows of other participants with A = j (cross-fitting), so that nobody's own
+outcomes predict them. Both hold whatever mu is, for a policy that does not learn, with later decisions as in the study.
 """
 
 from collections.abc import Mapping
@@ -47,16 +48,16 @@ def policy_value(
 
     Args:
         frame: one row for each decision point, eligible or not.
-        policy: an action, taken always; or, by action, the column with the policy's probability of it.
-        outcome: the column with Y; where it is empty the row is left out.
-        action: the column with the action that was taken.
-        probabilities: the column with the recorded probability of each action, by action; or how their names begin.
-        participant: the column that says whose row it is.
-        controls: of mu, a formula; controls make the estimate more exact, never wrong.
-        available: the column that is 1 where a row is eligible.
-        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
-        folds: of the cross-fitting.
-        least_probability: the least that the protocol allows for an action.
+        policy: an action that is always taken; or, by action, the column with the policy's probability of it.
+        outcome: the column with Y; rows in which it is empty are left out.
+        action: the column with the action taken.
+        probabilities: the column with the recorded probability of each action, by action; or the prefix of their names.
+        participant: the column that identifies the participant.
+        controls: of mu, a formula; controls make the estimate more precise, never biased.
+        available: the column that is 1 in eligible rows.
+        imputed: the column that is 1 if the outcome was filled in; such rows are left out.
+        folds: the number of folds for cross-fitting.
+        least_probability: the minimum that the protocol allows for each action.
 
     """
     record = read(frame, outcome, participant, available=available, imputed=imputed)
@@ -73,7 +74,7 @@ def policy_value(
         raise InputError(
             f"the record says too little about this policy: its {len(rows):,} rows are worth {size:,.0f} drawn by the "
             f"policy itself (effective sample size), for {n} participants; expected at least {LEAST_SIZE * n:,}: ask "
-            "about a policy that is nearer to the study's own"
+            "about a policy closer to the study's own"
         )
     mu = _predicted(h, y, taken, who, len(names), folds)
     robust = (pi * mu).sum(axis=1) + weight * (y - mu[each, taken])
@@ -94,8 +95,8 @@ def policy_value(
         freedom=n - 1,
         method=f"Value of a policy ({label}) for {outcome}",
         estimand=(
-            f"mean {outcome} at eligible moments if the action there were chosen by {label}, earlier and later ones as "
-            "in this study; the last row is how much more that is than what the study's own policy brought"
+            f"mean {outcome} at eligible moments if the action there were chosen by {label}, with earlier and later "
+            "ones as in this study; the last row is the difference from the mean under the study's own policy"
         ),
         names=("as recorded", "SNIPS", "doubly robust", "doubly robust - as recorded"),
         effects=1,

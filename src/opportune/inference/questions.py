@@ -1,7 +1,7 @@
-"""Questions to a study's record: which estimator answers them, from which columns, and how R repeats the answer.
+"""Questions to a study's record: which estimator answers them, from which columns, and the R code for the same answer.
 
-Columns are named as in the exports of a served study, so that a plan asks simulated records and the analysis asks real
-ones in the same way.
+Columns have the names of a served study's exports, so that a plan and an analysis ask simulated and real records in
+the same way.
 """
 
 import re
@@ -21,11 +21,11 @@ from opportune.inference.estimates import Estimates
 from opportune.inference.wcls import LEAST_PROBABILITY, wcls
 
 DRAWN = "action_drawn"
-"""The column that says whether every action could have been taken."""
+"""The column that is 1 if every action could have been taken."""
 PARTICIPANT, TIME, ELIGIBLE, NUDGE, CHANCE = "participant", "step", "eligible", "nudge", "nudge_probability"
 IMPUTED, ARM = "reward_imputed", "arm"
 MOST_LOOKED_AT = 20_000
-"""Rows from which it is told which controls add something."""
+"""The most rows used to choose controls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,14 @@ class Question:
     """One analysis.
 
     Args:
-        estimand: whose effect: "nudge", "risk" (the same for an outcome of 0 or 1, as a relative risk), "actions", or
+        estimand: "nudge", "risk" (the effect of a nudge on an outcome of 0 or 1, as a relative risk), "actions", or
             "arms".
         outcome: the column with the outcome.
-        lag: the outcome is its mean over this many decision points.
-        controls: a formula of what is known before the decision; of baseline columns for arms.
-        moderators: a formula of what the effect may depend on.
-        reference: the action or arm that the others are compared with.
-        least: the least probability that the protocol allows.
+        lag: the outcome is averaged over this many decision points.
+        controls: a formula of columns known before the decision; for arms, of baseline columns.
+        moderators: a formula of columns on which the effect may depend.
+        reference: the action or arm with which the others are compared.
+        least: the minimum probability that the protocol allows.
 
     """
 
@@ -54,14 +54,14 @@ class Question:
 
     @property
     def name(self) -> str:
-        """What the analysis is called."""
+        """The name of the analysis."""
         over = "" if self.lag == 1 else f" over {self.lag} decision points"
         by = "" if self.moderators.strip() == "1" else f", by {self.moderators.strip()}"
         of = {"nudge": "a nudge", "risk": "a nudge (relative risk)", "actions": "each action", "arms": "the arms"}
         return f"effect of {of[self.estimand]} on the {self.outcome}{over}{by}"
 
     def answer(self, frame: pd.DataFrame) -> Estimates:
-        """The estimates; an `InputError` says in a sentence why there are none."""
+        """The estimates; raises `InputError` with the reason if there are none."""
         missing = [name for name in self._needed if name not in frame.columns]
         if missing:
             raise InputError(f"the record has no column {missing[0]}, which {self._why[missing[0]]}")
@@ -84,7 +84,7 @@ class Question:
         if not (frame[ELIGIBLE] == 1).any():
             raise InputError(
                 "a nudge was never left to chance: its probability was 0 or 1, or nearly so, at every decision point, "
-                "and there is nothing to compare with (schema = 1 in the study file, or [probabilities] nudge, leaves "
+                "so there is nothing to compare with (schema = 1 in the study file, or [probabilities] nudge, leaves "
                 "nudges to chance)"
             )
         treated: dict[str, Any] = {"treatment": NUDGE, "probability": CHANCE, "available": ELIGIBLE}
@@ -95,10 +95,10 @@ class Question:
     @property
     def _why(self) -> dict[str, str]:
         return {
-            ARM: "says to which arm each participant was randomised: the study has no arms",
-            ELIGIBLE: "says where a nudge was randomised",
-            CHANCE: "has the probability of a nudge",
-            "action": "has the action that was taken",
+            ARM: "contains the arm of each participant: the study has no arms",
+            ELIGIBLE: "says at which decision points a nudge was randomised",
+            CHANCE: "contains the probability of a nudge",
+            "action": "contains the action taken",
             self.outcome: "is the outcome",
         }
 
@@ -108,7 +108,7 @@ class Question:
         return [*of, self.outcome]
 
     def reference_in(self, frame: pd.DataFrame) -> str:
-        """What actions or arms are compared with: the first in the record unless given; empty for a nudge."""
+        """The reference of actions or arms: by default the first in the record; empty for a nudge."""
         if self.reference is not None or self.estimand not in {"actions", "arms"}:
             return self.reference or ""
         if self.estimand == "arms":
@@ -116,7 +116,7 @@ class Question:
         return next((str(name).removeprefix(PREFIX) for name in frame if str(name).startswith(PREFIX)), "")
 
     def in_r(self, found: Estimates, frame: str = "rows") -> str:
-        """The R code that gives these numbers from the rows of the analysis."""
+        """R code that computes these numbers from the rows of the analysis."""
         controls, moderators = _r_formula(self.controls), _r_formula(self.moderators)
         outcome = self.outcome if self.lag == 1 else lagged(self.outcome, self.lag)
         if self.estimand == "arms":
@@ -146,55 +146,55 @@ class Question:
 
 
 def _r(text: str) -> str:
-    """A text in R."""
+    """A string in R."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def _r_formula(formula: str) -> str:
-    """A formula as R reads it, where C() does not make levels of numbers."""
+    """A formula in R, where factor() takes the place of C()."""
     return re.sub(r"\bC\(", "factor(", formula.strip())
 
 
 def lagged(outcome: str, lag: int) -> str:
-    """What the column is called that has the mean of an outcome over several decision points."""
+    """The name of the column with the mean of an outcome over several decision points."""
     return f"{outcome}_lag_{lag}"
 
 
 def _words(formula: str) -> list[str]:
-    """The columns that a formula names, about: whatever is neither a number nor a function."""
+    """The columns that a formula names, approximately: all words that are not functions."""
     found = re.findall(r"[A-Za-z_.][\w.]*(?!\w*\s*\()", formula)
     return list(dict.fromkeys(found))
 
 
 def with_drawn(frame: pd.DataFrame, least: float = LEAST_PROBABILITY) -> pd.DataFrame:
-    """The frame with a column that is 1 where every action could have been taken; refused where none ever was."""
+    """The frame with a column that is 1 if every action could have been taken; refused if there is no such row."""
     columns = [name for name in frame.columns if str(name).startswith(PREFIX)]
     if len(columns) < 2:
         raise InputError(
-            "the record has no probabilities of actions: they were not drawn by chance, so that what follows them "
-            "says nothing certain about what they bring ([probabilities] actions in the study file has them drawn)"
+            "the record has no probabilities of actions: they were not drawn at random, so their effects cannot be "
+            "estimated ([probabilities] actions in the study file randomises them)"
         )
     p = frame[columns].to_numpy(dtype=np.float64)
     drawn = np.isfinite(p).all(axis=1) & (np.nan_to_num(p) >= least - 1e-9).all(axis=1)
     if not drawn.any():
         raise InputError(
-            "at no decision point could every action have been taken: the recommender chose them, and no chance was "
-            "mixed in ([probabilities] actions in the study file does that)"
+            "at no decision point could every action have been taken: the recommender chose them without randomisation "
+            "([probabilities] actions in the study file randomises them)"
         )
     return frame.assign(**{DRAWN: drawn.astype(np.int64)})
 
 
 def usable_controls(frame: pd.DataFrame, names: Sequence[str], *, participants: int, where: str = ELIGIBLE) -> str:
-    """A formula of those columns that vary where it matters, and that add something to those before them.
+    """A formula of those columns that vary in the rows that count, and are not linear in the columns before them.
 
-    There are at most a tenth as many coefficients as participants: controls make an estimate more exact, and many of
-    them make it less so.
+    There are at most a tenth as many coefficients as participants: some controls make an estimate more precise, but
+    too many make it less so.
 
     Args:
         frame: the rows.
         names: of columns, the most important ones first.
-        participants: how many there are.
+        participants: the number of participants.
         where: the column that is 1 in rows that count.
 
     """

@@ -1,4 +1,4 @@
-"""Reading a record: which rows count, whose they are, and what must hold before anything is estimated."""
+"""Reading a record: which rows count, whose they are, and checks before anything is estimated."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from opportune.errors import InputError
 from opportune.inference.sandwich import Floats, Ints
 
 MOST_INCOMPLETE = 0.1
-"""Where more outcomes than this share are missing, a warning says so."""
+"""If more than this share of outcomes is missing, a warning says so."""
 MOST_SURPRISE = 4.0
-"""How many standard deviations what was done may differ from what its probabilities say."""
+"""The largest allowed difference between draws and their probabilities, in standard deviations."""
 SPARE_PARTICIPANTS = 5
-"""So many participants more than coefficients are needed at least, and one."""
+"""The number of participants must exceed the number of coefficients by more than this."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Record:
     """The rows that count.
 
     Args:
-        rows: eligible rows whose outcome is known (or all eligible rows, if that was asked for).
+        rows: eligible rows whose outcome is known (or all eligible rows, if requested).
         y: their outcomes.
         who: the number of each row's participant, from 0.
         people: the participants' names, in order.
@@ -41,7 +41,7 @@ class Record:
 
     @property
     def n(self) -> int:
-        """How many participants there are."""
+        """The number of participants."""
         return len(self.people)
 
 
@@ -56,14 +56,14 @@ def read(
     time: str | None = None,
     keep_missing: bool = False,
 ) -> Record:
-    """The eligible rows whose outcome is known; warns where many outcomes are missing or some were imputed.
+    """The eligible rows whose outcome is known; warns if many outcomes are missing or some were imputed.
 
     Args:
         frame: one row for each decision point, eligible or not.
         outcome: the column with Y.
-        participant: the column that says whose row it is.
-        available: the column that is 1 (or True) where a row is eligible; all rows are, unless given.
-        imputed: the column that is 1 where the outcome was filled in; such outcomes count as missing.
+        participant: the column that identifies the participant.
+        available: the column that is 1 (or True) in eligible rows; by default all rows are eligible.
+        imputed: the column that is 1 if the outcome was filled in; such outcomes count as missing.
         lag: the outcome is the mean of Y over this many decision points, from this one on.
         time: the column that numbers a participant's decision points; a lag above 1 needs it.
         keep_missing: keep eligible rows whose outcome is missing, as NaN.
@@ -73,7 +73,7 @@ def read(
         raise InputError(f"frame is {checks.brief(frame)}; expected a pandas DataFrame, one row per decision point")
     twice = frame.columns[frame.columns.astype(str).duplicated()]
     if len(twice):
-        raise InputError(f"frame has several columns called {twice[0]}; expected each name once")
+        raise InputError(f"frame contains several columns named {twice[0]}; expected each name once")
     frame = frame.reset_index(drop=True)
     y = numbers(frame, outcome, missing=True)
     notes: list[str] = []
@@ -84,7 +84,7 @@ def read(
     if imputed is not None:
         filled = zeros_and_ones(frame, imputed) == 1.0
         if filled.any():
-            _tell(notes, f"{int(filled.sum()):,} imputed outcomes are left out")
+            _warn(notes, f"{int(filled.sum()):,} imputed outcomes are left out")
         y = np.where(filled, np.nan, y)
     inside = np.ones(len(frame), dtype=np.bool_)
     if lag > 1:
@@ -98,11 +98,11 @@ def read(
     lost = int((asked & ~known).sum())
     if lost:
         what = "outcomes" if lag == 1 else f"windows of {lag} decision points"
-        said = f"{lost:,} of {int(asked.sum()):,} {what} are incomplete and left out"
+        note = f"{lost:,} of {int(asked.sum()):,} {what} are incomplete and left out"
         if lost > MOST_INCOMPLETE * asked.sum():
-            _tell(notes, f"{said}; the estimate holds if they are missing regardless of treatment and outcome")
+            _warn(notes, f"{note}; the estimate holds if they are missing regardless of treatment and outcome")
         else:
-            notes.append(said)
+            notes.append(note)
     used = asked if keep_missing else asked & known
     rows = frame[used].reset_index(drop=True)
     who, people = pd.factorize(rows[participant])
@@ -110,10 +110,10 @@ def read(
 
 
 def _steps(frame: pd.DataFrame, participant: str, time: str, *, whole: bool) -> Floats:
-    """The number of each decision point; refused where a participant has one twice, as it would count twice."""
+    """The number of each decision point; refused if a participant has one twice."""
     steps = numbers(frame, time)
     if whole and (steps != np.floor(steps)).any():
-        raise InputError(f"{time} has numbers that are not whole; expected the number of each decision point")
+        raise InputError(f"{time} contains numbers that are not whole; expected the number of each decision point")
     twice = pd.DataFrame({"who": frame[participant], "step": steps}).duplicated()
     if twice.any():
         first = int(np.argmax(twice))
@@ -127,11 +127,11 @@ def _steps(frame: pd.DataFrame, participant: str, time: str, *, whole: bool) -> 
 def _windows(
     frame: pd.DataFrame, y: Floats, participant: str, lag: int, steps: Floats | None
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Means over t, ..., t + lag - 1, NaN where one is missing; and whether the study was still on at the last one."""
+    """Means over t, ..., t + lag - 1, NaN if one is missing; and whether the participant's rows reach t + lag - 1."""
     if steps is None:
         raise InputError(f"lag = {lag} needs time=..., the column that numbers each participant's decision points")
     who, _ = pd.factorize(frame[participant])
-    span = int(steps.max() - steps.min()) + lag + 1  # so that no window reaches the next participant
+    span = int(steps.max() - steps.min()) + lag + 1  # windows do not reach the next participant
     place = pd.Index(who * span + (steps - steps.min()).astype(np.int64))
     last = pd.Series(steps).groupby(who).transform("max").to_numpy()
     window = np.zeros(len(frame))
@@ -142,13 +142,13 @@ def _windows(
 
 
 def column(frame: pd.DataFrame, name: Any) -> pd.Series:
-    """A column of the frame; a near miss is named."""
+    """A column of the frame; the error for an unknown name suggests a similar one."""
     wanted = checks.choice("column", name, map(str, frame.columns))
     return frame.iloc[:, [str(one) for one in frame.columns].index(wanted)]
 
 
 def numbers(frame: pd.DataFrame, name: str, *, missing: bool = False) -> Floats:
-    """A column of numbers; with `missing` some of them may be."""
+    """A column of numbers; with `missing`, some may be missing."""
     values = column(frame, name)
     if values.dtype.kind in "mM":
         raise InputError(f"column {name} holds dates or durations; expected numbers only")
@@ -179,7 +179,7 @@ def per_row(name: str, given: str | float, rows: pd.DataFrame) -> Floats:
 
 
 def drawn(rows: pd.DataFrame, treatment: str, probability: str | float, least: float) -> tuple[Floats, Floats]:
-    """A and p of each row; refused where they cannot come from a draw with these probabilities."""
+    """A and p of each row; refused if A cannot have been drawn with these probabilities."""
     a, p = zeros_and_ones(rows, treatment), per_row("probability", probability, rows)
     check_probabilities(p, least, of=treatment)
     check_frequencies(a, p, of=treatment)
@@ -187,7 +187,7 @@ def drawn(rows: pd.DataFrame, treatment: str, probability: str | float, least: f
 
 
 def check_probabilities(p: Floats, least: float, *, of: str = "treatment", several: bool = False) -> None:
-    """Refuse probabilities that are too small (or too large) for anything to be learned from what was drawn."""
+    """Refuse probabilities outside the protocol's bounds: too small or too large to count as randomised."""
     least = checks.real("least_probability", least, above=0.0, most=0.5)
     low, high = least - 1e-9, 1.0 if several else 1.0 - least + 1e-9
     bad = (p < low) | (p > high)
@@ -195,19 +195,19 @@ def check_probabilities(p: Floats, least: float, *, of: str = "treatment", sever
         expected = f"{least:g} or more" if several else f"{least:g} to {1.0 - least:g}"
         raise InputError(
             f"{int(bad.sum()):,} of {bad.size:,} eligible rows have a probability of {of} outside the protocol's "
-            f"bounds, such as {p[bad][0]:g}; expected {expected}: a row that could hardly have gone otherwise was not "
+            f"bounds, such as {p[bad][0]:g}; expected {expected}: a row whose treatment was almost certain was not "
             "randomised, and counts as ineligible"
         )
 
 
 def check_frequencies(done: Floats, p: Floats, *, of: str = "treatment") -> None:
-    """Refuse a record in which something was done far more or less often than its probabilities say."""
+    """Refuse a record in which something happened far more or less often than its probabilities say."""
     surprise = float((done - p).sum() / np.sqrt((p * (1.0 - p)).sum()))
     if abs(surprise) > MOST_SURPRISE:
         raise InputError(
             f"{of} happened in {int(done.sum()):,} of {done.size:,} eligible rows, where its recorded probabilities "
-            f"imply {p.sum():,.0f} ({abs(surprise):.1f} standard deviations away); expected probabilities with "
-            "which it was in fact drawn: look for a wrong column, or rows changed after the draw"
+            f"imply {p.sum():,.0f} ({abs(surprise):.1f} standard deviations away); expected the probabilities with "
+            "which it was drawn: look for a wrong column, or rows changed after the draw"
         )
 
 
@@ -227,6 +227,7 @@ def constant_within(rows: pd.DataFrame, who: Ints, names: Iterable[str], why: st
             raise InputError(f"column {name} changes within a participant; expected one value each: {why}")
 
 
-def _tell(notes: list[str], text: str) -> None:
+def _warn(notes: list[str], text: str) -> None:
+    """Add a note, and warn of it."""
     notes.append(text)
     checks.warn(text)

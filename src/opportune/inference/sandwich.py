@@ -1,12 +1,12 @@
-"""The one sandwich: the covariance of estimates that solve equations, clustered by participant, for few participants.
+"""The sandwich estimator: the covariance of solutions of estimating equations, clustered by participant.
 
 The estimate theta solves sum U_i(theta) = 0 over participants i. With D = -d(sum U_i)/d theta, of which J_i is the part
-of participant i, the correction of Mancl and DeRouen (2001) undoes that a participant pulls the fit towards their own
-data:
+of participant i, the correction of Mancl and DeRouen (2001) for few participants undoes that each participant pulls
+the fit towards their own data:
 
     U~_i = (I - J_i D^-1)^-1 U_i,      V = D^-1 (sum U~_i U~_i') D^-T.
 
-Student's t with n - k degrees of freedom belongs to it, n participants and k coefficients.
+It is used with Student's t with n - k degrees of freedom, for n participants and k coefficients.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from opportune.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_LEVERAGE = 1.0 - 1e-6
-"""Beyond it a coefficient rests on one participant alone, and nothing can be said about its error."""
+"""Beyond this leverage, a coefficient rests on one participant alone, and its error cannot be estimated."""
 WORST_CONDITION = 1e10
 NOTHING = 1e-20
-"""A column whose squares sum to less is 0 but for rounding."""
+"""A column whose squares sum to less than this is 0 but for rounding."""
 
 
 class Sandwich(NamedTuple):
-    """What each participant adds to the estimate: with the correction, and without it; both [n, k]."""
+    """Each participant's influence on the estimate: with the correction, and without it; both [n, k]."""
 
     influence: Floats
     plain_influence: Floats
@@ -44,12 +44,12 @@ class Sandwich(NamedTuple):
 
 
 def sandwich(scores: Floats, slopes: Floats, own: Floats | None = None, people: Sequence[Any] = ()) -> Sandwich:
-    """What each participant adds to the estimate; refused where that cannot be said.
+    """Each participant's influence on the estimate; refused if its error cannot be estimated.
 
     Args:
         scores: U_i at the estimate, [n, k].
         slopes: D, [k, k].
-        own: J_i, [n, k, k]; without them nothing is corrected.
+        own: J_i, [n, k, k]; without them, nothing is corrected.
         people: the participants' names, for errors.
 
     """
@@ -58,7 +58,7 @@ def sandwich(scores: Floats, slopes: Floats, own: Floats | None = None, people: 
     if own is None:
         return Sandwich(plain, plain)
     share = own @ bread
-    heavy = np.flatnonzero(np.trace(share, axis1=1, axis2=2) > MOST_LEVERAGE)  # else no eigenvalue of it is as large
+    heavy = np.flatnonzero(np.trace(share, axis1=1, axis2=2) > MOST_LEVERAGE)  # bounds the largest eigenvalue
     for i in map(int, heavy):
         if np.abs(np.linalg.eigvals(share[i])).max() > MOST_LEVERAGE:
             who = people[i] if len(people) else f"number {i + 1}"
@@ -71,7 +71,7 @@ def sandwich(scores: Floats, slopes: Floats, own: Floats | None = None, people: 
 
 
 def inverse(slopes: Floats) -> Floats:
-    """The inverse of D; refused where the rows cannot tell the coefficients apart."""
+    """The inverse of D; refused if the rows cannot tell the coefficients apart."""
     scale = np.sqrt(np.clip(np.abs(np.diag(slopes)), 1e-300, None))
     flat = np.abs(np.diag(slopes)).min() <= NOTHING
     if flat or not np.linalg.cond(slopes / np.outer(scale, scale)) < WORST_CONDITION:

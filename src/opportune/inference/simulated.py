@@ -1,14 +1,15 @@
-"""What policies that learn would have brought: simulation for inference, from a model fitted to the record.
+"""The value of policies that learn, by simulating a model fitted to the record.
 
-A policy with a budget cannot be valued by weighting: what it does later depends on what it did before. Instead the
+A policy with a budget cannot be valued by weighting, as its later decisions depend on its earlier ones. Instead, the
 study's linear model, with coefficients that differ between participants, is fitted to the record (`inference.mixed`)
 and simulated. Each of many draws takes, with z normal and chi2 of n - 1 degrees of freedom,
 
     theta* = theta_hat + se z sqrt((n - 1) / chi2),     tau* = tau_hat sqrt(chi2 / (n - 1)),
 
-then participants from N(theta*, T*), and runs every policy on them. Intervals are the draws' mean and spread with
-Student's t: the ends of few draws would lie too near to each other. It rests on the formula, so a formula that does not
-fit the record is refused: within participants, means by context and action must not differ from it (F test, 1%).
+then participants from N(theta*, T*), and runs every policy on them. Intervals use the draws' mean and spread with
+Student's t, as quantiles of few draws would be too close to each other. The result depends on the formula, so a formula
+that does not fit the record is refused: within participants, means by context and action must agree with it (F test,
+1%).
 """
 
 import warnings
@@ -58,22 +59,22 @@ def simulated_value(
     seed: int = 0,
     **happenings: Any,
 ) -> Estimates:
-    """The mean outcome per decision under policies that learn, and their differences from the first of them.
+    """The mean outcome per decision under policies that learn, and the differences from the first policy.
 
     Args:
         frame: one row for each decision point, with a column for each variable of the problem.
         problem: the study's finite problem: its formula, variables and actions.
-        policies: what is run, each with its budget; the first is what the others are compared with.
+        policies: the policies, each with its budget; the others are compared with the first.
         horizon: decisions per participant.
-        outcome: the column with the reward; where it is empty the row is left out.
-        action: the column with the name of the action that was taken.
-        participant: the column that says whose row it is.
-        time: the column that numbers decision points, from 1, where the problem has variables that follow a schedule.
-        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
-        cohort: how many participants are simulated in each draw; as many as in the record unless given.
-        draws: how many draws; standard errors are the spread of their values.
-        seed: of every draw.
-        happenings: what the world does: `response_rate`, `open_rate` and the like, as `LinearWorld` takes them.
+        outcome: the column with the reward; rows in which it is empty are left out.
+        action: the column with the name of the action taken.
+        participant: the column that identifies the participant.
+        time: the column with the number of the decision point, from 1; needed if variables follow a schedule.
+        imputed: the column that is 1 if the outcome was filled in; such rows are left out.
+        cohort: the number of participants simulated in each draw; by default that of the record.
+        draws: the number of draws; standard errors are the spread of their values.
+        seed: of all draws.
+        happenings: settings of the world, such as `response_rate` and `open_rate`, as `LinearWorld` takes them.
 
     """
     if not isinstance(problem, Problem):
@@ -89,7 +90,7 @@ def simulated_value(
         raise InputError(
             "the study's formula does not fit its record: mean outcomes by context and action differ from it by more "
             f"than chance (F({tested.df[0]}, {tested.df[1]}) = {tested.statistic:.3g}, p = {tested.p:.2g}); expected a "
-            "formula with the terms that are missing, else simulated policies would be valued in another world"
+            "formula with the terms that are missing, as policies would otherwise be valued in a different world"
         )
     fitted = fit(x, record.y, record.who, [f"feature {j + 1}" for j in range(problem.d)], correlated=True)
     probs = problem.context_probs
@@ -101,7 +102,7 @@ def simulated_value(
     for i in range(draws):
         thetas = _people(fitted, size, rng)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="theta has norm")  # some drawn participants go beyond the bound
+            warnings.filterwarnings("ignore", message="theta has norm")  # some drawn participants exceed the bound
             worlds = [
                 LinearWorld(problem, theta=theta, noise_sd=fitted.sigma, context_probs=probs, **happenings)
                 for theta in thetas
@@ -113,7 +114,7 @@ def simulated_value(
 
 
 def lack_of_fit(x: Floats, y: Floats, who: Ints, cell: Ints) -> Fit:
-    """Whether means by cell differ from the features' fit, each participant having coefficients of their own.
+    """Test whether means by cell differ from the features' fit, with separate coefficients for each participant.
 
     Args:
         x: features of each row.
@@ -147,7 +148,7 @@ def _places(rows: pd.DataFrame, problem: Problem, action: str, time: str | None)
     names = [name for name in problem.variables if name in rows.columns]
     for name in problem.variables:
         if name not in problem.schedule.variables:
-            column(rows, name)  # which refuses a frame without it
+            column(rows, name)  # refuses a frame without it
     steps = np.ones(len(rows), dtype=np.int64) if time is None else column(rows, time).to_numpy(dtype=np.int64)
     place = np.empty(len(rows), dtype=np.int64)
     for i, values in enumerate(zip(*(rows[name] for name in names), strict=True)):
@@ -167,9 +168,9 @@ def _places(rows: pd.DataFrame, problem: Problem, action: str, time: str | None)
 
 
 def _people(fitted: Fitted, size: int, rng: np.random.Generator) -> Floats:
-    """Coefficients of so many participants, after one draw of what they have in common: [size, d].
+    """Coefficients of `size` participants, after one draw of the common part: [size, d].
 
-    Their mean is exactly what they have in common: draws differ by what is unknown, not by who happened to be drawn.
+    Their mean equals the common part exactly: draws differ by what is unknown, not by which participants were drawn.
     """
     d, free = len(fitted.theta), fitted.participants - 1
     ratio = rng.chisquare(free) / free
@@ -180,9 +181,10 @@ def _people(fitted: Fitted, size: int, rng: np.random.Generator) -> Floats:
 
 
 def _summary(record: Record, values: Floats, names: list[str], outcome: str, horizon: int, tested: Fit) -> Estimates:
-    """Values of the policies and differences from the first, with their draws.
+    """The policies' values and differences from the first, with their draws.
 
-    Draws have the spread of Student's t, (n - 1) / (n - 3) in variance, which the interval's t brings in itself.
+    Draws have the variance of Student's t, (n - 1) / (n - 3), which is divided out here, as the interval's own t
+    includes it.
     """
     whole = np.column_stack([values, values[:, 1:] - values[:, :1]])
     spread = (whole - whole.mean(axis=0)) * np.sqrt((record.n - 3) / (record.n - 1) / (len(whole) - 1))

@@ -1,11 +1,11 @@
-"""WCLS: the effect of a randomised treatment on what comes next, where it was given with known probabilities.
+"""WCLS: the effect of a treatment, randomised with known probabilities, on a proximal outcome.
 
 For a decision point with treatment A (0 or 1), drawn with the recorded probability p, outcome Y, controls g and
 moderators f (Boruvka, Almirall, Witkiewitz and Murphy, 2018):
 
     minimise  sum W (Y - g'alpha - (A - q) f'beta)^2,     W = (q/p)^A ((1-q)/(1-p))^(1-A).
 
-Weighted and centred, beta is right also where g'alpha is wrong.
+Weighting and centring keep beta consistent even if g'alpha is wrong.
 """
 
 import numpy as np
@@ -41,18 +41,18 @@ def wcls(
 
     Args:
         frame: one row for each decision point, eligible or not.
-        outcome: the column with Y; where it is empty the row is left out.
+        outcome: the column with Y; rows in which it is empty are left out.
         treatment: the column with A, 0 or 1.
         probability: the column with the recorded probability of A = 1, or one number.
-        participant: the column that says whose row it is.
-        controls: g, a formula such as "pre + day"; controls make the estimate more exact, never wrong.
-        moderators: f, a formula; "1" for the effect on average.
-        available: the column that is 1 where a row is eligible: where the treatment was drawn.
-        q: the reference probability: a number or a column; the mean of p unless given.
+        participant: the column that identifies the participant.
+        controls: g, a formula such as "pre + day"; controls make the estimate more precise, never biased.
+        moderators: f, a formula; "1" for the average effect.
+        available: the column that is 1 in eligible rows, in which the treatment was drawn.
+        q: the reference probability: a number or a column; by default the mean of p.
         lag: the outcome is the mean of Y over this many decision points, from the treatment's on.
         time: the column that numbers each participant's decision points; a lag above 1 needs it.
-        imputed: the column that is 1 where the outcome was filled in; such rows are left out.
-        least_probability: the least that the protocol allows for either treatment.
+        imputed: the column that is 1 if the outcome was filled in; such rows are left out.
+        least_probability: the minimum that the protocol allows for either treatment.
 
     """
     record = read(frame, outcome, participant, available=available, imputed=imputed, lag=lag, time=time)
@@ -82,15 +82,15 @@ def centred(a: Floats, p: Floats, q: Floats | float, g: Floats, f: Floats) -> tu
 
 
 def reference(q: str | float | None, p: Floats, rows: pd.DataFrame) -> Floats:
-    """The reference probability of each row; the mean of the recorded ones unless given."""
+    """The reference probability of each row; by default the mean of the recorded ones."""
     found = np.full(len(p), p.mean()) if q is None else per_row("q", q, rows)
     if not ((found > 0.0) & (found < 1.0)).all():
-        raise InputError(f"q has {found.min():g} to {found.max():g}; expected numbers between 0 and 1")
+        raise InputError(f"q contains {found.min():g} to {found.max():g}; expected numbers between 0 and 1")
     return found
 
 
 def estimand(outcome: str, treatment: str, moderators: str, lag: int = 1) -> str:
-    """What is estimated, in words."""
+    """The estimand in words."""
     over = "" if lag == 1 else f", averaged over {lag} decision points from the treatment on,"
     by = "" if moderators.strip() == "1" else f", as it depends on {moderators.strip()}"
     return (

@@ -31,7 +31,7 @@ CAPTIONS = {
     "planned": "What the plan expected, and what came out",
     "consort-ai": "CONSORT-AI: what the record answers, and what the authors must add",
 }
-ALWAYS = ["action, always", "mean reward", "95% interval", "more than as recorded", "95% interval of that", "SNIPS",
+ALWAYS = ["action, always", "mean reward", "95% interval", "difference from the record", "its 95% interval", "SNIPS",
           "effective sample size"]  # fmt: skip
 ESTIMATE = ["analysis", "coefficient", "estimate", "se", "95% interval", "p", "Holm p", "df"]
 
@@ -107,8 +107,9 @@ def _valued(row: dict[Any, Any]) -> list[Cell]:
     if math.isnan(row["se"]):
         return [row["action, always"], row["why there is no value"], *[None] * (len(ALWAYS) - 2)]
     return [
-        row["action, always"], row["mean reward"], _interval(row["low"], row["high"]), row["more than as recorded"],
-        _interval(row["low of that"], row["high of that"]), row["SNIPS"], round(row["effective sample size"]),
+        row["action, always"], row["mean reward"], _interval(row["low"], row["high"]),
+        row["difference from the record"], _interval(row["difference, low"], row["difference, high"]), row["SNIPS"],
+        round(row["effective sample size"]),
     ]  # fmt: skip
 
 

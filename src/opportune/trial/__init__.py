@@ -1,1 +1,1 @@
-"""A trial after its end, or in its course: its record read from an export, counted, checked and analysed."""
+"""A trial after its end or during its course: its record read from an export, counted, checked and analysed."""

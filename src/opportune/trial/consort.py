@@ -1,4 +1,4 @@
-"""The items that CONSORT-AI asks for, answered from the record where it can; what people must add is marked."""
+"""The items of CONSORT-AI, answered from the record where possible; what authors must add is marked."""
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ GAP = "to be written by the authors"
 
 
 def consort_ai(export: Export) -> pd.DataFrame:
-    """Each item of CONSORT-AI (Liu et al., 2020) with what the record says of it."""
+    """Each item of CONSORT-AI (Liu et al., 2020), with the record's answer."""
     rows = export.decisions
     versions = _several(rows, "software_version")
     files = _several(rows, "policy_version")
@@ -24,17 +24,17 @@ def consort_ai(export: Export) -> pd.DataFrame:
         ("5 i", "which version of the algorithm was used", f"Opportune {versions}; study file {files}"),
         ("5 ii", "how input data were acquired and selected", _variables(export)),
         ("5 iii", "how poor or missing input data were handled",
-         f"without its sensed variables a decision point allows no nudge: {unknown or 'not recorded'}"),
+         f"a decision point without its sensed variables allows no nudge: {unknown or 'not recorded'}"),
         ("5 iv", "how people and the AI worked together", _together(export)),
         ("5 v", "the output of the AI", _output(export)),
         ("5 vi", "how the output contributed to decisions", _budget(export)),
         ("19", "performance errors, how they were found and what followed",
          f"{fallbacks:,} decisions were made by the fallback; other errors: {GAP}"),
-        ("25", "whether and how the AI and its code can be had",
+        ("25", "whether and how the AI and its code can be accessed",
          "Opportune is open source; the study file and every decision are in the export"),
     ]  # fmt: skip
     found = pd.DataFrame(items, columns=["item", "what is asked", "what the record says"])
-    found.insert(2, "answered", ["no" if said == GAP else "in part" if GAP in said else "yes" for *_, said in items])
+    found.insert(2, "answered", ["no" if text == GAP else "in part" if GAP in text else "yes" for *_, text in items])
     return found
 
 

@@ -1,4 +1,4 @@
-"""The effects that a trial was made to estimate: the analysis that was fixed beforehand, and those looked at later."""
+"""The effects that a trial estimates: the primary analysis, fixed in advance, and the secondary ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,14 +36,14 @@ EFFECTS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One analysis and what came of it.
+    """One analysis and its result.
 
     Args:
         key: a short name for files.
-        kind: "primary", or "secondary" for what was not fixed as the primary analysis.
-        question: what was asked.
-        estimates: the answer, None where there is none.
-        why: why there is none, in a sentence.
+        kind: "primary", or "secondary" for all others.
+        question: the question of the analysis.
+        estimates: the answer; None if there is none.
+        why: a sentence that says why there is no answer.
 
     """
 
@@ -55,9 +55,9 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """What the analysis is called."""
-        said = {"by-period": "effect of a nudge in parts of the study", "by-step": "trend of the effect of a nudge"}
-        name = said.get(self.key, self.question.name)
+        """The name of the analysis."""
+        names = {"by-period": "effect of a nudge in parts of the study", "by-step": "trend of the effect of a nudge"}
+        name = names.get(self.key, self.question.name)
         return name[:1].upper() + name[1:]
 
 
@@ -77,7 +77,7 @@ def _ask(key: str, kind: str, question: Question, frame: pd.DataFrame) -> Findin
 
 
 def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
-    """The questions by a short name: the file's primary one, then lag, time, moderators, actions, arms."""
+    """All questions by their short names: the primary one, then lag, moderators, time, actions, arms."""
     table = AnalysisTable() if export.study is None else export.study.settings.analysis
     people = frame[PARTICIPANT].nunique()
     controls = usable_controls(frame, export.variables, participants=people)
@@ -86,7 +86,7 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
     primary = table.question(controls, arms.controls, arms.reference)
     primary = replace(primary, least=least_action if primary.estimand == "actions" else least)
     if export.blinded and primary.estimand == "arms":
-        primary = replace(primary, reference=None)  # to name the control would tell it
+        primary = replace(primary, reference=None)  # naming the control would reveal it
     every = {"primary": primary, "nudge": plain, "lasting": replace(plain, lag=_lag(export, table))}
     if set(frame["reward"].dropna().unique()) <= {0.0, 1.0}:
         every["risk"] = replace(plain, estimand="risk")
@@ -102,13 +102,13 @@ def questions(export: Export, frame: pd.DataFrame) -> dict[str, Question]:
         every["arms"] = arms
     found: dict[str, Question] = {}
     for key, question in every.items():
-        if all(question.name != other.name for other in found.values()):  # the same with other controls is no other
+        if all(question.name != other.name for other in found.values()):  # other controls do not make another question
             found[key] = question
     return found
 
 
 def arms_question(export: Export, frame: pd.DataFrame) -> Question:
-    """The comparison of arms, against the one without nudges, adjusted for strata and complete baseline columns."""
+    """The comparison of arms with the one without nudges, adjusted for strata and complete baseline columns."""
     if export.study is None or not export.arms:
         return Question(estimand="arms")
     settings = export.study.settings
@@ -128,14 +128,14 @@ def _named(column: str) -> str:
 
 
 def _with(controls: str, name: str) -> str:
-    """The controls with one more, unless it is among them; a moderator belongs among the controls."""
+    """The controls plus one term, unless they contain it: a moderator must be among the controls."""
     term = name if name.startswith("C(") else _named(name)
     parts = [] if controls == "1" else controls.split(" + ")
     return " + ".join(parts if term in parts else [*parts, term])
 
 
 def _lag(export: Export, table: AnalysisTable) -> int:
-    """The decision points over which a lasting effect is followed: the file's, else what is between two nudges."""
+    """The number of decision points over which an effect is followed: the file's, else the mean gap between nudges."""
     horizon = int(export.decisions["step"].max())
     if table.lag is not None:
         return min(table.lag, horizon)
@@ -145,7 +145,7 @@ def _lag(export: Export, table: AnalysisTable) -> int:
 
 
 def with_periods(export: Export) -> pd.DataFrame:
-    """The decisions with the part of the study in which each lies: fewer parts where there are few participants."""
+    """The decisions with the number of their part of the study; few participants allow only few parts."""
     rows = export.decisions
     people = rows.loc[rows[ELIGIBLE] == 1, PARTICIPANT].nunique()
     parts = int(np.clip((people - SPARE_PARTICIPANTS - 4) // 4, 1, MOST_PERIODS))
@@ -154,7 +154,7 @@ def with_periods(export: Export) -> pd.DataFrame:
 
 
 def effects_table(findings: Sequence[Finding]) -> pd.DataFrame:
-    """A row for each coefficient of an effect; Holm's p over all secondary ones, and over several primary ones."""
+    """A row for each coefficient of an effect; Holm adjusts over all secondary ones, and over several primary ones."""
     rows = []
     for finding in findings:
         found = finding.estimates
@@ -167,7 +167,7 @@ def effects_table(findings: Sequence[Finding]) -> pd.DataFrame:
             found.holm_p[last], strict=True,
         ):  # fmt: skip
             if finding.key.startswith("by-") and name == NUDGE:
-                continue  # the effect where the moderator is 0, which nobody asked for
+                continue  # the effect where the moderator is 0, which answers no question here
             rows.append(
                 {
                     "analysis": finding.title, "kind": finding.kind, "coefficient": name, "estimate": float(estimate),
@@ -179,13 +179,13 @@ def effects_table(findings: Sequence[Finding]) -> pd.DataFrame:
             )  # fmt: skip
     table = pd.DataFrame(rows, columns=list(EFFECTS))
     if len(table):
-        later = (table["kind"] == SECONDARY).to_numpy()
-        table.loc[later, "holm p"] = holm(table.loc[later, "p"].to_numpy())
+        secondary = (table["kind"] == SECONDARY).to_numpy()
+        table.loc[secondary, "holm p"] = holm(table.loc[secondary, "p"].to_numpy())
     return table
 
 
 def rows_for_r(export: Export, findings: Sequence[Finding]) -> pd.DataFrame:
-    """The rows from which the R code repeats every number: imputed rewards left out, lagged outcomes worked out."""
+    """The rows from which the R code repeats every number: without imputed rewards, with lagged outcomes."""
     rows = with_periods(export)
     if "reward_imputed" in rows:
         rows = rows.assign(reward=rows["reward"].mask(rows["reward_imputed"] == 1))
@@ -203,10 +203,10 @@ def rows_for_r(export: Export, findings: Sequence[Finding]) -> pd.DataFrame:
 
 
 def r_script(findings: Sequence[Finding], file: str) -> str:
-    """The R script that repeats every number of the report."""
+    """An R script that repeats every number of the report."""
     lines = [
-        "# Repeats the estimates of the report. Needed once: install.packages(c('MRTAnalysis', 'clubSandwich'))",
-        "# MRTAnalysis prints a test of each coefficient; Mancl and DeRouen's correction is its default.",
+        "# Repeats the estimates of the report. Install once: install.packages(c('MRTAnalysis', 'clubSandwich'))",
+        "# MRTAnalysis prints a test of each coefficient, by default with Mancl and DeRouen's correction.",
         f"rows <- read.csv('{file}')",
         "",
     ]

@@ -1,6 +1,6 @@
-"""A study's export as data frames: every decision point with what is needed to analyse it.
+"""A study's export as data frames: every decision point, with what its analysis needs.
 
-Exports of earlier versions lack some columns. What they lack is worked out from what they have, and said in a sentence.
+Exports of earlier versions lack some columns. These are computed from the others, and a note says so.
 """
 
 from dataclasses import dataclass, field
@@ -25,21 +25,21 @@ ABOUT = {
     "participant", "number", "stream", "timezone", "status", "reason", "enrolled_utc", "steps", "spent", "nudges",
     "last_decision_utc", "last_reveal_utc", ARM,
 }  # fmt: skip
-"""Columns of participants.csv that are not about the person at enrolment."""
+"""Columns of participants.csv that are not values given at enrolment."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """What an export holds.
+    """The contents of an export.
 
     Args:
         source: the folder.
-        decisions: a row for each decision point, with `eligible` and `ineligible_reason`, and with the columns of its
-            participant that were known at enrolment.
+        decisions: a row for each decision point, with `eligible` and `ineligible_reason`, and with the participant's
+            values known at enrolment.
         participants: a row for each participant.
-        events: the number of events of each kind; empty where the export has none.
-        study: the study file in force, None where the export has none.
-        notes: what the export lacks, and what stands in for it.
+        events: the number of events of each kind; empty if the export has none.
+        study: the study file in force; None if the export has none.
+        notes: what the export lacks, and what replaces it.
 
     """
 
@@ -50,13 +50,13 @@ class Export:
     study: Study | None
     notes: tuple[str, ...] = field(default=())
     registered: str = ""
-    """Since when the primary analysis is as it is, in words."""
+    """When the primary analysis was fixed, in words."""
     beside: dict[str, pd.DataFrame] = field(default_factory=dict)
-    """calls, escalations and alerts, those that the export has."""
+    """Calls, escalations and alerts, as far as the export has them."""
     least: tuple[float, float] = (LEAST_PROBABILITY, LEAST_PROBABILITY)
-    """The least probabilities that the protocol allows: of a nudge and of none at eligible points, and of an action."""
+    """The minimum probabilities of the protocol: of a nudge (and of none) at eligible points, and of an action."""
     blinded: bool = False
-    """Whether letters stand for the arms' names."""
+    """Whether letters replace the arms' names."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Export:
 
     @cached_property
     def arms(self) -> list[str]:
-        """The arms to which participants were randomised; empty where there are none."""
+        """The arms to which participants were randomised; empty without arms."""
         return sorted(self.decisions[ARM].dropna().unique()) if ARM in self.decisions else []
 
     @cached_property
@@ -83,7 +83,7 @@ class Export:
 
 
 def read_export(folder: Path) -> Export:
-    """Read the folder that `opportune export` wrote."""
+    """Read a folder that `opportune export` wrote."""
     decisions, participants = (_read(folder / f"{name}.csv") for name in ("decisions", "participants"))
     lacking = [name for name in NEEDED if name not in decisions]
     if lacking:
@@ -110,18 +110,18 @@ def read_export(folder: Path) -> Export:
 
 
 def _check_rows(file: Path, decisions: pd.DataFrame, participants: pd.DataFrame) -> None:
-    """Refuse rows that would count twice, or that are nobody's."""
+    """Refuse rows that would count twice, or that belong to no participant."""
     if participants[PARTICIPANT].duplicated().any():
         again = participants.loc[participants[PARTICIPANT].duplicated(), PARTICIPANT].iloc[0]
-        raise DataError(f"{file.with_name('participants.csv')} has participant {again} twice; expected each once")
+        raise DataError(f"{file.with_name('participants.csv')} contains participant {again} twice; expected each once")
     twice = decisions.duplicated([PARTICIPANT, TIME])
     if twice.any():
         who, step = decisions.loc[twice, [PARTICIPANT, TIME]].iloc[0]
-        raise DataError(f"{file} has decision point {step} of participant {who} twice; expected each once")
+        raise DataError(f"{file} contains decision point {step} of participant {who} twice; expected each once")
     unknown = ~decisions[PARTICIPANT].isin(participants[PARTICIPANT])
     if unknown.any():
         who = decisions.loc[unknown, PARTICIPANT].iloc[0]
-        raise DataError(f"{file} has participant {who}, who is not in participants.csv; expected everyone there")
+        raise DataError(f"{file} contains participant {who}, who is not in participants.csv; expected everyone there")
 
 
 def _read(file: Path) -> pd.DataFrame:
@@ -134,7 +134,7 @@ def _read(file: Path) -> pd.DataFrame:
     except (ValueError, pd.errors.ParserError) as error:
         raise DataError(f"{file} cannot be read as CSV: {error}") from None
     for name in found.columns:
-        if found[name].dtype == object:  # an apostrophe keeps a spreadsheet from taking a text for a formula
+        if pd.api.types.is_string_dtype(found[name]):  # remove the apostrophe that the export puts before formulas
             found[name] = found[name].str.replace(r"^'(?=[=+\-@\t\r])", "", regex=True)
     return found
 
@@ -150,7 +150,7 @@ def _study(file: Path, notes: list[str]) -> Study | None:
 
 
 def _with_person(decisions: pd.DataFrame, participants: pd.DataFrame) -> pd.DataFrame:
-    """What was known of a person at enrolment, and the arm, in each of the person's rows."""
+    """The decisions with their participant's arm and values known at enrolment."""
     wanted = [name for name in participants if name not in ABOUT - {ARM} and name not in decisions]
     if not wanted:
         return decisions
@@ -158,15 +158,15 @@ def _with_person(decisions: pd.DataFrame, participants: pd.DataFrame) -> pd.Data
 
 
 def least_probabilities(study: Study | None, decisions: pd.DataFrame) -> tuple[float | None, float | None]:
-    """What the study file promises as the least probability of a nudge (and of none), and of an action.
+    """The minimum probability that the study file guarantees for a nudge (and for none), and for an action.
 
-    None where it promises nothing, and where the file was amended: earlier decisions may have had another promise.
+    None without a guarantee, and if the file was amended: earlier decisions may have had a different one.
     """
     if study is None or ("policy_version" in decisions and decisions["policy_version"].nunique() > 1):
         return None, None
     try:
         policies = list(live(study).policies.values())
-    except InputError:  # the file was never meant to be served
+    except InputError:  # the file cannot be served
         return None, None
     nudging = [policy.revealer for policy in policies if policy.budget is not None]
     nudge = [revealer.least for revealer in nudging if isinstance(revealer, Pace) and revealer.by_candidates]
@@ -178,10 +178,10 @@ def least_probabilities(study: Study | None, decisions: pd.DataFrame) -> tuple[f
 
 
 def with_eligibility(decisions: pd.DataFrame, notes: list[str], *, promised: bool = False) -> pd.DataFrame:
-    """The decisions with `eligible` and `ineligible_reason`, worked out where an earlier version recorded none.
+    """The decisions with `eligible` and `ineligible_reason`, computed if an earlier version did not record them.
 
-    Where the protocol has `promised` a least probability, what the record calls eligible is left as it is: a row that
-    breaks the promise is refused by the analysis.
+    If the protocol has `promised` a minimum probability, the record's `eligible` is kept: the analysis refuses rows
+    that break the promise.
     """
     p = decisions[CHANCE].to_numpy(dtype=np.float64)
     fair = np.nan_to_num((p >= LEAST_PROBABILITY - 1e-9) & (p <= 1.0 - LEAST_PROBABILITY + 1e-9), nan=False)
@@ -199,7 +199,7 @@ def with_eligibility(decisions: pd.DataFrame, notes: list[str], *, promised: boo
             **{ELIGIBLE: (stated & fair).astype(int), REASON: reason.mask(stated & ~fair, "nearly certain")}
         )
     notes.append(
-        "The export has no column eligible, which later versions record: a decision point counts as eligible where a "
+        "The export has no column eligible, which later versions record: a decision point counts as eligible if a "
         f"nudge was possible and its probability was between {LEAST_PROBABILITY:g} and {1 - LEAST_PROBABILITY:g}."
     )
 

@@ -1,4 +1,4 @@
-"""Fidelity: whether the study ran as its file says, and chance fell as the probabilities on record say."""
+"""Fidelity: whether the study ran as its file says, and coins fell as the recorded probabilities say."""
 
 import math
 
@@ -10,27 +10,28 @@ from opportune.trial.export import Export
 
 CLASSES = 10
 NOTED = {"noted": "notes by staff", "amended": "amendments of the study file", "adverse event": "adverse events"}
-"""Kinds of events that a reader of the report looks for."""
+"""Kinds of events that the report counts."""
 MADE = {
     "unreachable": "proposed, and the participant was not reached",
     "declined": "proposed, and the participant declined",
+    "wrong person": "proposed, and someone else answered",
     "nothing": "proposed, and nobody made or answered it in time",
 }  # fmt: skip
-"""What became of nudges that staff make, by the outcome in calls.csv."""
+"""Proposed nudges that did not reach the participant, by their outcome in calls.csv."""
 CORRECTED = {
-    "outcome_corrected": "outcomes of nudges set right by staff", "reported_first": "reported values set right",
+    "outcome_corrected": "outcomes of nudges corrected by staff", "reported_first": "reported values corrected",
 }  # fmt: skip
 
 
 def calibration(export: Export) -> pd.DataFrame:
-    """Nudges that were made against those that the probabilities imply, in tenths of the eligible decision points."""
+    """Nudges made, beside those that the probabilities imply, in tenths of the eligible decision points."""
     rows = export.decisions[export.decisions[ELIGIBLE] == 1]
     if rows.empty:
         return pd.DataFrame(columns=["probability from", "to", "decision points", "expected", "nudged", "z"])
     p = rows[CHANCE].to_numpy(dtype=np.float64)
     order = np.argsort(p, kind="stable")
     found = []
-    values = np.unique(p)  # of candidates there are two
+    values = np.unique(p)  # nudges at candidate moments have only two probabilities
     inner = values[:-1] if len(values) <= CLASSES else np.unique(np.quantile(p, np.linspace(0, 1, CLASSES + 1)))[1:-1]
     edges = np.unique(np.searchsorted(p[order], inner, "right"))
     for part in np.split(order, edges):
@@ -47,7 +48,7 @@ def calibration(export: Export) -> pd.DataFrame:
 
 
 def fidelity(export: Export) -> pd.DataFrame:
-    """How the study ran: each measure with its number and share."""
+    """Measures of how the study ran, each with its number and share."""
     rows, found = export.decisions, []
 
     def count(what: str, column: str, value: object, of: pd.DataFrame, among: str) -> None:
@@ -80,7 +81,7 @@ def fidelity(export: Export) -> pd.DataFrame:
 
 
 def count_overrides(export: Export, found: list[dict[str, object]]) -> None:
-    """Add where people did otherwise than the policy, or set right what was recorded; and alerts."""
+    """Add counts of nudges that were not made, of corrections, and of alerts and escalations."""
     calls, rows = export.beside.get("calls"), export.decisions
     if calls is not None:
         for outcome, words in MADE.items():
@@ -98,15 +99,15 @@ def count_overrides(export: Export, found: list[dict[str, object]]) -> None:
 
 
 def budget(export: Export) -> pd.DataFrame:
-    """Nudges of the participants whose arm has nudges against the budget of the study file.
+    """Nudges of participants in arms with nudges, beside the budget of the study file.
 
-    What tells how many these participants are, and so which arm is theirs, is left out of a blinded record.
+    For a blinded record, numbers that would reveal how many these participants are, and so their arm, are left out.
     """
     each = nudged_rows(export).groupby(PARTICIPANT)[NUDGE].sum()
     planned = planned_budget(export)
     done = export.participants.set_index(PARTICIPANT).get("status", pd.Series(dtype=object))
     finished = each[each.index.isin(done[done == "completed"].index)]
-    found = [("nudges in all", float(each.sum()))]
+    found = [("nudges in total", float(each.sum()))]
     if not export.blinded or not export.arms:
         found.append(("nudges per participant, mean", float(each.mean())))
         if len(finished):
@@ -120,7 +121,7 @@ def budget(export: Export) -> pd.DataFrame:
 
 
 def nudged_rows(export: Export) -> pd.DataFrame:
-    """The decisions of participants whose arm has nudges: in the others a budget is not spent."""
+    """The decisions of participants in arms with nudges, which alone spend a budget."""
     rows = export.decisions
     if not export.arms:
         return rows
@@ -129,7 +130,7 @@ def nudged_rows(export: Export) -> pd.DataFrame:
 
 
 def planned_budget(export: Export) -> float | None:
-    """The budget for each participant in the study file, if it names one."""
+    """The budget per participant in the study file; None if it names none or several."""
     if export.study is None:
         return None
     settings = export.study.settings
@@ -139,7 +140,7 @@ def planned_budget(export: Export) -> float | None:
 
 
 def course(export: Export) -> pd.DataFrame:
-    """Nudges and the mean reward by day of the study, and by arm where there are any."""
+    """Nudges and the mean reward by day of the study, and by arm if there are arms."""
     rows = export.decisions
     if "day" not in rows:
         return pd.DataFrame(columns=["day", "arm", "decision points", "nudges", "reward", "se"])
@@ -155,4 +156,4 @@ def course(export: Export) -> pd.DataFrame:
             }
         )  # fmt: skip
     table = pd.DataFrame(found)
-    return table.drop(columns="nudges") if export.blinded else table  # they tell which arm has them
+    return table.drop(columns="nudges") if export.blinded else table  # they would reveal the arm

@@ -1,4 +1,4 @@
-"""The flow of participants and decision points through a trial, as CONSORT asks for it, and what is missing."""
+"""The flow of participants and decision points through a trial, as CONSORT requires, and missing data."""
 
 import pandas as pd
 
@@ -9,11 +9,11 @@ EVERYONE = "all"
 
 
 def flow(export: Export, *, blinded: bool = False) -> pd.DataFrame:
-    """How many participants and decision points there were at each stage, in all and by arm.
+    """The number of participants and decision points at each stage, in total and by arm.
 
     Args:
         export: the record.
-        blinded: leave out by arm what would give away which arm has nudges.
+        blinded: leave out, by arm, the stages that would reveal which arms have nudges.
 
     """
     columns = {EVERYONE: _stages(export, export.participants, export.decisions)}
@@ -23,12 +23,12 @@ def flow(export: Export, *, blinded: bool = False) -> pd.DataFrame:
         if ARM in export.participants:
             people = export.participants[export.participants[ARM] == arm]
         stages = _stages(export, people, rows)
-        columns[arm] = {name: n for name, n in stages.items() if not blinded or name not in TELLING}
+        columns[arm] = {name: n for name, n in stages.items() if not blinded or name not in REVEALING}
     return pd.DataFrame(columns).rename_axis("stage").reset_index()
 
 
-TELLING = ("eligible for a nudge", "nudged", "answered in time")
-"""Stages that tell arms with nudges from others."""
+REVEALING = ("eligible for a nudge", "nudged", "answered in time")
+"""Stages that reveal which arms have nudges."""
 
 
 def _stages(export: Export, people: pd.DataFrame, rows: pd.DataFrame) -> dict[str, int]:
@@ -36,9 +36,9 @@ def _stages(export: Export, people: pd.DataFrame, rows: pd.DataFrame) -> dict[st
     if "status" in people:
         for status in ("completed", "withdrawn", "paused", "active"):
             found[f"participants {status}"] = int((people["status"] == status).sum())
-    if export.study is not None:  # whatever anybody said of their status
-        there = rows.loc[rows[TIME] >= export.study.settings.study.horizon, PARTICIPANT]
-        found["participants at the last decision point"] = int(there.nunique())
+    if export.study is not None:  # whatever their status
+        last = rows.loc[rows[TIME] >= export.study.settings.study.horizon, PARTICIPANT]
+        found["participants at the last decision point"] = int(last.nunique())
     found["participants with a decision"] = int(rows[PARTICIPANT].nunique())
     found["decision points"] = len(rows)
     if "available" in rows:
@@ -52,7 +52,7 @@ def _stages(export: Export, people: pd.DataFrame, rows: pd.DataFrame) -> dict[st
 
 
 def _known(rows: pd.DataFrame) -> pd.Series:
-    """Whether the reward was measured: there, and not filled in."""
+    """Whether the reward was measured: present and not filled in."""
     known = rows["reward"].notna()
     return known & (rows["reward_imputed"] != 1) if "reward_imputed" in rows else known
 
@@ -68,11 +68,11 @@ def reasons(export: Export) -> pd.DataFrame:
 
 
 def missing(export: Export, *, blinded: bool = False) -> pd.DataFrame:
-    """Rewards that are missing or filled in, at eligible decision points with and without a nudge, and by arm."""
+    """Rewards that are missing or filled in: at eligible decision points with and without a nudge, and by arm."""
     rows = export.decisions
     groups = {"all decision points": rows, "eligible": rows[rows[ELIGIBLE] == 1]}
-    groups |= {f"eligible, {said}": groups["eligible"].loc[groups["eligible"][NUDGE] == value]
-               for value, said in ((1, "nudged"), (0, "not nudged")) if not blinded}  # fmt: skip
+    groups |= {f"eligible, {words}": groups["eligible"].loc[groups["eligible"][NUDGE] == value]
+               for value, words in ((1, "nudged"), (0, "not nudged")) if not blinded}  # fmt: skip
     groups |= {arm if export.blinded else f"arm {arm}": rows[rows[ARM] == arm] for arm in export.arms}
     found = []
     for name, group in groups.items():

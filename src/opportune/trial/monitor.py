@@ -1,4 +1,4 @@
-"""What a data monitoring board looks at while a trial runs: flow, safety, fidelity, pacing; no effects if blinded."""
+"""What a data monitoring board sees while a trial runs: flow, safety, fidelity, pacing; effects only if unblinded."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from opportune.trial.export import Export
 from opportune.trial.run import hide_arms, open_effects
 
 SAFETY = {"adverse event": "adverse events", "noted": "notes by staff"}
-"""Kinds of events that are about safety."""
+"""Kinds of events that concern safety."""
 
 
 @dataclass(frozen=True)
 class Monitored:
-    """One report.
+    """A monitoring report.
 
     Args:
-        export: the record; with letters for the arms unless it is unblinded.
-        date: when it was made.
+        export: the record; letters replace the arms' names unless it is unblinded.
+        date: of the report.
         tables: every table by its name.
-        findings: effects, none unless it is unblinded.
+        findings: effects; empty unless it is unblinded.
         unblinded: whether arms are named and effects shown.
 
     """
@@ -42,12 +42,12 @@ class Monitored:
 def monitor(
     export: Export, *, date: dt.date, unblinded: bool = False, alerts: Sequence[dict[str, Any]] = ()
 ) -> Monitored:
-    """Look at a trial in its course.
+    """Make the monitoring report of a trial.
 
     Args:
         export: the record.
         date: of the report.
-        unblinded: name the arms, and show effects.
+        unblinded: name the arms and show effects.
         alerts: open alerts, each with `level`, `code` and `text`.
 
     """
@@ -73,13 +73,13 @@ def monitor(
 
 
 def safety(export: Export) -> pd.DataFrame:
-    """What bears on safety, counted from the record."""
+    """Counts from the record that concern safety."""
     rows = export.decisions
     found = [(words, int(export.events.get(kind, 0))) for kind, words in SAFETY.items()]
     escalations = export.beside.get("escalations")
     if escalations is not None:
         waiting = int(escalations["acknowledged_utc"].isna().sum())
-        found += [("escalations shown to staff", len(escalations)), ("of these not yet acknowledged", waiting)]
+        found += [("escalations shown to staff", len(escalations)), ("escalations not yet acknowledged", waiting)]
     if "status" in export.participants:
         found.append(("participants withdrawn", int((export.participants["status"] == "withdrawn").sum())))
     if "mode" in rows:
@@ -93,7 +93,7 @@ def safety(export: Export) -> pd.DataFrame:
 
 
 def withdrawals(export: Export) -> pd.DataFrame:
-    """Who left and why, by reason."""
+    """The number of participants who left, by reason."""
     people = export.participants
     if not {"status", "reason"} <= set(people.columns):
         return pd.DataFrame(columns=["reason", "participants"])
@@ -103,7 +103,7 @@ def withdrawals(export: Export) -> pd.DataFrame:
 
 
 def pacing(export: Export) -> pd.DataFrame:
-    """Nudges by quarter of the study so far, against an even course in the arms with nudges: early spending shows."""
+    """Nudges in each quarter of the study, against an even spread in the arms with nudges; shows early spending."""
     planned = fidelity.planned_budget(export)
     if planned is None or export.study is None:
         return pd.DataFrame(columns=["decision points", "nudges", "even course"])

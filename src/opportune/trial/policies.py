@@ -1,4 +1,4 @@
-"""What other policies would have brought: one action always, by weighting; other budgets, by the study's formula."""
+"""The rewards of other policies: one action always, by weighting; other budgets, by simulating the study's formula."""
 
 import warnings
 from typing import Any
@@ -21,8 +21,8 @@ from opportune.trial.fidelity import planned_budget
 
 DRAWS = 40
 VALUED = (
-    "action, always", "mean reward", "se", "low", "high", "more than as recorded", "low of that", "high of that",
-    "SNIPS", "effective sample size", "why there is no value",
+    "action, always", "mean reward", "se", "low", "high", "difference from the record", "difference, low",
+    "difference, high", "SNIPS", "effective sample size", "why there is no value",
 )  # fmt: skip
 """Columns of the table of actions that are always taken."""
 FACTORS = (0.5, 1.0, 2.0)
@@ -30,17 +30,15 @@ FACTORS = (0.5, 1.0, 2.0)
 
 
 def other_policies(export: Export, *, draws: int = DRAWS) -> Estimates:
-    """The mean reward under PACE with other budgets and without nudges; an `InputError` says why there is none."""
+    """The mean reward of PACE with other budgets and without nudges; raises `InputError` if it cannot be estimated."""
     if export.study is None:
-        raise InputError("the export has no study.toml, which has the formula that other policies are simulated by")
+        raise InputError("the export has no study.toml, whose formula is needed to simulate other policies")
     budget = planned_budget(export)
     if budget is None:
-        raise InputError(
-            "the study file does not say which budget ran ([serve] budget), so there is none to compare with"
-        )
+        raise InputError("the study file does not say which budget was used ([serve] budget), to compare with")
     problem = live_problem(export.study)
     if not isinstance(problem, Problem):
-        raise InputError("a variable may be any number, and other policies are simulated for finite contexts only")
+        raise InputError("a variable is numeric, and other policies can be simulated for finite contexts only")
     rows = export.decisions
     nudged = rows[rows[NUDGE] == 1]
     answers = float((nudged["answered"] == 1).mean()) if "answered" in rows and len(nudged) else 1.0
@@ -74,9 +72,9 @@ def other_policies(export: Export, *, draws: int = DRAWS) -> Estimates:
 
 
 def always(export: Export) -> pd.DataFrame:
-    """What each action would have brought if it were taken wherever actions were drawn, valued by weighting.
+    """The mean reward if one action were taken wherever actions were drawn at random, estimated by weighting.
 
-    A row for each action, with the reason where the record says too little; no rows where no action was drawn.
+    A row for each action, with the reason if the record does not suffice; no rows if no action was drawn.
     """
     try:
         frame = with_drawn(export.decisions)
@@ -99,8 +97,8 @@ def always(export: Export) -> pd.DataFrame:
             {
                 "action, always": name, "mean reward": found.estimate[value], "se": found.se[value],
                 "low": found.interval[value, 0], "high": found.interval[value, 1],
-                "more than as recorded": found.estimate[more], "low of that": found.interval[more, 0],
-                "high of that": found.interval[more, 1], "SNIPS": found.estimate[found.names.index("SNIPS")],
+                "difference from the record": found.estimate[more], "difference, low": found.interval[more, 0],
+                "difference, high": found.interval[more, 1], "SNIPS": found.estimate[found.names.index("SNIPS")],
                 "effective sample size": found.details["effective sample size"], "why there is no value": "",
             }
         )  # fmt: skip
@@ -108,7 +106,7 @@ def always(export: Export) -> pd.DataFrame:
 
 
 def _values(column: pd.Series, variable: object) -> pd.Series:
-    """Values as the problem knows them: whole numbers are read from CSV as numbers with a point."""
+    """Values as the problem knows them: whole numbers, which CSV with empty cells turns into floats, as integers."""
     if column.dtype == float and (column.dropna() == column.dropna().round()).all():
         return column.astype("Int64").astype(object).where(column.notna(), None)
     return column

@@ -1,4 +1,4 @@
-"""The whole analysis of a trial: from an export to tables, findings and the sentences that open the report."""
+"""The whole analysis of a trial: from an export to tables, findings, and the opening sentences of the report."""
 
 import secrets
 import warnings
@@ -25,15 +25,15 @@ class Analysis:
     """Everything that the report shows.
 
     Args:
-        export: the record; with letters for the arms if it is blinded.
+        export: the record; letters replace the arms' names if it is blinded.
         tables: every table by its name.
-        findings: the estimates, the primary one first.
-        policies: what other policies would have brought, None where that cannot be said.
-        why: why not.
+        findings: the analyses, the primary one first.
+        policies: the rewards of other policies; None if they cannot be estimated.
+        why: why they cannot.
         notes: warnings that a reader must know.
-        rows: what the R script reads.
+        rows: the rows that the R script reads.
         script: the R script.
-        blinded: whether letters stand for the arms.
+        blinded: whether letters replace the arms' names.
 
     """
 
@@ -58,9 +58,9 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
 
     Args:
         export: the record.
-        blinded: leave arms unnamed, and leave out what would tell them apart.
-        plan: a table that `opportune plan` wrote, NAME-plan-power.csv, to compare with what came out.
-        policies: simulate what other policies and budgets would have brought.
+        blinded: leave arms unnamed, and leave out what would reveal them.
+        plan: a table that `opportune plan` wrote, NAME-plan-power.csv, to compare with the results.
+        policies: estimate the rewards of other policies and budgets.
 
     """
     export = hide_arms(export) if blinded else export
@@ -68,9 +68,9 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         findings = find_effects(export)
-        value, why = _policies(export) if policies else (None, "they were not asked for")
+        value, why = _policies(export) if policies else (None, "they were not requested")
         actions = always(export) if policies else pd.DataFrame()
-    told = [_of_which(str(one.message), findings) for one in caught if issubclass(one.category, UserWarning)]
+    warned = [_with_analyses(str(one.message), findings) for one in caught if issubclass(one.category, UserWarning)]
     file = f"{export.name}-analysis-rows.csv"
     tables = {
         "flow": flow.flow(export, blinded=blinded),
@@ -89,14 +89,14 @@ def analyse(export: Export, *, blinded: bool = False, plan: Path | None = None, 
         tables["always"] = actions
     if planned is not None:
         tables["planned"] = against_plan(export, findings[0], planned)
-    notes = tuple(dict.fromkeys([*export.notes, *told, *learned_together(export)]))
+    notes = tuple(dict.fromkeys([*export.notes, *warned, *learned_together(export)]))
     return Analysis(
         export, tables, findings, value, why, notes, rows_for_r(export, findings), r_script(findings, file), blinded
     )
 
 
 def hide_arms(export: Export) -> Export:
-    """The record with arms called A, B and so on, in an order that nobody can work out from their names."""
+    """The record with arms named A, B and so on, in a random order."""
     order = list(export.arms)
     secrets.SystemRandom().shuffle(order)
     letters = {arm: f"arm {chr(65 + i)}" for i, arm in enumerate(order)}
@@ -106,7 +106,7 @@ def hide_arms(export: Export) -> Export:
 
 
 def open_effects(export: Export) -> list[Finding]:
-    """The primary analysis, and the comparison of arms where there are any: what an unblinded board looks at."""
+    """The analyses for an unblinded board: the primary one, and the comparison of arms if there are any."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return [finding for finding in find_effects(export) if finding.kind == PRIMARY or finding.key == "arms"]
@@ -119,14 +119,14 @@ def _policies(export: Export) -> tuple[Estimates | None, str]:
         return None, str(error)
 
 
-def _of_which(said: str, findings: Sequence[Finding]) -> str:
-    """A warning as a sentence, with the analyses that it is about."""
-    about = [finding.title for finding in findings if finding.estimates is not None and said in finding.estimates.notes]
-    return f"{said[:1].upper()}{said[1:]}" + (f" ({'; '.join(about)})." if about else ".")
+def _with_analyses(text: str, findings: Sequence[Finding]) -> str:
+    """A warning as a sentence, with the analyses that it concerns."""
+    about = [finding.title for finding in findings if finding.estimates is not None and text in finding.estimates.notes]
+    return f"{text[:1].upper()}{text[1:]}" + (f" ({'; '.join(about)})." if about else ".")
 
 
 def learned_together(export: Export) -> list[str]:
-    """Why there is no adaptive sandwich beside the estimates, where participants learned from each other."""
+    """Why there is no adaptive sandwich beside the estimates, if participants learned from each other."""
     try:
         together = export.study is not None and any(one.together for one in live(export.study).policies.values())
     except InputError:
@@ -134,9 +134,9 @@ def learned_together(export: Export) -> list[str]:
     if not together:
         return []
     return [
-        "Participants shared a model, a budget or staff. Estimates have a fixed reference probability, with which "
-        "their intervals held in simulations; the adaptive sandwich is not given beside them, as the probabilities of "
-        "a nudge jump with what was learned instead of changing smoothly."
+        "Participants shared a model, a budget or staff. Estimates use a fixed reference probability, with which their "
+        "intervals held in simulations; the adaptive sandwich is not reported beside them, as the probabilities of a "
+        "nudge jump with what was learned instead of changing smoothly."
     ]
 
 
@@ -157,9 +157,9 @@ def _read_plan(file: Path) -> pd.DataFrame:
 
 
 def against_plan(export: Export, primary: Finding, planned: pd.DataFrame) -> pd.DataFrame:
-    """What was planned for the primary analysis against what came out of it.
+    """The plan for the primary analysis, beside its results.
 
-    Of the plan's designs it is the one with the most power, at the nearest budget and number of participants.
+    Of the plan's designs, the one with the most power at the nearest budget and number of participants is shown.
     """
     here = planned[(planned["question"] == primary.question.name) & planned["power"].notna()]
     if here.empty:
@@ -176,7 +176,7 @@ def against_plan(export: Export, primary: Finding, planned: pd.DataFrame) -> pd.
     here = here[here["design"] == most]
     best = here.loc[(here["participants"] - n).abs().sort_values(kind="stable").index[0]]
     found = primary.estimates
-    came = (np.nan, np.nan, np.nan) if found is None else (found.estimate[-1], found.se[-1], float(found.participants))
+    estimate, se = (np.nan, np.nan) if found is None else (found.estimate[-1], found.se[-1])
     return pd.DataFrame(
         [
             ("participants", float(best["participants"]), float(n)),
@@ -185,16 +185,16 @@ def against_plan(export: Export, primary: Finding, planned: pd.DataFrame) -> pd.
                 float(best["eligible"]),
                 float(export.decisions["eligible"].mean()),
             ),
-            ("effect", float(best["estimate"]), came[0]),
-            ("standard error", float(best["se"]), came[1]),
+            ("effect", float(best["estimate"]), estimate),
+            ("standard error", float(best["se"]), se),
             ("power", float(best["power"]), np.nan),
         ],
-        columns=["measure", "planned", "came out"],
+        columns=["measure", "planned", "observed"],
     )
 
 
 def sentences(found: Analysis) -> list[str]:
-    """What a reader should know first."""
+    """The sentences that a reader should see first."""
     primary, export, how = found.primary, found.export, found.export.registered
     lines = []
     if primary.estimates is None:
@@ -202,14 +202,13 @@ def sentences(found: Analysis) -> list[str]:
     else:
         lines += [_in_words(primary, j, unit_of(export)) for j in range(primary.estimates.effects)]
         if 1 < primary.estimates.effects <= primary.estimates.df:
-            lines.append(f"That all {primary.estimates.effects} of these are 0 is tested by {primary.estimates.joint}.")
+            lines.append(f"A joint test that all {primary.estimates.effects} are 0 gives {primary.estimates.joint}.")
         lines.append(f"This is the primary analysis, {how}: {primary.estimates.estimand}.")
     if (export.decisions[ELIGIBLE] == 1).any():
         lines.append(
-            "Identified are effects at candidate moments, others following the protocol, averaged over eligible "
-            "points. Not identified is what a nudge would do at other moments, after the budget is gone or while a "
-            "participant rests, nor what it would be like to have no programme at all: that is what a control arm is "
-            "for."
+            "The record identifies effects at candidate moments, with other nudges following the protocol, averaged "
+            "over eligible points. It does not identify the effect of a nudge at other moments, after the budget is "
+            "spent or while a participant rests, nor what would happen without any programme: that needs a control arm."
         )
     rest = [finding for finding in found.findings[1:] if finding.estimates is not None]
     clear = found.tables["effects"]
@@ -219,13 +218,13 @@ def sentences(found: Analysis) -> list[str]:
     some = f"{len(clear)} of their coefficients differ from 0."
     return [
         *lines,
-        f"{len(rest)} secondary analyses were looked at later; after adjusting for their number "
+        f"There are {len(rest)} secondary analyses; after adjusting for their number, "
         + (some if len(clear) else "none of their coefficients differs from 0."),
     ]
 
 
 def unit_of(export: Export) -> str:
-    """What rewards count."""
+    """The unit of rewards."""
     return "points" if export.study is None else export.study.settings.reward.unit or "points"
 
 
@@ -237,13 +236,13 @@ def _in_words(finding: Finding, j: int, unit: str) -> str:
     value = found.estimate[at]
     several = found.effects > 1
     p = found.holm_p[at] if several else found.p[at]
-    surely = "More than chance would explain." if p < 0.05 else "Chance alone could explain this."
+    verdict = "More than chance would explain." if p < 0.05 else "Chance alone could explain this."
     which = f", {found.names[at]}" if several else ""
     if several and found.names[at] == NUDGE:
         which = f", where {finding.question.moderators.strip()} is 0 or at the first level"
     return (
         f"{finding.title}{which}: {_short(value)} {unit} (95% interval {_short(low)} to {_short(high)}; "
-        f"p {_p(p)}{', adjusted by Holm' if several else ''}). {surely}"
+        f"p {_p(p)}{', adjusted by Holm' if several else ''}). {verdict}"
     )
 
 
@@ -256,5 +255,5 @@ def _p(p: float) -> str:
 
 
 def failures(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """Analyses without an answer, and why."""
+    """The analyses without an answer, each with the reason."""
     return [(finding.title, finding.why) for finding in findings if finding.estimates is None]
