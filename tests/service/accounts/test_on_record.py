@@ -15,7 +15,7 @@ from study_text import study_text
 
 from opportune.cli import main as cli
 from opportune.service.accounts import second_factor
-from opportune.service.accounts.changes import launching
+from opportune.service.accounts.changes import change_account, launching
 from opportune.service.accounts.keys import Keys, add_key, resume_key, revoke_key
 from opportune.service.accounts.people import add_person, revoke_person, sign_in
 from opportune.service.record.database import Database, file_url
@@ -119,16 +119,15 @@ def test_two_requests_at_the_same_time_use_up_their_recovery_codes(
     authenticator = TOTP(second_factor.begin(sqlite, "eva"))
     codes = second_factor.set_up(sqlite, "eva", authenticator.now(), launching())
     assert codes is not None
-    record = second_factor.change_account
 
     def check(code: str, *, meanwhile: str) -> list[bool]:
         """Use a code; when it has been found valid and is about to be used up, use another."""
         found = []
 
         def delayed(*arguments: Any) -> None:
-            monkeypatch.setattr(second_factor, "change_account", record)
+            monkeypatch.setattr(second_factor, "change_account", change_account)
             found.append(second_factor.check(sqlite, "eva", meanwhile, launching()))
-            record(*arguments)
+            change_account(*arguments)
 
         monkeypatch.setattr(second_factor, "change_account", delayed)
         return [second_factor.check(sqlite, "eva", code, launching()), *found]
