@@ -496,16 +496,19 @@ def test_reached_after_the_window(site: Site) -> None:
     ],
 )
 def test_bad_forms(sqlite: Database, fields: dict[str, str], status: int) -> None:
-    """What a form cannot have sent is refused with a page, and nothing is stored."""
+    """A form that is refused is shown again with what was wrong; nothing is stored."""
     with site_on(sqlite, policy="always") as site:
         decision = call(site)
         anna = desks(site, anna="staff")["anna"]
         went(anna.send("/today", "/today/take", decision=decision))
-        sent = anna.form(anna.page("/today"), "/today/outcome", decision=decision) | fields
+        note = {"note": "half a sentence"}
+        sent = anna.form(anna.page("/today"), "/today/outcome", decision=decision) | note | fields
         before = good(site.get("study"))["events"]
         refused = anna.request("POST", "/today/outcome", sent)
         assert refused.status_code == status, refused.text
-        assert "<h1>Not done</h1>" in refused.text
+        assert ("<h1>Not done</h1>" in refused.text) == (status == 404)
+        assert ('role="alert" id="refused"' in refused.text) == (status == 422)
+        assert ("half a sentence" in refused.text) == (status == 422 and "note" not in fields)
         assert good(site.get("study"))["events"] == before
 
 
@@ -513,20 +516,24 @@ def test_all_questions_or_none() -> None:
     """Two reported variables: both answers, none, but not one of them; the page says so in the reader's language."""
     from litestar.datastructures import FormMultiDict
 
-    from opportune.service.pages.errors import sentences
-    from opportune.service.pages.questions import reported_of
-    from opportune.service.pages.shared import Form
-    from opportune.service.problems import Refused
+    from opportune.service.pages.questions import questions, reported_of
+    from opportune.service.pages.refusals import said
+    from opportune.service.pages.shared import Form, Wrong
     from opportune.service.state.study import StudyInForce
 
     levels = '[variables.sleep]\nlevels = ["good", "poor"]\nvisibility = '
-    running = StudyInForce.from_text(study_text().replace(f'{levels}"sensed"', f'{levels}"reported"'))
-    both = {"q.mood": "1", "q.sleep": "0"}
-    assert reported_of(running, Form(FormMultiDict(both))) == {"mood": "low", "sleep": "good"}
-    assert reported_of(running, Form(FormMultiDict({}))) is None
-    with pytest.raises(Refused, match="answers are missing: Sleep") as refused:
-        reported_of(running, Form(FormMultiDict({"q.mood": "1"})))
-    assert "Beantworten Sie alle oder keine." in sentences(texts.texts("de"))[refused.value.code]
+    asked = questions(StudyInForce.from_text(study_text().replace(f'{levels}"sensed"', f'{levels}"reported"')))
+    german = texts.texts("de")
+
+    def read(**fields: str) -> dict[str, Any]:
+        return reported_of(asked, Form(FormMultiDict({f"q.{name}": value for name, value in fields.items()})), german)
+
+    assert read(mood="1", sleep="0") == {"mood": "low", "sleep": "good"}
+    assert read() == {}
+    with pytest.raises(Wrong) as refused:
+        read(mood="1")
+    assert refused.value.field == "q.sleep"
+    assert "Beantworten Sie alle Fragen oder keine." in said(german, refused.value)
 
 
 def test_participants(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from litestar import Response, get, post
@@ -10,32 +10,40 @@ from litestar import Response, get, post
 from opportune.errors import InputError
 from opportune.service.accounts import keys, people, second_factor, sessions
 from opportune.service.accounts.changes import Actor
-from opportune.service.accounts.keys import ADMIN, ROLES
+from opportune.service.accounts.keys import ADMIN, APP, ROLES
 from opportune.service.api.cookies import SIGNED_IN, read
 from opportune.service.api.requests import PAGE, origin_of, roles
-from opportune.service.pages.shared import Asked, Form, Page, View, form_of, go, in_thread, view_of
+from opportune.service.pages import words
+from opportune.service.pages.refusals import stays_on
+from opportune.service.pages.shared import Asked, Form, Page, View, Wrong, form_of, go, in_thread, view_of
 from opportune.service.pages.signing import proved
 from opportune.service.problems import Refused
 from opportune.service.record.database import Database
 
 ADMINS = roles(ADMIN) | PAGE
+PEOPLE = tuple(role for role in ROLES if role != APP)
+"""The roles of people; the others are for programs."""
 KEPT_SECONDS = 60.0
 _lock = threading.Lock()
 _answered: dict[str, tuple[float, dict[str, Any]]] = {}
 """What was shown once, by the form that asked for it: sent twice, it must not be lost. For a minute only."""
 
 
-def _shown(view: View, **content: Any) -> Page:
+def _shown(view: View, form: Form | None = None, **content: Any) -> Page:
     database, t = view.service.database, view.t
 
     def dated(row: dict[str, Any]) -> dict[str, Any]:
         when = {name: None if row[name] is None else t.moment(row[name], view.timezone) for name in ("created", "used")}
         return {**row, **when}
 
+    def roles_of(codes: Iterable[str]) -> list[tuple[str, str]]:
+        return [(code, words.role(code, t)) for code in codes]
+
     found = {"secret": None, "secret_of": "", "secret_kind": "", "done": "", **content}
     return view.show(
         "accounts.html", people=[dated(row) for row in people.list_people(database)],
-        keys=[dated(row) for row in keys.list_keys(database)], all_roles=ROLES, **found,
+        keys=[dated(row) for row in keys.list_keys(database)], all_roles=roles_of(ROLES),
+        people_roles=roles_of(PEOPLE), **found,
     )  # fmt: skip
 
 
@@ -71,14 +79,18 @@ def _change(view: View, form: Form) -> dict[str, Any]:
     """What an admin asks for; hands back what to show, an invitation or a key among it."""
     database, what, name = view.service.database, form.required("what", most=20), form.required("name", most=64)
     by = Actor(view.who, origin_of(view.request))
-    if what == "add_person":
-        people.add_person(database, name, form.required("role", most=20), by=by)
+    if what in {"add_person", "add_key"}:
+        role = form.choice("role", ROLES if what == "add_key" else PEOPLE)
+        try:
+            if what == "add_key":
+                secret = keys.add_key(database, name, role, by)
+                return {"secret": secret, "secret_of": name, "secret_kind": "key"}
+            people.add_person(database, name, role, by=by)
+        except InputError:  # the name cannot be used: it is taken, or looks like another
+            raise Wrong("name", "account") from None
         return _invited(view, name, by)
     if what == "invite":
         return _invited(view, name, by)
-    if what == "add_key":
-        secret = keys.add_key(database, name, form.required("role", most=20), by)
-        return {"secret": secret, "secret_of": name, "secret_kind": "key"}
     if what == "revoke_person" and name == view.who:
         raise InputError("you cannot revoke yourself; expected another person")
     if what in _CHANGES:
@@ -101,6 +113,7 @@ _CHANGES: dict[str, tuple[Callable[[Database, str, Actor], None], str]] = {
 
 
 @post("/accounts", opt=ADMINS, include_in_schema=False, status_code=200)
+@stays_on(_shown)
 async def change_accounts(request: Asked) -> Page:
     """Add, reset, revoke."""
     form = await form_of(request)

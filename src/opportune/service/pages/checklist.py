@@ -9,8 +9,10 @@ from sqlalchemy import func, select
 from opportune.service.accounts.changes import Administer
 from opportune.service.accounts.keys import ADMIN
 from opportune.service.api.requests import PAGE, roles
+from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.shared import (
     Asked,
+    Form,
     Page,
     View,
     carry_out,
@@ -21,7 +23,6 @@ from opportune.service.pages.shared import (
     view_of,
 )
 from opportune.service.pages.texts import Texts
-from opportune.service.problems import Refused
 from opportune.service.record import events, outbox, queries, tables
 from opportune.service.state import clock
 
@@ -111,7 +112,10 @@ def _findings(view: View) -> dict[str, str]:
 @get("/checklist", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
 def show_checklist(request: Asked) -> Page:
     """What is done, and what is missing."""
-    view = view_of(request)
+    return _page(view_of(request))
+
+
+def _page(view: View, form: Form | None = None) -> Page:
     done, findings = state(view), _findings(view)
     rows = [
         {"item": item, "name": name, "text": text, "done": done.get(item), "fact": findings.get(item, "")}
@@ -121,13 +125,12 @@ def show_checklist(request: Asked) -> Page:
 
 
 @post("/checklist", opt=ADMINS, include_in_schema=False, status_code=200)
+@stays_on(_page)
 async def check(request: Asked) -> Response[Any]:
     """An item is done, or that is taken back."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    item, done = form.required("item", most=40), form.required("done", most=5) == "yes"
-    if item not in ITEMS:
-        raise Refused("invalid", f"item is {item!r}; expected one of {', '.join(ITEMS)}")
+    item, done = form.choice("item", ITEMS), form.required("done", most=5) == "yes"
     given = {"item": item, "done": done, "note": form.required("note", most=500) if done else form.text("note")}
     await carry_out(view, Administer(kind=events.CHECKED, given=given, **command_fields(view, form)))
     return go(f"/checklist#{item}")

@@ -15,11 +15,13 @@ from opportune.service.commands.base import NOT_ASKED
 from opportune.service.commands.participants import Enrol, Note, SetStatus
 from opportune.service.commands.rewards import Reward
 from opportune.service.pages import reasons, timeline, words
-from opportune.service.pages.questions import baseline_of, baseline_questions
+from opportune.service.pages.questions import baseline_questions
+from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.shared import (
     Asked,
     Page,
     View,
+    Wrong,
     carry_out,
     command_fields,
     form_of,
@@ -133,7 +135,7 @@ def _ordered(found: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
     return sorted(found, key=keys[sort])
 
 
-def _listed(view: View, *, sort: str, page: int, search: str = "", status: str = "", overdue: bool = False,
+def _listed(view: View, *, sort: str = "", page: int = 1, search: str = "", status: str = "", overdue: bool = False,
             done: str = "") -> Page:  # fmt: skip
     sort = sort if sort in SORTS else SORTS[0]
     missing, nudges = _missing_results(view), _nudges(view)
@@ -185,16 +187,19 @@ async def find_participants(request: Asked) -> Page:
 
 
 @post("/participants/enrol", opt=WRITERS, include_in_schema=False, status_code=200)
+@stays_on(lambda view, form: _listed(view))
 async def enrol(request: Asked) -> Response[Any]:
     """A new participant."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    name, timezone = form.required("participant", most=64), form.text("timezone", most=64)
+    name = form.required("participant", most=64)
     try:
         known_name(name)
     except Refused:
-        raise Refused("invalid", f"the pseudonym is {name!r}; expected letters, digits, '.', '_' and '-'") from None
-    baseline, fields = baseline_of(view.running, form), command_fields(view, form)
+        raise Wrong("participant", "pseudonym") from None
+    timezone = form.zone("timezone")
+    baseline = {question.variable: question.read(form, view.t) for question in baseline_questions(view.running)}
+    fields = command_fields(view, form)
     await carry_out(view, Enrol(participant=name, timezone=timezone or None, baseline=baseline, **fields))
     row = await in_thread(queries.participant_row, view.service.database, name)
     assert row is not None
@@ -240,8 +245,19 @@ def _decision(
         "at": view.both(row["happened"], row["timezone"]),
         "told": words.outcome(row, _why(view, decisions, place, because), view.t),
         "advice": words.action_label(view.running, row["action"]),
-        "values": [(words.label_of(view.running, name), text) for name, text in shown.items()],
+        "corrected": _corrected(view, row),
+        "values": [(words.capital(words.label_of(view.running, name)), text) for name, text in shown.items()],
     }  # fmt: skip
+
+
+def _corrected(view: View, row: dict[str, Any]) -> str:
+    """What staff have corrected about a decision, as it is on record now."""
+    found = []
+    if row["outcome_corrected"] is not None:
+        found.append(words.became(row["outcome_corrected"], view.t))
+    if row["reported_corrected"] is not None and known_of(row) is not None:
+        found.append(words.listed(view.running, msgspec.json.decode(row["reported_corrected"]), view.t))
+    return "; ".join(found)
 
 
 def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
@@ -259,7 +275,10 @@ def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
 @get("/participants/{number:int}", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_participant(request: Asked, number: FromPath[int], done: Done = "", everything: All = 0) -> Page:
     """One participant: what happened, and why."""
-    view = view_of(request)
+    return _page(view_of(request), number, done=done, everything=bool(everything))
+
+
+def _page(view: View, number: int, *, done: str = "", everything: bool = False) -> Page:
     row = row_of(view, number)
     database, table = view.service.database, tables.decisions
     decisions = queries.rows(database, select(table).where(table.c.participant == row["name"]).order_by(table.c.step))
@@ -285,8 +304,11 @@ def show_participant(request: Asked, number: FromPath[int], done: Done = "", eve
 
 @get("/participants/{number:int}/{change:str}", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
 def confirm(request: Asked, number: FromPath[int], change: FromPath[str]) -> Page:
-    """Are you sure?"""
-    view = view_of(request)
+    """The form that changes the status of a participant."""
+    return _status_page(view_of(request), number, change)
+
+
+def _status_page(view: View, number: int, change: str) -> Page:
     row = row_of(view, number)
     if change not in STATUSES:
         raise Refused("not_found", "there is no such page")
@@ -294,24 +316,24 @@ def confirm(request: Asked, number: FromPath[int], change: FromPath[str]) -> Pag
 
 
 @post("/participants/{number:int}/status", opt=WRITERS, include_in_schema=False, status_code=200)
+@stays_on(lambda view, form, number: _status_page(view, number, form.text("status")))
 async def set_status(request: Asked, number: FromPath[int]) -> Response[Any]:
     """Pause, resume, withdraw, complete."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)
-    status, reason = form.required("status", most=20), form.text("reason", most=500).replace("\n", " ") or None
-    if status not in STATUSES:
-        raise Refused("invalid", f"status is {status!r}; expected one of {', '.join(STATUSES)}")
+    status, reason = form.choice("status", STATUSES), form.text("reason", most=500).replace("\n", " ") or None
     if status in {WITHDRAWN, PAUSED} and reason is None:
-        raise Refused("invalid", "reason is empty; expected a text")
+        raise Wrong("reason", "empty")
     if status in {WITHDRAWN, COMPLETED} and form.text("sure", most=5) != "yes":
-        raise Refused("invalid", "this is for good; expected the box to be ticked")
+        raise Wrong("sure", "unconfirmed")
     command = SetStatus(participant=row["name"], status=status, reason=reason, **command_fields(view, form))
     await carry_out(view, command)
     return go(f"/participants/{number}?done={status}")
 
 
 @post("/participants/{number:int}/note", opt=CALLERS, include_in_schema=False, status_code=200)
+@stays_on(lambda view, form, number: _page(view, number))
 async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
     """A note for the record."""
     form = await form_of(request)
@@ -322,11 +344,14 @@ async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
 
 
 @post("/participants/{number:int}/reward", opt=CALLERS, include_in_schema=False, status_code=200)
+@stays_on(lambda view, form, number: _page(view, number, everything=True))
 async def correct(request: Asked, number: FromPath[int]) -> Response[Any]:
     """A result that was wrong, or comes by hand."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    decision, reward = known_decision(form.required("decision", most=20)), form.number("reward")
+    low, high = view.running.study.settings.reward.bounds or (-math.inf, math.inf)
+    decision = known_decision(form.required("decision", most=20))
+    reward = form.number("reward", view.t, low=low, high=high)
     of = await in_thread(queries.decision_row, view.service.database, decision)
     if of is None or of["participant"] != (await in_thread(row_of, view, number))["name"]:
         raise Refused("not_found", "the participant has no such decision")

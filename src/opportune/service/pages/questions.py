@@ -1,28 +1,50 @@
-"""The study's questions, as forms: what participants report, and what must be known of them at enrolment."""
+"""The study's questions as fields of forms: those for reported variables, and the baseline at enrolment."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from opportune.service.pages import words
-from opportune.service.pages.shared import Form
-from opportune.service.problems import Refused
+from opportune.service.pages.shared import Form, Wrong
+from opportune.service.pages.texts import Texts
 from opportune.service.state.study import StudyInForce
+from opportune.study.naming import level_name
 from opportune.study.people import is_range
 
 MOST_CHOICES = 11
-"""More levels than this are asked for by a field, not by buttons."""
+"""A question with more numbers than this gets a field in place of buttons."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: choices, each with its words, or a number between bounds."""
+    """A question with its field: choices with their words, or a number within bounds."""
 
-    name: str
+    field: str
+    variable: str
     text: str
-    choices: tuple[str, ...]
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
+    values: tuple[Any, ...] = ()
+    """The values that an answer may have; none where it is any number within the bounds."""
+    choices: tuple[str, ...] = ()
+    """The words for the values, in the same order; none where a number is typed."""
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """The choices of a select field, the first of them empty."""
+        return [("", ""), *((str(place), choice) for place, choice in enumerate(self.choices))]
+
+    def read(self, form: Form, t: Texts) -> Any:
+        """The answer in a form."""
+        if self.choices:
+            return self.values[int(form.choice(self.field, map(str, range(len(self.choices)))))]
+        number = form.number(self.field, t, low=self.low, high=self.high)
+        if self.values and number not in self.values:
+            raise Wrong(self.field, "numbers", numbers=", ".join(map(t.editable, self.values)))
+        return number
+
+    def shown(self, value: Any, t: Texts) -> str:
+        """What the field contains for a value."""
+        return str(self.values.index(value)) if self.choices else t.editable(value)
 
 
 def questions(running: StudyInForce) -> list[Question]:
@@ -31,57 +53,44 @@ def questions(running: StudyInForce) -> list[Question]:
     for name, table in running.study.settings.variables.items():
         if table.visibility != "reported":
             continue
-        text = table.question or words.label_of(running, name).capitalize()
-        if table.numeric or len(table.values) > MOST_CHOICES:
-            low, high = table.range if table.range is not None else (min(table.values), max(table.values))
-            found.append(Question(name, text, (), low, high, None if table.numeric else table.step))
+        field, text = f"q.{name}", table.question or words.capital(words.label_of(running, name))
+        if table.numeric:
+            assert table.range is not None
+            found.append(Question(field, name, text, low=table.range[0], high=table.range[1]))
         else:
-            found.append(Question(name, text, tuple(table.answers or [str(value) for value in table.values])))
+            found.append(_of_levels(running, field, name, text, table.values))
     return found
 
 
-def reported_of(running: StudyInForce, form: Form) -> dict[str, Any] | None:
-    """What was answered; None if nothing was. Some questions without the others cannot be used."""
-    reported: dict[str, Any] = {}
-    asked = questions(running)
+def reported_of(asked: list[Question], form: Form, t: Texts) -> dict[str, Any]:
+    """The answers in a form by variable: to all questions that were asked, or to none."""
+    answered = [question for question in asked if form.text(question.field)]
     for question in asked:
-        field = f"q.{question.name}"
-        given = form.text(field, most=40)
-        if not given:
-            continue
-        if question.choices:
-            if not given.isdecimal() or int(given) >= len(question.choices):
-                raise Refused("invalid", f"the answer to {question.text!r} is not one of its choices")
-            reported[question.name] = running.study.settings.variables[question.name].values[int(given)]
-        else:
-            reported[question.name] = form.number(field)
-    if reported and len(reported) < len(asked):
-        missing = [question.text for question in asked if question.name not in reported]
-        raise Refused("unasked", f"answers are missing: {'; '.join(missing)}")
-    return reported or None
+        if answered and question not in answered:
+            raise Wrong(question.field, "unanswered")
+    return {question.variable: question.read(form, t) for question in answered}
 
 
 def baseline_questions(running: StudyInForce) -> list[Question]:
-    """What must be known of somebody at enrolment."""
+    """The questions about a participant at enrolment."""
     found = []
     for name, levels in running.study.settings.participants.baseline.items():
-        text = words.capital(words.label_of(running, name))
+        field, text = f"b.{name}", words.capital(words.label_of(running, name))
         if is_range(levels):
-            found.append(Question(name, text, (), *levels))
+            found.append(Question(field, name, text, low=levels[0], high=levels[1]))
         else:
-            found.append(Question(name, text, tuple(map(str, levels))))
+            found.append(_of_levels(running, field, name, text, levels))
     return found
 
 
-def baseline_of(running: StudyInForce, form: Form) -> dict[str, Any]:
-    """What the form says of somebody who enrols; the command checks it."""
-    given: dict[str, Any] = {}
-    for question in baseline_questions(running):
-        field = f"b.{question.name}"
-        if not question.choices:
-            given[question.name] = form.number(field)
-            continue
-        levels = {str(level): level for level in running.study.settings.participants.baseline[question.name]}
-        chosen = form.required(field, most=200)
-        given[question.name] = levels.get(chosen, chosen)
-    return given
+def _of_levels(running: StudyInForce, field: str, variable: str, text: str, levels: list[Any]) -> Question:
+    """The question about a variable with levels: a choice between their words, or a number if there are many."""
+    settings = running.study.settings
+    named = [level_name(settings, variable, level) for level in levels]
+    if len(levels) > MOST_CHOICES and not any(named) and not any(isinstance(level, str) for level in levels):
+        return Question(field, variable, text, tuple(levels), low=min(levels), high=max(levels))
+    table = settings.variables.get(variable)
+    choices = (table.answers if table is not None else None) or [
+        name or str(level) for name, level in zip(named, levels, strict=True)
+    ]
+    return Question(field, variable, text, tuple(levels), tuple(choices))

@@ -9,11 +9,13 @@ from sqlalchemy import select
 
 from opportune.service.accounts.keys import ADMIN, STAFF
 from opportune.service.api.requests import PAGE, roles
-from opportune.service.commands.safety import SEVERITIES, Acknowledge, ReportAdverse, WantCalls
+from opportune.service.commands.safety import SEVERITIES, ReportAdverse, WantCalls
 from opportune.service.pages import words
 from opportune.service.pages.participants import row_of
+from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.shared import (
     Asked,
+    Form,
     Page,
     View,
     carry_out,
@@ -74,31 +76,26 @@ def _said(view: View, row: dict[str, Any], reported: dict[str, Any] | None) -> s
     return f"{words.capital(words.label_of(view.running, row['variable']))}: {value}"
 
 
-@post("/escalations/acknowledge", opt=WRITERS, include_in_schema=False, status_code=200)
-async def acknowledge(request: Asked) -> Response[Any]:
-    """Somebody has seen to it."""
-    form = await form_of(request)
-    view = await in_thread(view_of, request)
-    name, note = form.required("escalation", most=40), form.required("note")
-    await carry_out(view, Acknowledge(escalation=name, note=note, **command_fields(view, form)))
-    return go("/today?done=acknowledged#said")
-
-
 @get("/participants/{number:int}/adverse", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
 def show_adverse(request: Asked, number: FromPath[int]) -> Page:
     """The form for an adverse event."""
-    view = view_of(request)
-    return view.show("adverse.html", p=row_of(view, number), severities=SEVERITIES)
+    return _adverse_page(view_of(request), None, number)
+
+
+def _adverse_page(view: View, form: Form | None, number: int) -> Page:
+    severities = [("", ""), *((code, words.severity(code, view.t)) for code in SEVERITIES)]
+    return view.show("adverse.html", p=row_of(view, number), severities=severities)
 
 
 @post("/participants/{number:int}/adverse", opt=WRITERS, include_in_schema=False, status_code=200)
+@stays_on(_adverse_page)
 async def report_adverse(request: Asked, number: FromPath[int]) -> Response[Any]:
     """An adverse event, for the record and for all who look at Today."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)
     command = ReportAdverse(
-        participant=row["name"], text=form.required("text"), severity=form.required("severity", most=40),
+        participant=row["name"], text=form.required("text"), severity=form.choice("severity", SEVERITIES),
         serious=form.text("serious", most=5) == "yes", began=form.required("began", most=200),
         related=form.text("related", most=200), **command_fields(view, form),
     )  # fmt: skip
@@ -108,8 +105,11 @@ async def report_adverse(request: Asked, number: FromPath[int]) -> Response[Any]
 
 @get("/participants/{number:int}/calls", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
 def show_calls(request: Asked, number: FromPath[int]) -> Page:
-    """No calls any more, or calls again: are you sure?"""
-    view = view_of(request)
+    """The form that ends or resumes the calls to a participant."""
+    return _calls_page(view_of(request), None, number)
+
+
+def _calls_page(view: View, form: Form | None, number: int) -> Page:
     row = row_of(view, number)
     if row["status"] in {WITHDRAWN, COMPLETED}:
         raise Refused("not_found", "the participant has left the study")
@@ -117,6 +117,7 @@ def show_calls(request: Asked, number: FromPath[int]) -> Page:
 
 
 @post("/participants/{number:int}/calls", opt=WRITERS, include_in_schema=False, status_code=200)
+@stays_on(_calls_page)
 async def want_calls(request: Asked, number: FromPath[int]) -> Response[Any]:
     """No calls any more, or calls again."""
     form = await form_of(request)
@@ -129,4 +130,4 @@ async def want_calls(request: Asked, number: FromPath[int]) -> Response[Any]:
     return go(f"/participants/{number}?done={'calls' if wanted else 'nocalls'}")
 
 
-SAFETY = [acknowledge, show_adverse, report_adverse, show_calls, want_calls]
+SAFETY = [show_adverse, report_adverse, show_calls, want_calls]

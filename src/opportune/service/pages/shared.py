@@ -4,10 +4,11 @@ import asyncio
 import datetime as dt
 import hashlib
 import hmac
+import math
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from sqlalchemy import func, select
 
 from opportune._version import __version__
+from opportune.errors import InputError
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
 from opportune.service.accounts.pseudonyms import labels
 from opportune.service.accounts.sessions import Session
@@ -35,6 +37,7 @@ from opportune.service.problems import Refused
 from opportune.service.record import queries, tables
 from opportune.service.record.writer import Reply
 from opportune.service.service import Service
+from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce
 
 Asked = Request[Any, Any, State]
@@ -56,8 +59,9 @@ HEADERS = (
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15}|,\d{1,2}|,\d{4,15})?")
-"""1,200 may be twelve hundred, or one and a fifth: with three digits after it a comma is not taken."""
+_NUMBER = re.compile(r"[+-]?\d{1,15}([.,]\d{1,30})?")
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+"""1,200 is twelve hundred in English; in German it is one and a fifth, and 1.200 is twelve hundred."""
 NO_STORE = (b"cache-control", b"no-store")
 NAVIGATION = {
     "today": (STAFF, ADMIN),
@@ -126,6 +130,34 @@ def _environment(language: str) -> Environment:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A form that was refused: its page is shown again with the reason and with what was typed."""
+
+    path: str
+    sent: Mapping[str, str]
+    status: int
+    said: str
+    """What is wrong and what to do, in the reader's language."""
+    detail: str = ""
+    """The service's own words, in English, where no sentence covers the case."""
+    field: str = ""
+    """The name of the field that is wrong, if it is one field."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The content of a form on a page: nothing, or what was sent if this form was refused."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    wrong: str = ""
+    said: str = ""
+
+    def get(self, name: str, default: Any = "") -> Any:
+        """What a field contained; the default if the form was not refused."""
+        return self.fields.get(name, "") if self.fields else default
+
+
+@dataclass(frozen=True)
 class View:
     """Who looks at a page of which study, in which language and time zone, and when."""
 
@@ -137,6 +169,15 @@ class View:
     t: Texts
     timezone: str
     now: int
+    refused: Refusal | None = None
+    """The form that was sent to get this page, if it was refused."""
+
+    def kept(self, path: str, **hidden: str) -> Kept:
+        """What to put into the form that goes to a path and has these hidden fields."""
+        refused = self.refused
+        if refused is None or refused.path != path or any(refused.sent.get(k) != v for k, v in hidden.items()):
+            return Kept()
+        return Kept(refused.sent, refused.field, refused.said)
 
     @property
     def who(self) -> str:
@@ -185,7 +226,7 @@ class View:
             "contact": self.contact, "rehearsal": self.service.rehearsal,
             "here": template.split(".", maxsplit=1)[0], **content,
         }  # fmt: skip
-        return html(self.t.language, template, code, **shown)
+        return html(self.t.language, template, code if self.refused is None else self.refused.status, **shown)
 
 
 class Waiting(NamedTuple):
@@ -247,36 +288,64 @@ def language_of(request: Asked) -> str:
     return preferred(request.headers.get("accept-language", ""))
 
 
+class Wrong(Refused):
+    """A field of a form has a value that cannot be used.
+
+    Args:
+        field: the name of the field.
+        cause: a key of `errors.causes`, which says in every language what to do.
+        values: numbers, dates and texts that the sentence contains.
+
+    """
+
+    def __init__(self, field: str, cause: str, /, **values: Any) -> None:
+        expected = ", ".join(f"{name} {value}" for name, value in values.items())
+        super().__init__("invalid", f"{field}: {cause}{f' ({expected})' if expected else ''}")
+        self.field, self.cause, self.values = field, cause, values
+
+
 class Form:
-    """What a form has sent: texts, each checked where it is asked for."""
+    """The fields of a form that was sent, each checked when it is read."""
 
     def __init__(self, fields: FormMultiDict) -> None:
-        self._fields = {name: value for name, value in fields.multi_items() if not isinstance(value, UploadFile)}
+        self.sent = {name: str(value) for name, value in fields.multi_items() if not isinstance(value, UploadFile)}
 
     def text(self, name: str, *, most: int = MOST_TEXT) -> str:
         """A text; empty if it is missing."""
-        value = str(self._fields.get(name, "")).replace("\r\n", "\n").strip()
+        value = self.sent.get(name, "").replace("\r\n", "\n").strip()
         if len(value) > most:
-            raise Refused("invalid", f"{name} has {len(value)} characters; expected at most {most}")
+            raise Wrong(name, "long", n=len(value), most=most)
         if any(not c.isprintable() and c != "\n" for c in value):
-            raise Refused("invalid", f"{name} has characters that cannot be shown; expected text")
+            raise Wrong(name, "unprintable")
         return value
 
     def required(self, name: str, *, most: int = MOST_TEXT) -> str:
         """A text that must be there."""
         value = self.text(name, most=most)
         if not value:
-            raise Refused("invalid", f"{name} is empty; expected a text")
+            raise Wrong(name, "empty")
         return value
 
-    def number(self, name: str) -> float:
-        """A number, with a point or a comma."""
+    def number(self, name: str, t: Texts, *, low: float = -math.inf, high: float = math.inf) -> float:
+        """A number within bounds, with a decimal point or comma; text that means another number elsewhere is refused.
+
+        Fields for numbers are text fields: <input type="number"> drops a comma, and 6,5 becomes 65.
+        """
         value = self.required(name, most=40)
-        if not _NUMBER.fullmatch(value):
-            raise Refused(
-                "invalid", f"{name} is {value!r}; expected a number, such as 12.5, without marks for thousands"
-            )
-        return float(value.replace(",", "."))
+        grouped = _GROUPED.fullmatch(value) and value[-4] != t.decimal_mark
+        if grouped or not _NUMBER.fullmatch(value):
+            raise Wrong(name, "number", example=12.5)
+        number = float(value.replace(",", "."))
+        if not low <= number <= high:
+            raise Wrong(name, "range", low=low, high=high)
+        return number
+
+    def choice(self, name: str, options: Iterable[str]) -> str:
+        """One of a few values."""
+        value = self.required(name)
+        if value not in options:
+            raise Wrong(name, "choice")
+        return value
 
     def date(self, name: str) -> dt.date | None:
         """A date as browsers send it; None if it is missing."""
@@ -284,16 +353,26 @@ class Form:
         try:
             return dt.date.fromisoformat(value) if value else None
         except ValueError:
-            raise Refused("invalid", f"{name} is {value!r}; expected a date, such as 2026-12-20") from None
+            raise Wrong(name, "date") from None
+
+    def zone(self, name: str) -> str:
+        """The IANA name of a time zone; empty if it is missing."""
+        value = self.text(name, most=64)
+        try:
+            if value:
+                clock.check_zone(value)
+        except InputError:
+            raise Wrong(name, "zone") from None
+        return value
 
     def secret(self, name: str) -> str:
         """A password as it was typed."""
-        return str(self._fields.get(name, ""))[:MOST_SECRET]
+        return self.sent.get(name, "")[:MOST_SECRET]
 
     @property
     def fingerprint(self) -> str:
         """Equal for what is sent twice."""
-        content = "\n".join(f"{name}={value}" for name, value in sorted(self._fields.items()) if name != "form")
+        content = "\n".join(f"{name}={value}" for name, value in sorted(self.sent.items()) if name != "form")
         return hashlib.sha256(content.encode()).hexdigest()
 
 

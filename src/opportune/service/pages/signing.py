@@ -14,12 +14,14 @@ from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF, Caller
 from opportune.service.accounts.sessions import Session
 from opportune.service.api.cookies import BROWSER, FORM, SIGNED_IN, cookie, forget, read
 from opportune.service.api.requests import OPEN, PAGE, SESSION, address_of, origin_of, roles, service_of
+from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.shared import (
     NAVIGATION,
     Asked,
     Form,
     Page,
     View,
+    Wrong,
     form_of,
     go,
     html,
@@ -30,7 +32,6 @@ from opportune.service.pages.shared import (
 )
 from opportune.service.pages.texts import languages
 from opportune.service.problems import Refused
-from opportune.service.state import clock
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22}")
 EVERYONE = roles(STAFF, ANALYST, ADMIN) | PAGE
@@ -152,11 +153,9 @@ async def sign_in(request: Asked) -> Response[Any]:
 def zone_of(form: Form) -> str | None:
     """The browser's time zone, if it is one."""
     try:
-        timezone = form.text("timezone", most=64)
-        clock.zone(timezone)
-    except Exception:
+        return form.zone("timezone") or None
+    except Wrong:
         return None
-    return timezone or None
 
 
 @get("/invitation", opt=OPEN, sync_to_thread=True, include_in_schema=False)
@@ -286,21 +285,18 @@ def show_settings(request: Asked, done: Done = "") -> Page:
     return _settings(view_of(request), done=done)
 
 
-def _settings(view: View, status: int = 200, *, done: str = "", failed: str | None = None) -> Page:
+def _settings(view: View, form: Form | None = None, status: int = 200, *, done: str = "", failed: str = "") -> Page:
     second = second_factor.confirmed(view.service.database, view.who)
     return view.show("settings.html", status, done=done, failed=failed, second=second)
 
 
 @post("/settings", opt=EVERYONE, include_in_schema=False, status_code=200)
+@stays_on(_settings)
 async def save_settings(request: Asked) -> Response[Any]:
     """Language and time zone."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
-    language, timezone = form.text("language", most=20), form.text("timezone", most=64)
-    if language not in languages():
-        raise Refused("invalid", f"language is {language!r}; expected one of {', '.join(languages())}")
-    if timezone:
-        clock.zone(timezone)
+    language, timezone = form.choice("language", languages()), form.zone("timezone")
     database, token = view.service.database, read(request, SIGNED_IN)
     await in_thread(lambda: sessions.prefer(database, token, language=language, timezone=timezone or None))
     return go("/settings?done=saved")
@@ -332,9 +328,9 @@ async def save_password(request: Asked) -> Response[Any]:
     view = await in_thread(view_of, request)
     known, new = await in_thread(proved, request, view.who, form), form.secret("new")
     if not known:
-        return await in_thread(lambda: _settings(view, 422, failed="old"))
+        return await in_thread(lambda: _settings(view, status=422, failed="old"))
     if not people.LEAST_LENGTH <= len(new) <= people.MOST_LENGTH:
-        return await in_thread(lambda: _settings(view, 422, failed="short"))
+        return await in_thread(lambda: _settings(view, status=422, failed="short"))
     by = Actor(view.who, origin_of(request))
     await in_thread(people.change_password, view.service.database, view.who, new, by)
     return forget(request, go("/signin?next=/settings"))

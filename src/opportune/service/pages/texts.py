@@ -6,6 +6,7 @@ A site adds a language by a file of its own: OPPORTUNE_LOCALE names the folder i
 import datetime as dt
 import io
 import os
+from decimal import Decimal
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_datetime, format_skeleton, format_time
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import PoFileError, read_po
-from babel.numbers import format_decimal
+from babel.numbers import format_decimal, get_decimal_symbol
 from babel.support import Translations
 
 from opportune.errors import InputError
@@ -60,6 +61,7 @@ class Texts:
         self.language = language
         self.locale = Locale.parse(language if language != ENGLISH else "en_GB")  # day before month, 24 hours
         self.translations = _translations(language)
+        self.decimal_mark = str(get_decimal_symbol(self.locale))
 
     def gettext(self, text: str, /, **values: Any) -> str:
         """A text, with values in place of names."""
@@ -80,6 +82,11 @@ class Texts:
             return str(format_decimal(value, format="0.00E0", locale=self.locale))
         rounded = round(value, 2) if abs(value) < 10 else round(value, 1)
         return str(format_decimal(rounded, locale=self.locale))
+
+    def editable(self, value: float) -> str:
+        """A number as it stands in a field: every digit, without marks for thousands."""
+        plain = f"{Decimal(repr(value)):f}".removesuffix(".0")
+        return plain.replace(".", self.decimal_mark)
 
     def time(self, moment: int, timezone: str) -> str:
         """A time of day."""

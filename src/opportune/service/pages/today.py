@@ -14,8 +14,10 @@ from opportune.service.accounts.keys import ADMIN, STAFF
 from opportune.service.api.cookies import SIGNED_IN, read
 from opportune.service.api.requests import PAGE, known_decision, roles, service_of
 from opportune.service.commands import calls
+from opportune.service.commands.safety import Acknowledge
 from opportune.service.pages import reasons, words
 from opportune.service.pages.questions import questions, reported_of
+from opportune.service.pages.refusals import stays_on
 from opportune.service.pages.safety import open_escalations
 from opportune.service.pages.shared import (
     Asked,
@@ -172,7 +174,18 @@ def _told(view: View, decision: str) -> dict[str, Any] | None:
 def show_today(request: Asked, done: Done = "", about: About = "") -> Page:
     """The list of calls."""
     view = view_of(request)
-    return view.show("today.html", done=done, told=_told(view, about), **_content(view))
+    return _page(view, done=done, told=_told(view, about))
+
+
+def _page(view: View, form: Form | None = None, *, done: str = "", told: dict[str, Any] | None = None) -> Page:
+    content = _content(view)
+    return view.show("today.html", done=done, told=told, unsent=_unsent(view, content["waiting_calls"]), **content)
+
+
+def _unsent(view: View, waiting: list[dict[str, Any]]) -> str:
+    """The note in a form that was refused and has left the list, so that nobody types it again."""
+    sent = {} if view.refused is None else view.refused.sent
+    return "" if any(call["id"] == sent.get("decision") for call in waiting) else sent.get("note", "")
 
 
 @get("/today/list", opt=BY_ITSELF, sync_to_thread=True, include_in_schema=False)
@@ -224,6 +237,7 @@ async def _asked(request: Asked) -> tuple[View, Form, dict[str, Any]]:
 
 
 @post("/today/take", opt=CALLING, include_in_schema=False, status_code=200)
+@stays_on(_page)
 async def take(request: Asked) -> Response[Any]:
     """I will call."""
     view, _, row = await _asked(request)
@@ -236,6 +250,7 @@ async def take(request: Asked) -> Response[Any]:
 
 
 @post("/today/release", opt=CALLING, include_in_schema=False, status_code=200)
+@stays_on(_page)
 async def release(request: Asked) -> Response[Any]:
     """Someone else may call."""
     view, _, row = await _asked(request)
@@ -244,25 +259,25 @@ async def release(request: Asked) -> Response[Any]:
 
 
 @post("/today/outcome", opt=CALLING, include_in_schema=False, status_code=200)
+@stays_on(_page)
 async def outcome(request: Asked) -> Response[Any]:
     """What became of a call."""
     view, form, row = await _asked(request)
-    said, note = form.required("outcome", most=20), form.text("note") or None
+    said, note = form.choice("outcome", (calls.REACHED, "again", *calls.GIVEN_UP)), form.text("note") or None
     fields = {**command_fields(view, form), "decision": row["id"], "note": note}
     if said == calls.REACHED:
-        await carry_out(view, calls.Reach(reported=reported_of(view.running, form), **fields))
+        reported = reported_of(questions(view.running), form, view.t)
+        await carry_out(view, calls.Reach(reported=reported or None, **fields))
         return go(f"/today?done=reached&d={row['id']}#said")
     if said == "again":
         await carry_out(view, calls.Try(**fields))
         return go(f"/today?done=again&d={row['id']}#said")
-    if said in calls.GIVEN_UP:
-        await carry_out(view, calls.GiveUpCall(outcome=said, **fields))
-        return go(f"/today?done={said.replace(' ', '-')}&d={row['id']}#said")
-    expected = ", ".join([calls.REACHED, "again", *calls.GIVEN_UP])
-    raise Refused("invalid", f"outcome is {said!r}; expected one of {expected}")
+    await carry_out(view, calls.GiveUpCall(outcome=said, **fields))
+    return go(f"/today?done={said.replace(' ', '-')}&d={row['id']}#said")
 
 
 @post("/today/undo", opt=CALLING, include_in_schema=False, status_code=200)
+@stays_on(_page)
 async def undo(request: Asked) -> Response[Any]:
     """Take back what is not on record yet; or a try, which is."""
     view, form, row = await _asked(request)
@@ -274,4 +289,15 @@ async def undo(request: Asked) -> Response[Any]:
     return go(f"/today?done=undone&d={row['id']}#{row['id']}")
 
 
-TODAY = [show_today, show_list, changes, take, release, outcome, undo]
+@post("/escalations/acknowledge", opt=DESK, include_in_schema=False, status_code=200)
+@stays_on(_page)
+async def acknowledge(request: Asked) -> Response[Any]:
+    """Somebody has dealt with something urgent."""
+    form = await form_of(request)
+    view = await in_thread(view_of, request)
+    name, note = form.required("escalation", most=40), form.required("note")
+    await carry_out(view, Acknowledge(escalation=name, note=note, **command_fields(view, form)))
+    return go("/today?done=acknowledged#said")
+
+
+TODAY = [show_today, show_list, changes, take, release, outcome, undo, acknowledge]

@@ -40,6 +40,13 @@ def value_label(running: StudyInForce, variable: str, value: Any, t: Texts) -> s
     return str(value)
 
 
+def listed(running: StudyInForce, values: Mapping[str, Any], t: Texts) -> str:
+    """Variables with their values, in a line."""
+    return "; ".join(
+        f"{capital(label_of(running, name))}: {value_label(running, name, value, t)}" for name, value in values.items()
+    )
+
+
 def days_between(earlier: int, now: int, timezone: str) -> int:
     """Whole days by the participant's calendar."""
     return (clock.local(now, timezone).date() - clock.local(earlier, timezone).date()).days
@@ -64,6 +71,14 @@ def outcome(row: dict[str, Any], why: str, t: Texts) -> str:
         "unanswered": _("The call was not answered; the advice stands."),
     }
     return f"{why} {became.get(row['outcome'], '')}".strip()
+
+
+def became(outcome: str, t: Texts) -> str:
+    """What became of a call."""
+    _ = t.gettext
+    return {
+        "opened": _("app opened"), "answered": _("call answered"), "unanswered": _("call not answered"),
+    }[outcome]  # fmt: skip
 
 
 def cause(code: str, t: Texts) -> str:
@@ -93,6 +108,12 @@ def severity(code: str, t: Texts) -> str:
         "mild": _("mild"), "moderate": _("moderate"), "severe": _("severe"), "life-threatening": _("life-threatening"),
         "fatal": _("fatal"),
     }.get(code, code)  # fmt: skip
+
+
+def role(code: str, t: Texts) -> str:
+    """What people call a role."""
+    _ = t.gettext
+    return {"staff": _("staff"), "analyst": _("analyst"), "admin": _("admin"), "app": _("app")}.get(code, code)
 
 
 def adverse(given: Mapping[str, Any], t: Texts) -> str:

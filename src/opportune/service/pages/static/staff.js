@@ -146,7 +146,7 @@
 
   const list = document.getElementById("calls");
   const fresh = document.getElementById("fresh");
-  const touched = new Set();
+  const touched = new Set([...document.querySelectorAll("[data-kept]")].map((call) => call.dataset.call));
   const callOf = (element) => element.closest && element.closest("[data-call]");
   if (list) list.addEventListener("input", (event) => {
     const call = callOf(event.target);
