@@ -8,13 +8,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
+from opportune.service.accounts import people
 from opportune.service.record.database import Database
 
 SHARED = Path("/dev/shm")
 ROOM = 2**30  # bytes: enough for a PostgreSQL and what tests leave in it
 MEMORY = SHARED if SHARED.is_dir() and shutil.disk_usage(SHARED).free > ROOM else None
 """Where files may be that need not outlive the machine, if there is room: nothing waits for a disk there."""
+
+
+HASHER = people._HASHER
+"""What hashes passwords outside tests: it takes 64 MiB and a tenth of a second, by design."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords with next to no work, as hundreds of tests sign in."""
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(people, "_HASHER", quick)
+        patch.setattr(people, "_NOBODY", quick.hash("nobody"))
+        yield
 
 
 @pytest.fixture

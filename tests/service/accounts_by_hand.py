@@ -1,8 +1,8 @@
 """Accounts that were there before a test begins, with keys that are the same every time."""
 
-from argon2 import PasswordHasher
 from sqlalchemy import Connection, Table, insert
 
+from opportune.service.accounts import people
 from opportune.service.accounts.changes import change_account, launching
 from opportune.service.accounts.keys import key_hash
 from opportune.service.record import tables
@@ -19,7 +19,7 @@ def key_by_hand(database: Database, name: str, role: str) -> str:
 
 def person_by_hand(database: Database, name: str, role: str, password: str) -> None:
     """Someone who signs in with a password."""
-    _add(database, tables.people, "person added", name, role, PasswordHasher().hash(password))
+    _add(database, tables.people, "person added", name, role, people._HASHER.hash(password))
 
 
 def _add(database: Database, table: Table, what: str, name: str, role: str, hashed: str) -> None:

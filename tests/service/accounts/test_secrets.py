@@ -12,6 +12,7 @@ from study_text import study_text
 from opportune.service.accounts.keys import ROLES
 from opportune.service.record import secret, tables
 from opportune.service.record.database import Database
+from service_databases import HASHER
 
 NAMES = {"Maria Huber": "staff", "Jonas Weber": "admin", "cora": "analyst"}
 ANSWERS = {"{number:int}": "0", "{change:str}": "paused", "{participant:str}": "P001", "{path:str}": "openapi.json"}
@@ -197,3 +198,10 @@ def test_staff_see_no_probabilities(site: Site) -> None:
     for role, there in (("staff", False), ("analyst", True)):
         seen = everything(site, role)
         assert any('"coin":0.' in text.replace(" ", "") for text in seen.values()) == there, role
+
+
+def test_passwords_take_work_to_guess() -> None:
+    """Outside tests, a password is hashed with 64 MiB and three passes at least."""
+    assert HASHER.memory_cost >= 64 * 1024
+    assert HASHER.time_cost >= 3
+    assert HASHER.type.name == "ID"
