@@ -67,16 +67,28 @@ def test_the_advice_changes_whatever_is_answered(filled: tuple[Database, int]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("hour", range(24))
-def test_the_advice_changes_at_every_hour(hour: int, language: str, tmp_path: Path) -> None:
-    """The same at each hour of the day."""
+def test_the_advice_changes_at_every_hour(hour: int, tmp_path: Path) -> None:
+    """Somebody waits for whom every answer changes the advice, at each hour of the day."""
     now = dt.datetime(2031, 3, 3, hour, 41, tzinfo=dt.UTC)
-    database = demo.fill(tmp_path, timezone=ZONE, language=language, now=now)
+    database = demo.fill(tmp_path, timezone=ZONE, now=now)
     found = demo.most_changed(database, clock.from_datetime(now))
     database.close()
     assert found is not None
     assert found.always
+
+
+def test_the_demonstration_is_the_same_in_every_language(tmp_path: Path) -> None:
+    """In German the same is decided, asked, answered and learned as in English, in other words."""
+    now, made = dt.datetime(2031, 3, 3, 9, 41, tzinfo=dt.UTC), []
+    for language in ("en", "de"):
+        (tmp_path / language).mkdir()
+        database = demo.fill(tmp_path / language, timezone=ZONE, language=language, now=now)
+        same = ("participant", "step", "happened", "probability", "coin", "nudge", "outcome", "revealed", "reward")
+        made.append([tuple(row[name] for name in same) for row in rows(database, decisions.select())])
+        database.close()
+    assert made[0] == made[1]
+    assert len(made[0]) > 1000
 
 
 def test_it_is_a_study_as_they_are(filled: tuple[Database, int]) -> None:
@@ -115,7 +127,7 @@ def test_whatever_time_it_is(hour: int) -> None:
 
 def test_languages_decide_alike() -> None:
     """The German study file is the English one in other words."""
-    texts = {"label", "description", "question", "answers", "unit", "name", "plural", "language"}
+    texts = {"label", "description", "question", "answers", "unit", "name", "plural", "language", "level_labels"}
 
     def numbers(table: Any) -> Any:
         if isinstance(table, dict):
@@ -155,7 +167,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert not any(line.startswith("{") for line in process.said()), "what is said is for people"
         process.interrupt()
         assert process.ended(within=30) == 0
-        further = f"opportune serve {kept / 'study.toml'} --rehearsal goes on"
+        further = f"continue with opportune serve {kept / 'study.toml'} --rehearsal"
         assert process.said()[-2] == f"the demonstration is over; {further}"
         assert process.said()[-1].startswith("to analyse it: opportune analyse --db sqlite:///")
     database = Database(f"sqlite:///{kept / 'study.db'}")
@@ -195,7 +207,7 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             (["--port", str(taken)], f"--port is {taken}, which cannot be used"),
             (["--port", "70000"], "'--port'"),
             (["--language", "tlh"], "--language is 'tlh'; expected"),
-            (["--keep", str(tmp_path / "full")], "which has files in it; expected a new or empty folder"),
+            (["--keep", str(tmp_path / "full")], "which contains files; expected a new or empty folder"),
             (["--keep", str(tmp_path / "full" / "file")], "which cannot be a folder"),
         ):
             code = cli.run(["demo", "--no-browser", *(options if "--port" in options else ["--port", "0", *options])])
