@@ -8,7 +8,6 @@ from opportune.errors import OpportuneError
 
 TITLES = {
     "invalid": (422, "Invalid content"),
-    "unasked": (422, "Some questions were answered and others not"),
     "malformed": (400, "The body cannot be read"),
     "key_missing": (400, "The header Idempotency-Key is missing"),
     "unauthenticated": (401, "No valid key"),
