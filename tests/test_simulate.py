@@ -456,7 +456,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     messages = {
         missing: f"{missing} does not exist; expected a results file",
         tmp_path: f"{tmp_path} is a folder; expected a results file",
-        text: f"{text} does not end in a checksum: it was not written by `save`, or it was cut or changed since",
+        text: f"{text} does not end in a checksum: it was not written by `save`, or it was truncated or changed since",
         foreign: f"{foreign} does not end in a checksum: it was not written by `save`",
         newer: f"{newer} has results format 9; this version reads format 3: load it with the version",
     }

@@ -14,8 +14,8 @@ from opportune.analysis.results import _LAST_LENGTH as LAST
 from opportune.analysis.results import FORMAT, label_dataset, load, save
 from opportune.errors import DataError
 
-DAMAGED = "is damaged: its content does not fit its checksum"
-LOST = "does not end in a checksum: it was not written by `save`, or it was cut or changed since"
+DAMAGED = "is damaged: its content does not match its checksum"
+LOST = "does not end in a checksum: it was not written by `save`, or it was truncated or changed since"
 
 
 def results(seed: int = 0) -> xr.Dataset:

@@ -1,1 +1,1 @@
-"""What results mean: regret, bounds, clairvoyants, intervals, figures, files."""
+"""Evaluation of results: regret, bounds, clairvoyants, intervals, figures, files."""

@@ -1,7 +1,7 @@
-"""The paper's guarantees as functions of their constants, to set beside what a run measured.
+"""The paper's guarantees as functions of their constants, for comparison with the results of runs.
 
 Symbols as in the paper: horizon T, dimension d, budget B, c = (1 + 1/B)^B, `norm_bound` W >= ||theta||,
-`feature_bound` L >= ||phi||, noise scale R (1 in the paper's proofs), and delta the chance of failure. Every
+`feature_bound` L >= ||phi||, noise scale R (1 in the paper's proofs), and delta the probability of failure. Every
 function takes numbers or arrays that broadcast against each other.
 """
 
@@ -28,7 +28,7 @@ def confidence_radius(
     delta: ArrayLike,
     noise_scale: ArrayLike = 1.0,
 ) -> Floats:
-    """Concentration (the proposition of Appendix E): how far theta is from its estimate, but for chance delta.
+    """Concentration (proposition of Appendix E): the distance of theta from its estimate, with probability 1 - delta.
 
         ||theta - theta_bar||_V <= R sqrt(2 ln(1/delta) + ln det V - d ln lam) + sqrt(lam) W
 
@@ -78,11 +78,11 @@ def bandit_learning_loss_bound(
     feature_bound: ArrayLike,
     context_ratio: ArrayLike = 1.0,
 ) -> Floats:
-    """Proposition 2: what learning theta may cost, AUX - ALG, but for chance 2 delta.
+    """Proposition 2: the cost of learning theta, AUX - ALG, with probability 1 - 2 delta.
 
         BLL_T <= max(c_max, 1) sqrt(8 T d gamma^2 ln((d + T W^2 L^2) / d)) + W sum_t beta_t + 2 B pi_max
 
-    `radius` is gamma (`radius_bound`), `tolerance_sum` the sum of the beta_t as the rule left them,
+    `radius` is gamma (`radius_bound`), `tolerance_sum` the sum of the beta_t after the rule has adapted them,
     `largest_gap` is pi_max = max_s |u*_s - v*|, and `context_ratio` is c_max of Assumption 2.
     """
     T, d = _at_least_0("horizon", horizon), _positive("dimension", dimension)
@@ -97,7 +97,7 @@ def bandit_learning_loss_bound(
 def regret_bound(
     learning_loss: ArrayLike, *, budget: ArrayLike, least_gap: ArrayLike, clairvoyant_value: ArrayLike
 ) -> Floats:
-    """Theorem 1: what the whole algorithm may lose to the clairvoyant, but for chance 2 delta.
+    """Theorem 1: the regret of the whole algorithm against the clairvoyant, with probability 1 - 2 delta.
 
         Regret_T <= BLL_T + (1 - alpha) E[V^CLV],   alpha = pi_min (1 - 1/c)
 
@@ -113,12 +113,12 @@ def regret_bound(
 def context_width(
     frequency: ArrayLike, sample: ArrayLike, *, contexts: ArrayLike, horizon: ArrayLike, delta: ArrayLike
 ) -> Floats:
-    """Lemma F.2 and Proposition F.1: how far a context's probability is from its frequency, zeta_t.
+    """Lemma F.2 and Proposition F.1: the distance of a context's probability from its frequency, zeta_t.
 
         zeta = sqrt(2 p (1 - p) l / max(n, 1)) + 7 l / (3 max(n - 1, 1)),   l = ln(2 K T / delta)
 
-    `frequency` is p, `contexts` is K. The paper prints n = m(k, t), the times context k was seen; the
-    inequality it rests on (Lemma F.1) holds with n the number of all contexts seen, which is narrower.
+    `frequency` is p, `contexts` is K. The paper prints n = m(k, t), the number of times context k was seen; the
+    underlying inequality (Lemma F.1) holds with n the number of all contexts seen, which is narrower.
     """
     p, n = _at_least_0("frequency", frequency), _at_least_0("sample", sample)
     if not (p <= 1.0).all():
@@ -130,7 +130,7 @@ def context_width(
 def unknown_context_loss_bound(
     learning_loss: ArrayLike, *, width_sum: ArrayLike, norm_bound: ArrayLike, feature_bound: ArrayLike
 ) -> Floats:
-    """Proposition F.1: what learning theta and the context distribution may cost, but for chance 4 delta.
+    """Proposition F.1: the cost of learning theta and the context distribution, with probability 1 - 4 delta.
 
         BLL_T <= (the bound of Proposition 2) + (W L + 1) sum_t sum_k zeta_t
 
@@ -147,7 +147,7 @@ def tolerance(step: ArrayLike, budget: ArrayLike, least_distance: ArrayLike) -> 
         beta_t = 1.2 Dmin ln(10) sqrt(10) / (ln(B) sqrt(t))
 
     `least_distance` is Dmin, the least ||phi(k, a) - phi(k, a')|| over contexts and pairs of actions.
-    Infinite for B <= 1, where ln(B) is no longer positive: no disagreement then asks for a reveal.
+    Infinite for B <= 1, where ln(B) is no longer positive: then no disagreement causes a reveal.
     """
     t, B = _positive("step", step), _positive("budget", budget)
     first = _each(paper_tolerance, _at_least_0("least_distance", least_distance), B)
@@ -155,11 +155,11 @@ def tolerance(step: ArrayLike, budget: ArrayLike, least_distance: ArrayLike) -> 
 
 
 def price_floor(spent: ArrayLike, budget: ArrayLike) -> Floats:
-    """Appendices C.1 and D.2: the least price once `spent` of the budget is gone.
+    """Appendices C.1 and D.2: the least price after `spent` of the budget was spent.
 
         y >= (c^(spent/B) - 1) / (c - 1)
 
-    It reaches 1, where the rules stop, as the budget runs out: no rule can overspend.
+    It reaches 1, where the rules stop, as the budget runs out, so no rule can overspend.
     """
     gone, B = _at_least_0("spent", spent), _positive("budget", budget)
     rate = np.log1p(1.0 / B)  # c^(spent/B) = (1 + 1/B)^spent
@@ -167,7 +167,7 @@ def price_floor(spent: ArrayLike, budget: ArrayLike) -> Floats:
 
 
 def competitive_bound(budget: ArrayLike, least_gap: ArrayLike) -> Floats:
-    """Proposition C.1 (PD1) and Corollary 1 (PD2): the share of the clairvoyant's gain that is certain.
+    """Proposition C.1 (PD1) and Corollary 1 (PD2): the guaranteed share of the clairvoyant's gain.
 
         alpha = pi_min (1 - 1/c),   which tends to pi_min (1 - 1/e) as B grows
 
@@ -178,7 +178,7 @@ def competitive_bound(budget: ArrayLike, least_gap: ArrayLike) -> Floats:
 
 
 def _each(function: Callable[..., float], *arguments: Floats) -> Floats:
-    """One of the algorithm's own functions, for every number of arrays that broadcast against each other."""
+    """Apply one of the algorithm's own functions to every entry of arrays that broadcast against each other."""
     return np.asarray(np.vectorize(function, otypes=[np.float64])(*arguments))
 
 

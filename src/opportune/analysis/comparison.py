@@ -1,8 +1,8 @@
-"""Policies side by side in numbers that can be compared: outcomes, paired differences, nudges; regret apart.
+"""Comparisons of policies: outcomes, paired differences, nudges, and regret where it is comparable.
 
-All policies of a simulation meet the same draws, so their outcomes differ less by chance than each of them varies:
-differences are taken run by run. Outcome and realised regret mean the same for every policy. The paper's regret does
-not: its clairvoyant has the policy's own budget, so only policies with the same budget stand side by side.
+All policies of a simulation meet the same draws, so differences of outcomes vary less than the outcomes themselves;
+they are computed run by run. Outcome and realised regret mean the same for every policy. The paper's regret does not:
+its clairvoyant has the policy's own budget, so only policies with the same budget are compared.
 """
 
 import math
@@ -28,22 +28,22 @@ from opportune.revealers import REVEALERS
 
 
 class Compared(NamedTuple):
-    """One policy: means over runs with their 95% intervals, and how far its outcome is from the reference's."""
+    """One policy: means over runs with their 95% intervals, and the difference of its outcome from the reference's."""
 
     policy: str
     budget: float | None
     outcome: Interval
-    difference: Interval | None  # None: it is the reference
-    realised_regret: Interval | None  # None: these worlds do not tell what would have been best
+    difference: Interval | None  # None for the reference
+    realised_regret: Interval | None  # None if these worlds do not report the best possible value
     nudges: Interval
     reveals: Interval
     budget_left: float | None
-    clairvoyant: str | None  # whom `regret` is measured against
+    clairvoyant: str | None  # the clairvoyant that `regret` is measured against
     regret: Interval | None
 
 
 def compare_policies(data: xr.Dataset, reference: str | None = None) -> list[Compared]:
-    """Every policy of a Dataset beside a reference, by default that of `pick_reference`."""
+    """Compare every policy of a Dataset with a reference, by default that of `pick_reference`."""
     chosen = pick_reference(data, reference)
     outcome = at_end(mean_outcome(data))
     realised = at_end(realised_regret(data)) if has_realised_regret(data) else None
@@ -70,7 +70,7 @@ def compare_policies(data: xr.Dataset, reference: str | None = None) -> list[Com
 
 
 def pick_reference(data: xr.Dataset, wanted: str | None = None) -> str:
-    """The policy that others are compared with: the one wanted, else the first that never nudges, else the first."""
+    """The reference policy: the one wanted, else the first that never nudges, else the first."""
     data = check_results(data, "a comparison of policies")
     labels = [str(label) for label in data["policy"].values]
     if wanted is not None:
@@ -80,7 +80,7 @@ def pick_reference(data: xr.Dataset, wanted: str | None = None) -> str:
 
 
 def paired_difference(values: xr.DataArray, policy: str, reference: str) -> Interval:
-    """How much higher a policy's values are than the reference's, on the same draws."""
+    """A policy's values minus the reference's, on the same draws."""
     return interval_of_runs(values.sel(policy=policy, drop=True) - values.sel(policy=reference, drop=True))
 
 
@@ -90,7 +90,7 @@ def at_end(values: xr.DataArray) -> xr.DataArray:
 
 
 def digits_for(intervals: Iterable[Interval | None]) -> int:
-    """Digits after the point that show these numbers: two that count of the least uncertainty, or of the numbers."""
+    """Digits after the point for these numbers: two significant ones of the least half-width, or of the numbers."""
     found = [i for i in intervals if i is not None]
     sizes = [i.half_width for i in found if i.half_width > 0] or [abs(i.mean) / 10 for i in found if i.mean]
     finite = [size for size in sizes if math.isfinite(size)]
@@ -98,7 +98,7 @@ def digits_for(intervals: Iterable[Interval | None]) -> int:
 
 
 def _budget_left(data: xr.Dataset, budget: dict[str, Any] | None) -> float | None:
-    """What is left of one policy's budget: of nudges if it is hard, else of reveal probabilities."""
+    """The rest of one policy's budget: in nudges if it is hard, else in reveal probabilities."""
     if budget is None:
         return None
     spent = data["nudges"] if budget["hard"] else data["spent"]

@@ -1,8 +1,8 @@
-"""Logged decisions in the dictionary that Open Bandit Pipeline reads, and back.
+"""Logged decisions as the dictionary that Open Bandit Pipeline reads, and back.
 
-One row is a decision: its context, the action that was taken, the reward, and the probability with which the action
-was taken (`pscore`). Off-policy estimators divide by it, so it must be known exactly: results are refused where actions
-were not drawn by chance, or by chances that are not on record.
+Each row is a decision: its context, action, reward, and the probability of the action (`pscore`). Off-policy estimators
+divide by this probability, so it must be known exactly: results are rejected if actions were not drawn at random, or
+with probabilities that were not recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,18 +32,18 @@ def to_bandit_feedback(
 ) -> dict[str, Any]:
     """Logged decisions in Open Bandit Pipeline's format: context, action, reward, pscore and the rest.
 
-    Decisions without a reward, or at which the participant was unavailable, are left out; a log may say the latter in a
-    column `available`. Where it has a column `reward_imputed`, rewards that a study's default stands for are left out
+    Decisions without a reward are left out, and so are those at which the participant was unavailable, which a log may
+    mark in a column `available`. If a log has a column `reward_imputed`, decisions with imputed rewards are left out,
     too.
 
     Args:
-        data: results of `simulate` with a trace, contexts a finite set; or a log, one row per decision, with the
+        data: results of `simulate` with a trace and finite contexts; or a log, one row per decision, with the
             columns `action`, `reward` and `action_probability` (and, for `pi_b`, `action_probability_NAME` for each
-            action), as an exported decisions.csv has them.
-        policy: whose decisions, where results have several policies.
-        variables: of a log, the columns that make up the context: numbers as they are, texts as a column of 0 and 1 for
-            each level. Of results of `simulate`, the context is a column of 0 and 1 for each context.
-        actions: of a log, the names of the actions in order; by default those in the log, sorted.
+            action), such as an exported decisions.csv.
+        policy: the policy whose decisions to take, if results have several policies.
+        variables: for a log, the columns that make up the context: numbers as they are, texts as a column of 0 and 1
+            for each level. For results of `simulate`, the context is a column of 0 and 1 for each context.
+        actions: for a log, the names of the actions in order; by default those in the log, sorted.
 
     Returns:
         The dictionary. `pscore` is the probability of the action given everything known at that moment; a policy that
@@ -52,7 +52,7 @@ def to_bandit_feedback(
     """
     if isinstance(data, pd.DataFrame):
         if policy is not None:
-            raise InputError("policy is given with a log; expected it with results of simulate only")
+            raise InputError("policy is given with a log; expected it only with results of simulate")
         return _of_log(data, variables, actions)
     if variables is not None or actions is not None:
         raise InputError("variables and actions are for a log in a DataFrame; results of simulate have their own")
@@ -64,11 +64,11 @@ def from_bandit_feedback(feedback: Mapping[str, Any], *, actions: Sequence[str] 
 
     Args:
         feedback: the dictionary.
-        actions: names of the actions; their numbers unless given.
+        actions: names of the actions; by default their numbers.
 
     Returns:
-        Columns x0, x1, ... for the context, `action`, `reward`, `action_probability` and, where the dictionary has
-        `pi_b`, `action_probability_NAME` for each action. `to_bandit_feedback` makes the same dictionary of it.
+        Columns x0, x1, ... for the context, `action`, `reward`, `action_probability` and, if the dictionary has
+        `pi_b`, `action_probability_NAME` for each action. `to_bandit_feedback` converts it back to the same dictionary.
 
     """
     given = checks.mapping("feedback", feedback, "a dictionary with context, action, reward and pscore")
@@ -86,7 +86,7 @@ def from_bandit_feedback(feedback: Mapping[str, Any], *, actions: Sequence[str] 
         raise InputError(f"action is from {action.min()} to {action.max()}; expected 0 to {count - 1}")
     rounds = action.size if given.get("n_rounds") is None else checks.whole("n_rounds", given["n_rounds"], least=1)
     if rounds != action.size:
-        raise InputError(f"n_rounds is {rounds}; expected {action.size}, as many as there are actions")
+        raise InputError(f"n_rounds is {rounds}; expected {action.size}, the number of actions")
     context = checks.array("context", given["context"], (action.size, "columns"))
     frame = pd.DataFrame({f"x{i}": context[:, i] for i in range(context.shape[1])})
     frame["action"] = [names[a] for a in action]
@@ -105,7 +105,7 @@ def _of_results(data: xr.Dataset, policy: str | None) -> dict[str, Any]:
     """Decisions of one policy in all worlds and replicates, in this order, step by step."""
     names = [str(name) for name in data["policy"].values]
     if policy is None and len(names) > 1:
-        raise InputError(f"data has the policies {names}; expected policy=... to say whose decisions")
+        raise InputError(f"data has the policies {names}; expected policy=... to choose one")
     chosen = checks.choice("policy", names[0] if policy is None else policy, names)
     if "step" not in data.dims:
         raise InputError("data has totals only; expected every step, simulate(..., trace=True)")
@@ -122,7 +122,7 @@ def _of_results(data: xr.Dataset, policy: str | None) -> dict[str, Any]:
     kept = available & ~np.isnan(reward)
     chances, action, context = chances[kept], action[kept].astype(np.int64), context[kept].astype(np.int64)
     if np.isnan(chances).any():
-        raise InputError(f"how {chosen!r} draws its actions is not on record; {_RANDOMISED}")
+        raise InputError(f"data does not record how {chosen!r} draws its actions; {_RANDOMISED}")
     contexts = data.sizes.get("contexts", int(context.max(initial=0)) + 1)
     checks.memory(f"the context of {action.size:,} decisions", 8.0 * action.size * contexts, "fewer runs")
     return _feedback(np.eye(contexts)[context], action, reward[kept], chances, chosen)
@@ -149,7 +149,7 @@ def _of_log(frame: pd.DataFrame, variables: Sequence[str] | None, actions: Seque
         raise InputError("data has no decision with a reward; expected some")
     missing = [name for name in ("action", PROBABILITY, *wanted) if kept[name].isna().any()]
     if missing:
-        raise InputError(f"data has decisions without {missing[0]!r}; expected a value, or that they are left out")
+        raise InputError(f"data has decisions without {missing[0]!r}; expected a value in each, or their removal")
     found = [str(name) for name in kept["action"]]
     names = sorted(set(found)) if actions is None else _names(actions, len(list(actions)))
     for name in set(found):
@@ -167,25 +167,25 @@ def _of_log(frame: pd.DataFrame, variables: Sequence[str] | None, actions: Seque
 
 
 def _numbers(frame: pd.DataFrame, name: str) -> Floats:
-    """A column's numbers, NaN where there are none."""
+    """A column's numbers, NaN for empty cells."""
     try:
         return np.asarray(pd.to_numeric(frame[name]).to_numpy(dtype=np.float64, na_value=np.nan))
     except (TypeError, ValueError):
-        raise InputError(f"column {name!r} of data has something that is no number; expected numbers") from None
+        raise InputError(f"column {name!r} of data contains something other than numbers; expected numbers") from None
 
 
 def _check_chances(chances: Floats, action: NDArray[np.int64], taken: Floats, name: str, of_taken: str) -> None:
-    """Refuse probabilities of all actions that are none, or not those of the actions that were taken."""
+    """Reject invalid probabilities, and any that differ from those of the actions taken."""
     if not ((chances >= 0.0).all() and np.allclose(chances.sum(axis=1), 1.0, rtol=0.0, atol=1e-6)):
         raise InputError(
             f"the probabilities in {name} of some decision do not sum to 1; expected numbers from 0 to 1 that do"
         )
     if not np.allclose(chances[np.arange(action.size), action], taken, atol=1e-9):
-        raise InputError(f"{of_taken} differs from {name} at the action that was taken; expected the same")
+        raise InputError(f"{of_taken} differs from {name} for the action taken; expected the same")
 
 
 def _coded(column: "pd.Series[Any]") -> Floats:
-    """A variable in numbers: as it is, or a column of 0 and 1 for each level."""
+    """A variable as numbers: unchanged, or a column of 0 and 1 for each level."""
     if pd.api.types.is_numeric_dtype(column):
         values = column.to_numpy(dtype=np.float64)
         return checks.array(f"column {str(column.name)!r} of data", values, ("decisions",))[:, None]
@@ -197,7 +197,7 @@ def _feedback(
     context: Floats, action: NDArray[np.int64], reward: Floats, chances: Floats | None, whose: str,
     taken: Floats | None = None, count: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """The dictionary; refused where nothing was drawn."""
+    """The dictionary; rejects data in which nothing was drawn."""
     if not action.size:
         raise InputError("data has no decision with a reward; expected some")
     if chances is not None:
@@ -220,15 +220,15 @@ def _feedback(
 
 
 def _probabilities(values: Floats) -> Floats:
-    """Probabilities of what happened: above 0, at most 1."""
+    """Check probabilities of actions that happened: above 0, at most 1."""
     if not ((values > 0.0) & (values <= 1.0)).all():
         bad = values[~((values > 0.0) & (values <= 1.0))][0]
-        raise InputError(f"the probability of an action that was taken is {bad:g}; expected above 0 and at most 1")
+        raise InputError(f"the probability of an action taken is {bad:g}; expected above 0 and at most 1")
     return values
 
 
 def _names(actions: Sequence[str] | None, count: int) -> list[str]:
-    """Names of as many actions."""
+    """`count` names of actions."""
     if actions is None:
         return [str(a) for a in range(count)]
     names = [checks.text("name of an action", name) for name in checks.listed("actions", actions, "names", most=127)]

@@ -1,4 +1,4 @@
-"""Whether a Dataset is one of `simulate`, or a selection of one: what metrics and figures may take for granted."""
+"""Checks that a Dataset comes from `simulate`, whole or as a selection, on which metrics and figures rely."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ AXES = {
     **dict.fromkeys(("true_gap", "true_best", "true_blind", "context_probs"), ("world", "contexts")),
     "budget": ("policy",), "context_count": ("world", "replicate", "contexts"), "value_range": ("world", "bound"),
 }  # fmt: skip
-"""The axes of each variable; variables kept for every step have `RUN_AXES` and "step"."""
+"""The axes of each variable; variables with a value per step have `RUN_AXES` and "step"."""
 MAY_BE_NAN = ("budget", "value_range", "best", "total_best")
-"""Variables that are NaN where a policy has no budget, or a world does not tell its truth."""
+"""Variables that are NaN if a policy has no budget, or a world does not report its truth."""
 _EXPECTED = "expected results of simulate"
 
 
 def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
-    """A Dataset of `simulate` with its axes in order; with `truth`, it must hold the true gaps and values."""
+    """A Dataset of `simulate` with its axes in order; with `truth`, it must contain the true gaps and values."""
     if not isinstance(data, xr.Dataset):
         raise InputError(f"{what} needs results of simulate; got {checks.brief(data)}, expected a Dataset")
     _check_axes(data, what)
@@ -49,7 +49,7 @@ def check_results(data: Any, what: str, *, truth: bool = False) -> xr.Dataset:
 
 
 def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
-    """Refuse a variable that is missing, on other axes than expected, or not finite."""
+    """Reject a variable that is missing, has other axes than expected, or is not finite."""
     if name not in data:
         raise InputError(f"{what} needs {name!r}, which the Dataset lacks; {_EXPECTED}")
     found, axes = data.variables[name], AXES.get(name, (*RUN_AXES, "step"))
@@ -58,7 +58,7 @@ def _check_variable(data: xr.Dataset, name: str, what: str) -> None:
     if set(found.dims) != set(axes):
         given = ", ".join(map(str, found.dims)) or "none"
         raise InputError(f"{what} needs {name!r} with the axes {', '.join(axes)}; got {given}, {_EXPECTED}")
-    if name not in MAY_BE_NAN and not np.isfinite(found.values.sum()):  # quicker than to look at each
+    if name not in MAY_BE_NAN and not np.isfinite(found.values.sum()):  # faster than checking each number
         raise InputError(f"{what} needs finite numbers in {name!r}; the Dataset has others, {_EXPECTED}")
 
 
@@ -75,9 +75,9 @@ def _check_axes(data: xr.Dataset, what: str) -> None:
         if axis not in data.coords:
             raise InputError(f"{what} needs the names of each {axis}; the Dataset lacks them, {_EXPECTED}")
     if "step" in data.dims and ("step" not in data.coords or data["step"].dtype.kind not in "iu"):
-        raise InputError(f"{what} needs the number of each step; the Dataset lacks them, {_EXPECTED}")
+        raise InputError(f"{what} needs the number of each step; the Dataset lacks it, {_EXPECTED}")
     for axis in (*RUN_AXES, "step"):
         if axis in data.dims and data.sizes[axis] == 0 and axis != "step":
             raise InputError(f"{what} needs at least one entry on axis {axis!r}; the Dataset has none")
         if axis in data.coords and axis in data.dims and np.unique(data[axis].values).size < data.sizes[axis]:
-            raise InputError(f"{what} needs each {axis} once; the Dataset has one twice, {_EXPECTED}")
+            raise InputError(f"{what} needs each {axis} once; the Dataset has one of them twice, {_EXPECTED}")

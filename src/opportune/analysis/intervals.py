@@ -1,11 +1,11 @@
 """Means and their 95% intervals by Student's t: one rule for tables, figures and claims.
 
-Runs of one world are alike, so what counts as one observation is a world's mean over its replicates; with a
-single world, each of its replicates. With n observations of standard deviation sd the interval is
+Runs of one world are correlated, so each observation is a world's mean over its replicates or, with a single world,
+one of its replicates. With n observations of standard deviation sd the interval is
 
     mean ± t_{n-1, 0.975} sd / sqrt(n),
 
-which also holds for few observations. One observation says nothing about its error: its interval is NaN.
+which is also valid for few observations. One observation has no known error: its interval is NaN.
 """
 
 from collections.abc import Sequence
@@ -14,35 +14,35 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit  # far quicker to import than scipy.stats
+from scipy.special import stdtrit  # much faster to import than scipy.stats
 
 from opportune import checks
 from opportune.errors import InputError
 
 RUNS = ("world", "replicate")
-"""The axes of runs, the one that counts as observations first."""
+"""The axes of runs; the first one present counts as observations."""
 AXES = ("policy", *RUNS, "step")
-"""The axes of results, some of which may have been averaged or selected already."""
+"""The axes of results, some of which may already have been averaged or selected."""
 
 
 class Interval(NamedTuple):
-    """A mean and half the width of its 95% interval, NaN where there is none."""
+    """A mean and half the width of its 95% interval, which is NaN if unknown."""
 
     mean: float
     half_width: float
 
     @property
     def low(self) -> float:
-        """The lower end."""
+        """The lower limit."""
         return self.mean - self.half_width
 
     @property
     def high(self) -> float:
-        """The upper end."""
+        """The upper limit."""
         return self.mean + self.half_width
 
     def text(self, digits: int = 1) -> str:
-        """For people: the mean and half the interval's width, with this many digits after the point."""
+        """The mean and half the interval's width as text, with this many digits after the point."""
         half = "" if np.isnan(self.half_width) else f" ± {self.half_width:.{digits}f}"
         return f"{self.mean:.{digits}f}{half}"
 
@@ -65,7 +65,7 @@ def interval_of_runs(values: xr.DataArray) -> Interval:
 
 
 def observations(values: xr.DataArray) -> NDArray[np.float64]:
-    """What counts as independent among runs: the worlds' means, or the replicates of the only world."""
+    """The independent observations among runs: the worlds' means, or the replicates of the only world."""
     outer = _outer(values, RUNS)
     means: NDArray[np.float64] = values.mean([d for d in RUNS if d in values.dims and d != outer]).values
     return means
@@ -74,7 +74,7 @@ def observations(values: xr.DataArray) -> NDArray[np.float64]:
 def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Dataset:
     """Mean over runs with a 95% interval by Student's t, for each entry of the other axes: mean, low and high.
 
-    Runs of one world are alike, so with several worlds the interval comes from the spread of the worlds' means;
+    Runs of one world are correlated, so with several worlds the interval comes from the spread of the worlds' means;
     with one world, from the spread of its replicates.
     """
     over = [checks.text("an entry of over", axis) for axis in checks.listed("over", over, "names of axes", most=100)]
@@ -89,7 +89,7 @@ def mean_interval(values: xr.DataArray, over: Sequence[str] = RUNS) -> xr.Datase
 
 
 def _outer(values: xr.DataArray, over: Sequence[str]) -> str:
-    """The axis whose entries count as observations: the first with several, else the first."""
+    """The axis whose entries count as observations: the first with several entries, else the first."""
     if not isinstance(values, xr.DataArray):
         raise InputError(f"values is {checks.brief(values)}; expected a DataArray, such as regret(data)")
     if values.dtype.kind not in "buif":

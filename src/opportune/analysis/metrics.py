@@ -1,4 +1,4 @@
-"""What results mean: regret, realised regret, its decomposition, spending. Dataset in, labelled out."""
+"""Metrics of results: regret, realised regret, its decomposition, spending. They take and return labelled arrays."""
 
 import json
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from opportune.policy import Policy
 
 _TAKE_LATER = "compute it for the whole Dataset, then select steps"
 NO_LIMIT = "no limit"
-"""What the clairvoyant of a policy without a budget has."""
+"""The name of an unlimited budget, which the clairvoyant of a policy without a budget has."""
 
 
 def regret(data: xr.Dataset) -> xr.DataArray:
     """The paper's regret: cumulative value of the clairvoyant minus that of the policy (docs/paper.md).
 
     With a trace: at every step (dims policy, world, replicate, step). Without: at the end of the run. The clairvoyant
-    spends the budget over the whole run: of a few steps take regret(data).sel(step=...), not the regret of those steps.
+    spends the budget over the whole run: for some steps use regret(data).sel(step=...), not the regret of those steps.
     """
     data = check_results(data, "regret", truth=True)
     if "step" not in data.dims and any(map(_shared, described_policies(data))):
@@ -41,10 +41,10 @@ def regret(data: xr.Dataset) -> xr.DataArray:
 
 
 def realised_regret(data: xr.Dataset) -> xr.DataArray:
-    """What patients really lost: cumulative value of the best action in each context minus that of the action taken."""
+    """Regret against the truth: cumulative value of the best action in each context minus that of the action taken."""
     data = check_results(data, "realised regret")
     if not has_realised_regret(data):
-        raise InputError("realised regret needs to know the best action's value; these worlds do not tell it")
+        raise InputError("realised regret needs to know the best action's value; these worlds do not report it")
     if "step" not in data.dims:
         return (data["total_best"] - data["total_outcome"]).transpose(*RUN_AXES).rename("realised_regret")
     _needs_beginning(data, "realised regret")
@@ -54,20 +54,20 @@ def realised_regret(data: xr.Dataset) -> xr.DataArray:
 
 
 def has_regret(data: xr.Dataset) -> bool:
-    """Whether the paper's regret is defined: its clairvoyant needs contexts that are a finite set."""
+    """Whether the paper's regret is defined: its clairvoyant needs finite contexts."""
     return isinstance(data, xr.Dataset) and "true_gap" in data
 
 
 def has_realised_regret(data: xr.Dataset) -> bool:
-    """Whether the worlds say what the best action would have been worth."""
+    """Whether the worlds report the value of the best action."""
     return "total_best" in data and not bool(data["total_best"].isnull().any())
 
 
 def clairvoyants(data: xr.Dataset) -> dict[str, list[str]]:
-    """Which policies' regrets can be compared: by the clairvoyant that they are measured against, in words.
+    """Groups of policies whose regrets can be compared, by the clairvoyant that they are measured against, in words.
 
-    It has the policy's own budget. Policies without one are measured against a clairvoyant without limit, who is in
-    here only where no policy has a budget: beside others they would look worse for having more.
+    The clairvoyant has the policy's own budget. Policies without a budget are measured against a clairvoyant without a
+    limit, and are included only if no policy has a budget: beside others they would look worse for having more.
     """
     found: dict[str, list[str]] = {}
     for label, policy in zip(map(str, data["policy"].values), described_policies(data), strict=True):
@@ -81,7 +81,7 @@ def clairvoyants(data: xr.Dataset) -> dict[str, list[str]]:
 
 
 def mean_outcome(data: xr.Dataset) -> xr.DataArray:
-    """What patients got on average: the mean expected reward so far, at every step, or without a trace of the run."""
+    """The mean expected reward of patients so far, at every step or, without a trace, over the run."""
     data = check_results(data, "the mean outcome")
     if "step" not in data.dims:
         whole: xr.DataArray = data["total_outcome"] / config(data)["horizon"]
@@ -92,7 +92,7 @@ def mean_outcome(data: xr.Dataset) -> xr.DataArray:
 
 
 def clipped_share(data: xr.Dataset) -> xr.DataArray:
-    """The share of the rewards that lie at a bound of the world's, where clipping puts them: per policy and world."""
+    """The share of rewards at a bound of the world, where clipping puts them: per policy and world."""
     data = check_results(data, "the share of clipped rewards")
     if "reward_bounds" not in data or "step" not in data.dims:
         raise InputError("the share of clipped rewards needs worlds with bounds=(low, high) and trace=True")
@@ -111,7 +111,7 @@ def clairvoyant_value(data: xr.Dataset) -> xr.DataArray:
 
 
 def _best_values(data: xr.Dataset) -> list[NDArray[np.float64]]:
-    """CLV's value at every step for each policy: one array for all who have one budget and met the same arrivals."""
+    """CLV's value at every step for each policy: one array for all with the same budget and arrivals."""
     context, budgets = data["context"].values, data["budget"].values
     gap, blind = data["true_gap"].values, data["true_blind"].values
     known: dict[tuple[float, bool], tuple[int, NDArray[np.float64]]] = {}
@@ -135,7 +135,7 @@ def _best_so_far(data: xr.Dataset) -> xr.DataArray:
 
 
 def auxiliary_value(data: xr.Dataset) -> xr.DataArray:
-    """AUX's value at every step: the policy's own revealer with theta known and arrivals coming one by one.
+    """AUX's value at every step: the policy's own revealer with theta known and arrivals unknown in advance.
 
     With theta known the fresh and the stale action never differ, so PD2's revealer is PD1's, and PACE has no debt.
     """
@@ -199,7 +199,7 @@ def _shared(policy: dict[str, Any]) -> bool:
 
 
 def _ranks(data: xr.Dataset, *, shared: bool) -> NDArray[np.float64]:
-    """PACE's rank of every moment, by true gaps: among the own ones, or among those of all who share a budget."""
+    """PACE's rank of every moment by true gaps, among the participant's own or among those of all sharers."""
     gaps, weights = data["true_gap"].values, data["context_probs"].values
     if shared:
         ranks = pace_ranks(gaps.ravel(), weights.ravel() / len(gaps)).reshape(gaps.shape)
@@ -215,7 +215,7 @@ def _together(
     *,
     shared: bool,
 ) -> NDArray[np.float64]:
-    """Reveals a rule chooses from gaps[W, R, T]: for each run, or for all participants of a replicate in turn."""
+    """The reveals that a rule chooses from gaps[W, R, T]: for each run, or for all participants of a replicate."""
     if not shared:
         return rule(gaps, budget)
     worlds, replicates, steps = gaps.shape
@@ -235,7 +235,7 @@ def _at_contexts(table: NDArray[np.float64], context: NDArray[Any]) -> NDArray[n
 
 
 def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
-    """CLV's value of whole runs, from how often each context arrived: the budget goes to the largest gaps first."""
+    """CLV's value of whole runs, from the counts of contexts: the budget goes to the largest gaps first."""
     counts = data["context_count"].transpose("world", "replicate", "contexts").values
     gaps, blind = data["true_gap"].values, data["true_blind"].values
     order = np.argsort(-gaps, axis=1, kind="stable")
@@ -251,7 +251,7 @@ def _clairvoyant_totals(data: xr.Dataset) -> xr.DataArray:
 
 
 def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
-    """The policies' descriptions, found by their labels: the Dataset may be a selection of a larger one."""
+    """The policies' descriptions, found by their labels, since the Dataset may be a selection of a larger one."""
     settings = config(data)
     found = _by_label(json.dumps(settings["policies"]), tuple(settings.get("labels", ())))
     labels = list(found)
@@ -263,7 +263,7 @@ def described_policies(data: xr.Dataset) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=8)
 def _by_label(described: str, labels: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Policies by their labels, as described in JSON; not to be changed, for several metrics ask for the same."""
+    """Policies by their labels, from their description in JSON; several metrics share the result: do not change it."""
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415  (only this needs it)
 
     policies = json.loads(described)  # files of earlier versions have no labels
@@ -272,7 +272,7 @@ def _by_label(described: str, labels: tuple[str, ...]) -> dict[str, dict[str, An
 
 
 def _scale(data: xr.Dataset, policy: dict[str, Any]) -> NDArray[np.float64]:
-    """What a policy divides true gaps by, for each world: [W, 1, 1]."""
+    """The divisor of true gaps under a policy, for each world: [W, 1, 1]."""
     if policy["revealer"]["scale"] == "range":
         bounds = data["value_range"].values
         scale = bounds[:, 1] - bounds[:, 0]
@@ -287,7 +287,7 @@ def _needs_trace(data: xr.Dataset, what: str) -> None:
 
 
 def _needs_beginning(data: xr.Dataset, what: str) -> None:
-    """Refuse a selection of steps that leaves some of the first ones out: sums so far would be wrong."""
+    """Reject a selection of steps without the first ones, for which sums so far would be wrong."""
     _needs_trace(data, what)
     steps = data["step"].values
     if steps.size == 0 or not np.array_equal(steps, np.arange(1, steps.size + 1)):
@@ -295,7 +295,7 @@ def _needs_beginning(data: xr.Dataset, what: str) -> None:
 
 
 def _needs_whole(data: xr.Dataset, what: str) -> None:
-    """Refuse a selection of steps: what is best over a part of a run is not a part of what is best over all of it."""
+    """Reject a selection of steps: the best over part of a run is not part of the best over all of it."""
     _needs_trace(data, what)
     horizon, steps = config(data)["horizon"], data["step"].values
     if not np.array_equal(steps, np.arange(1, horizon + 1)):
@@ -303,7 +303,7 @@ def _needs_whole(data: xr.Dataset, what: str) -> None:
 
 
 def _needs_everyone(data: xr.Dataset, what: str) -> None:
-    """Refuse a selection of participants who share a budget: a clairvoyant would give it to those alone."""
+    """Reject a selection of participants who share a budget: a clairvoyant would give it to those alone."""
     everyone: int = config(data)["worlds"]
     if data.sizes["world"] != everyone and any(map(_shared, described_policies(data))):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Finished parts of a long computation, kept on disk until all of it is there: the same command goes on from them."""
+"""Finished parts of a long computation, kept on disk until it is complete, so that the same command resumes."""
 
 import functools
 import hashlib
@@ -18,7 +18,7 @@ from opportune.errors import DataError, StateError
 
 FOLDER = ".parts"
 
-# What numbers, verdicts and figures do not depend on.
+# Code that numbers, verdicts and figures do not depend on.
 _ASIDE = {"cli", "report", "service", "rehearsal", "testing", "__pycache__"}
 
 
@@ -36,8 +36,8 @@ def source_hash() -> str:
 class Parts:
     """The finished parts of one computation.
 
-    They have a folder of their own for each combination of settings (plain JSON values), version and source code, so
-    that no part of another computation is ever taken for one of this.
+    Each combination of settings (plain JSON values), version and source code has its own folder, so that a part of
+    another computation is never mistaken for one of this.
     """
 
     def __init__(self, out: Path, name: str, settings: Any) -> None:
@@ -55,7 +55,7 @@ class Parts:
         return data
 
     def save(self, part: str, data: xr.Dataset) -> xr.Dataset:
-        """Keep a part's results; returns them laid out in memory as `load` gives them, so that sums round alike."""
+        """Save a part's results; returns them with the memory layout that `load` gives, so that sums round alike."""
         if data.attrs.get("interrupted"):
             raise StateError(f"{part} was interrupted; expected a complete result")
         attrs = {"opportune_version": __version__, "opportune_format": FORMAT, "part": self._label(part)}
@@ -63,9 +63,9 @@ class Parts:
         return data.copy(data={name: np.ascontiguousarray(values) for name, values in data.data_vars.items()})
 
     def discard(self) -> None:
-        """Remove all parts, once the whole is there."""
+        """Remove all parts after the computation is complete."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(OSError):  # parts of another computation may be in it
+        with suppress(OSError):  # the folder may contain parts of another computation
             self.folder.parent.rmdir()
 
     def _label(self, part: str) -> str:

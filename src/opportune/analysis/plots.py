@@ -32,9 +32,9 @@ from opportune.files import write_whole
 
 DPI = 150
 WIDE = 9.6
-"""Inches. Wider figures would be too small to read on a page."""
+"""Inches; wider figures would be too small to read on a page."""
 BLOCKS = 30
-"""Blocks of steps in which probabilities are averaged, about."""
+"""The approximate number of blocks of steps over which probabilities are averaged."""
 
 RC: dict[Any, Any] = {
     "font.size": 10,
@@ -54,7 +54,7 @@ RC: dict[Any, Any] = {
 def new_figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with its panels, in the package's style, without a window or global state."""
+    """A figure with its panels in the package's style, without a window or global state."""
     with mpl.rc_context(RC):
         figure = Figure(figsize=(width, height), layout="constrained")
         panels = np.atleast_1d(figure.subplots(rows, columns)).ravel().tolist()
@@ -62,13 +62,13 @@ def new_figure(
 
 
 def as_it_is(label: str) -> str:
-    """A label that is drawn as it is: '$' does not begin a formula, '_' does not hide it from the legend."""
+    """A label drawn literally: '$' does not begin a formula, and '_' does not hide it from the legend."""
     escaped = label.replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def draw_curve(axes: Axes, curve: xr.Dataset, label: str, style: Style, *, per_day: int | None = None) -> None:
-    """A mean against the step, or the day, with a band for its 95% interval: `curve` is one of `mean_interval`."""
+    """Draw a mean over steps or days with a band for its 95% interval; `curve` comes from `mean_interval`."""
     time = curve["step"] / (per_day or 1)
     axes.plot(time, curve["mean"], label=as_it_is(label), linewidth=1.8, **style._asdict())
     axes.fill_between(time, curve["low"], curve["high"], color=style.color, alpha=0.18, linewidth=0)
@@ -78,7 +78,7 @@ def draw_curves(
     axes: Axes, values: xr.DataArray, *, over: Sequence[str] = RUNS, per_day: int | None = None,
     styles: dict[str, Style] | None = None,
 ) -> None:  # fmt: skip
-    """One line per policy against the step, or against the day, with a band for the 95% interval of the mean."""
+    """Draw one line per policy over steps or days, with a band for the 95% interval of the mean."""
     curves = mean_interval(values, over)
     labels = [str(label) for label in curves["policy"].values]
     styles = styles or assign(labels)
@@ -88,7 +88,7 @@ def draw_curves(
 
 
 def legend_outside(*panels: Axes) -> None:
-    """One legend for these panels above the whole figure, where it covers no line."""
+    """Draw one legend for these panels above the whole figure, where it covers no line."""
     entries: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
@@ -101,7 +101,7 @@ def legend_outside(*panels: Axes) -> None:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """As many columns as fit into `width` inches, each as wide as its longest label; earlier columns are longer."""
+    """The most columns that fit into `width` inches, each as wide as its longest label; earlier columns are longer."""
     for columns in range(len(labels), 1, -1):
         rows, more = divmod(len(labels), columns)
         starts = [i * rows + min(i, more) for i in range(columns + 1)]
@@ -112,10 +112,10 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def block_means(values: xr.DataArray) -> tuple[xr.DataArray, int]:
-    """Means of blocks of steps, each at its block's middle, and how many steps a block has.
+    """Means of blocks of steps, each at its block's middle, and the number of steps in a block.
 
-    A moving mean would be of fewer and fewer steps towards both ends, and bend there for no reason. All blocks are of
-    one size, which divides the steps where some size near `BLOCKS` blocks does; else the last few steps are left out.
+    A moving mean would cover fewer steps towards both ends, and bend there. All blocks have the same size, which
+    divides the number of steps if a size near `BLOCKS` blocks does; otherwise the last few steps are left out.
     """
     steps = values.sizes["step"]
     wanted = max(1, round(steps / BLOCKS))
@@ -127,7 +127,7 @@ def block_means(values: xr.DataArray) -> tuple[xr.DataArray, int]:
 
 
 def days_of(data: xr.Dataset) -> int | None:
-    """Decisions per day, where the study has days."""
+    """Decisions per day, if the study has days."""
     found = data.attrs.get("decisions_per_day")
     return None if found is None else checks.whole("attribute 'decisions_per_day'", found, least=1)
 
@@ -135,8 +135,8 @@ def days_of(data: xr.Dataset) -> int | None:
 def plot_regret(data: xr.Dataset) -> Figure:
     """Cumulative regret of each policy over time, mean with 95% band; a panel for each clairvoyant.
 
-    Only policies with the same budget are measured against the same clairvoyant. Those without a budget are drawn where
-    no policy has one.
+    Only policies with the same budget are measured against the same clairvoyant. Those without a budget are drawn only
+    if no policy has one.
     """
     lost = regret(data)
     if "step" not in lost.dims:
@@ -155,15 +155,13 @@ def plot_regret(data: xr.Dataset) -> Figure:
     drawn = [label for labels in groups.values() for label in labels]
     absent = [label for label in map(str, data["policy"].values) if label not in drawn]
     if absent and NO_LIMIT not in groups:
-        figure.supxlabel(
-            as_it_is(f"Not shown, as they have no budget: {', '.join(absent)}"), fontsize="small", color="0.35"
-        )
+        figure.supxlabel(as_it_is(f"Not shown, without a budget: {', '.join(absent)}"), fontsize="small", color="0.35")
     legend_outside(*panels[: len(groups)])
     return figure
 
 
 def plot_outcomes(data: xr.Dataset) -> Figure:
-    """What patients got and lost: mean outcome and realised regret of each policy over time, mean with 95% band."""
+    """The outcome and realised regret of each policy over time, mean with 95% band."""
     got = mean_outcome(data)
     if "step" not in got.dims:
         raise InputError("a figure of outcomes needs every step; run simulate with trace=True")
@@ -180,7 +178,7 @@ def plot_outcomes(data: xr.Dataset) -> Figure:
 
 
 def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
-    """How far each policy's mean outcome is from the reference's, on the same draws, with 95% intervals."""
+    """The difference of each policy's mean outcome from the reference's, on the same draws, with 95% intervals."""
     chosen = pick_reference(data, reference)
     outcome = at_end(mean_outcome(data))
     labels = [str(label) for label in data["policy"].values if str(label) != chosen]
@@ -199,7 +197,7 @@ def plot_differences(data: xr.Dataset, reference: str | None = None) -> Figure:
 
 
 def plot_reveals(data: xr.Dataset) -> Figure:
-    """When reveals happen: mean probability and mean spending of each policy over time."""
+    """The timing of reveals: mean probability and mean spending of each policy over time."""
     spent = spend(data)
     figure, (left, right) = new_figure(1, 2, width=WIDE)
     per_day = days_of(data)
@@ -216,7 +214,7 @@ def plot_reveals(data: xr.Dataset) -> Figure:
     if budgets:
         top = 1.2 * budgets[-1]
         if free and float(spent.mean(list(RUNS)).max()) > top:
-            title += " (policies without a budget may leave the picture)"
+            title += " (policies without a budget may exceed the plot)"
             right.set_ylim(-0.04 * top, top)
         label_levels(right, budgets, "budget")
     right.set(title=title, ylabel=f"expected {as_it_is(nudges)} so far")
@@ -224,7 +222,7 @@ def plot_reveals(data: xr.Dataset) -> Figure:
 
 
 def label_levels(axes: Axes, levels: Sequence[float], what: str) -> None:
-    """Dotted lines at these heights, in rising order, named at the right, outside; names too close share a place."""
+    """Draw dotted lines at these heights, in rising order, with names outside on the right; close names are joined."""
     low, high = axes.get_ylim()
     groups: list[list[float]] = []
     for level in levels:
@@ -242,7 +240,7 @@ def label_levels(axes: Axes, levels: Sequence[float], what: str) -> None:
 
 
 def with_unit(words: str, data: xr.Dataset) -> str:
-    """A label with the unit of the reward, if the study names one."""
+    """A label with the unit of the reward, if the study defines one."""
     unit = data.attrs.get("unit", "")
     return f"{words} ({unit})" if unit else words
 
@@ -250,7 +248,7 @@ def with_unit(words: str, data: xr.Dataset) -> str:
 def plot_scatter(
     axes: Axes, x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, *, color: str = POLICIES["PD2"].color
 ) -> None:
-    """One dot per instance with the diagonal; dots below it favour the policy on the vertical axis."""
+    """Draw one dot per instance and the diagonal; dots below it favour the policy on the vertical axis."""
     top = float(max(x.max(), y.max())) * 1.05
     axes.plot([0, top], [0, top], color="0.5", linewidth=1)
     axes.scatter(x, y, s=18, color=color, alpha=0.75, linewidths=0)
@@ -267,7 +265,7 @@ def plot_scatter(
 def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
     """Write a figure as PNG and SVG; returns the two file names."""
     with mpl.rc_context(RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # names may contain letters that the font lacks
         canvas: Any = FigureCanvasAgg(figure)
         _lay_out(figure)
         drawn = io.BytesIO()
@@ -280,7 +278,7 @@ def save_figure(figure: Figure, directory: Path, name: str) -> tuple[str, str]:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Lay a figure out once for both files: `savefig` would do it for each, and draw the whole figure to do so."""
+    """Lay out a figure once for both files; `savefig` would draw the whole figure each time to do so."""
     figure.set_dpi(DPI)
     engine = figure.get_layout_engine()
     if engine is not None:

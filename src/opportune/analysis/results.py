@@ -20,7 +20,7 @@ from opportune.files import digest, write_whole
 
 FORMAT = 3  # 2: the file ends in a checksum; 3: booleans as xarray writes them
 
-# After what NetCDF reads stands a line with the format and the checksum of all before it; NetCDF leaves it alone.
+# After the NetCDF content comes a line with the format and the checksum of everything before; NetCDF ignores it.
 _LAST_LINE = "\nopportune results {} sha256 {}\n"
 _LAST_LENGTH = len(_LAST_LINE.format(FORMAT, "0" * 64))
 _LAST_PATTERN = re.compile(rb"\nopportune results (\d+) sha256 ([0-9a-f]{64})\n")
@@ -32,7 +32,7 @@ def label_dataset(
     attrs: Mapping[str, Any],
     descriptions: Mapping[str, str],
 ) -> xr.Dataset:
-    """A Dataset whose variables say what they are, with the package's version among the attributes."""
+    """A Dataset with a description of each variable, and the package's version among the attributes."""
     described = {name: {"long_name": text} for name, text in descriptions.items()}
     return xr.Dataset(
         {name: (axes, values, described.get(name, {})) for name, (axes, values) in variables.items()},
@@ -58,7 +58,7 @@ def save(data: xr.Dataset, path: str | Path) -> Path:
 
 
 def _encode(data: xr.Dataset) -> bytes:
-    """The NetCDF file of a Dataset, in memory: HDF5 does not survive a disk that is full."""
+    """The NetCDF file of a Dataset, built in memory because HDF5 crashes on a full disk."""
     import h5netcdf  # noqa: PLC0415  (slow to import)
     from xarray.backends import H5NetCDFStore  # noqa: PLC0415
 
@@ -70,18 +70,18 @@ def _encode(data: xr.Dataset) -> bytes:
 
 
 def load(path: str | Path) -> xr.Dataset:
-    """Read results that `save` wrote; a file that was damaged, cut or changed since is refused."""
+    """Read results that `save` wrote; a file that is damaged, truncated or changed is rejected."""
     source = checks.path("path", path)
     try:
         if not source.is_file():
             wrong = "is a folder" if source.is_dir() else "does not exist"
             raise DataError(f"{source} {wrong}; expected a results file")
-    except OSError as error:  # a name that is too long, say
+    except OSError as error:  # such as a name that is too long
         raise DataError(f"{checks.brief(str(source))} cannot be read: {error.strerror}") from None
     _check(source)
     try:
         data = xr.load_dataset(source, engine="h5netcdf")
-    except Exception as error:  # whatever HDF5, NetCDF and xarray make of a file that is none
+    except Exception as error:  # HDF5, NetCDF and xarray raise many types for invalid files
         said = "".join(c for c in " ".join(str(error).split()) if c.isprintable())[:300] or type(error).__name__
         raise DataError(f"{source} cannot be read as NetCDF: {said}; expected it as `save` wrote it") from None
     data.attrs = {key: v.item() if isinstance(v, np.generic) else v for key, v in data.attrs.items()}
@@ -89,14 +89,14 @@ def load(path: str | Path) -> xr.Dataset:
 
 
 def _check(source: Path) -> None:
-    """Refuse a file that is not what `save` wrote, before anything of it is believed."""
+    """Reject a file that `save` did not write, before reading anything from it."""
     try:
         with source.open("rb") as file:
             left = max(0, file.seek(0, os.SEEK_END) - _LAST_LENGTH)
             file.seek(left)
             last = _LAST_PATTERN.fullmatch(file.read())
             if last is None:
-                said = "it was not written by `save`, or it was cut or changed since"
+                said = "it was not written by `save`, or it was truncated or changed since"
                 raise DataError(f"{source} does not end in a checksum: {said}; expected results of simulate")
             if int(last[1]) != FORMAT:
                 said = f"has results format {int(last[1])}; this version reads format {FORMAT}"
@@ -109,7 +109,7 @@ def _check(source: Path) -> None:
     except OSError as error:
         raise DataError(f"{source} cannot be read: {error.strerror}") from None
     if found.hexdigest() != last[2].decode():
-        raise DataError(f"{source} is damaged: its content does not fit its checksum; expected it as `save` wrote it")
+        raise DataError(f"{source} is damaged: its content does not match its checksum; expected it as `save` wrote it")
 
 
 def config(data: xr.Dataset) -> dict[str, Any]:

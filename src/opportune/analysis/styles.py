@@ -1,9 +1,9 @@
-"""Colour and dash of every line: each policy its own, the same in every figure."""
+"""The colour and dashes of every line: each policy has its own, the same in every figure."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart, seven of Paul Tol's, a brown and a slate.
+# Okabe and Ito's palette, which is safe for colour-blind readers, seven colours of Paul Tol's, a brown and a slate.
 BLUE, VERMILION, GREEN, ORANGE, SKY, PINK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 BLACK, GREY, INDIGO, WINE, OLIVE = "#000000", "#999999", "#332288", "#882255", "#999933"
 PURPLE, BROWN, TEAL, ROSE, SAND, SLATE = "#AA4499", "#7F4F24", "#44AA99", "#CC6677", "#B8A038", "#4A5560"
@@ -19,7 +19,7 @@ DASHES: tuple[Dash, ...] = (
 
 
 class Style(NamedTuple):
-    """How a line is drawn; dashes tell lines apart in black and white."""
+    """The style of a line; dashes distinguish lines in black and white."""
 
     color: str
     linestyle: Dash
@@ -48,13 +48,13 @@ POLICIES = {
 
 
 def assign(labels: Iterable[str]) -> dict[str, Style]:
-    """A style for each line of a figure, no two alike.
+    """A style for each line of a figure, all different.
 
-    Policies of the experiments have their own. Of labels that begin with such a name (`PD2 B=10`, `PD2 B=20`)
-    the first takes its style if no other line has it; all others take what is left, in order.
+    Policies of the experiments have their own. The first label that begins with such a name (`PD2 B=10`, `PD2 B=20`)
+    takes its style unless another line has it; all others take the remaining styles, in order.
     """
     names = list(dict.fromkeys(labels))
-    given = {label: POLICIES[label] for label in names if label in POLICIES}  # exactly, before what begins alike
+    given = {label: POLICIES[label] for label in names if label in POLICIES}  # exact names before prefixes
     for label in names:
         own = POLICIES.get(label.split(" ")[0])
         if label not in given and own is not None and own not in given.values():
@@ -64,7 +64,7 @@ def assign(labels: Iterable[str]) -> dict[str, Style]:
 
 
 def _others(taken: set[str]) -> Iterator[Style]:
-    """Styles that no policy of the experiments has: unused colours first, with another dash in each round."""
+    """Styles that no policy of the experiments has: unused colours first, with another dash pattern in each round."""
     everything = [
         Style(colour, DASHES[(i + turn) % len(DASHES)])
         for turn in range(len(DASHES))

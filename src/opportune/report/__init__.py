@@ -1,1 +1,1 @@
-"""Pages that people read: self-contained HTML from results."""
+"""Reports for people: self-contained HTML pages built from results."""

@@ -1,4 +1,4 @@
-"""The report of a trial's analysis: one printable page, its figures, a CSV of every table, rows and script for R."""
+"""The report of a trial's analysis: one printable page, its figures, a CSV of every table, the rows, a script for R."""
 
 import math
 from datetime import UTC, datetime
@@ -17,18 +17,18 @@ CAPTIONS = {
     "flow": "Participants and decision points at each stage",
     "reasons": "Why decision points were not eligible for a nudge",
     "fidelity": "How the study ran",
-    "calibration": "Nudges made against those that the recorded probabilities imply, in classes of the probability; "
-    "beyond ±3, z would be a reason to look closer",
+    "calibration": "Nudges made and nudges implied by the recorded probabilities, in classes of the probability; "
+    "z beyond ±3 needs a closer look",
     "budget": "Nudges against the budget",
     "missing": "Rewards that are missing or were filled in; filled-in ones are left out of every analysis",
-    "effects": "Every effect that was estimated; Holm’s p is adjusted for all secondary ones. "
+    "effects": "Every estimated effect; Holm’s p is adjusted for all secondary ones. "
     "Participants, rows, least probability and the estimand in words are below and in the CSV file",
     "course": "Nudges and the mean reward by day of the study",
-    "always": "What one action would have brought if it had been taken wherever actions were drawn, all else as in the "
+    "always": "The mean reward if one action had been taken wherever actions were drawn, all else as in the "
     "study: weighted by the recorded probabilities (doubly robust; SNIPS beside it)",
-    "policies": "What other policies would have brought, simulated by the study’s formula as fitted to its record; "
+    "policies": "The mean reward under other policies, simulated by the study’s formula as fitted to its record; "
     "differences are from the first policy",
-    "planned": "What the plan expected, and what came out",
+    "planned": "What the plan expected, and what the study found",
     "consort-ai": "CONSORT-AI: what the record answers, and what the authors must add",
 }
 ALWAYS = ["action, always", "mean reward", "95% interval", "difference from the record", "its 95% interval", "SNIPS",
@@ -41,8 +41,8 @@ def write_analysis(found: Analysis, out: Path, command: str) -> Path:
 
     Args:
         found: the analysis.
-        out: a folder that is there.
-        command: the command line that gives this again.
+        out: an existing folder.
+        command: the command line that repeats this.
 
     """
     stem = f"{found.export.name}-analysis"
@@ -51,7 +51,7 @@ def write_analysis(found: Analysis, out: Path, command: str) -> Path:
         png, svg = save_figure(picture.figure, out, f"{stem}-{picture.name}")
         figures[picture.name] = (read_picture(out, svg, png), picture)
     files = [write_page(csv_of(frame), out / f"{stem}-{name}.csv").name for name, frame in found.tables.items()]
-    if not found.blinded:  # each row says who was nudged, and so which arm has nudges
+    if not found.blinded:  # the rows show who was nudged, which gives the arms away
         files.append(write_page(csv_of(found.rows), out / f"{stem}-rows.csv").name)
         files.append(write_page(found.script + "\n", out / f"{stem}.R").name)
     page = render(
@@ -81,7 +81,7 @@ def csv_of(frame: pd.DataFrame) -> str:
 
 
 def report_table(name: str, frame: pd.DataFrame, caption: str) -> Table:
-    """A table as people read it: intervals in one cell, shares in per cent."""
+    """A table for readers: intervals in one cell, shares in per cent."""
     if name == "effects":
         rows = [
             [r["analysis"] + (" (primary)" if r["kind"] == "primary" else ""), r["coefficient"], r["estimate"], r["se"],
@@ -103,7 +103,7 @@ def report_table(name: str, frame: pd.DataFrame, caption: str) -> Table:
 
 
 def _valued(row: dict[Any, Any]) -> list[Cell]:
-    """The value of an action that is always taken, or why there is none."""
+    """The value of always taking an action, or why it is unknown."""
     if math.isnan(row["se"]):
         return [row["action, always"], row["why there is no value"], *[None] * (len(ALWAYS) - 2)]
     return [
@@ -131,7 +131,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def p_text(p: float) -> Cell:
-    """A p-value for people."""
+    """A p-value for readers."""
     if math.isnan(p):
         return None
     return "< 0.0001" if p < 1e-4 else f"{p:.4f}"

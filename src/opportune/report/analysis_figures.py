@@ -1,4 +1,4 @@
-"""The figures of a trial's analysis, each with a caption and an alternative text."""
+"""The figures of a trial's analysis, each with a caption and alternative text."""
 
 import re
 import textwrap
@@ -27,7 +27,7 @@ def pictures(found: Analysis) -> list[Picture]:
 
 
 def _flow(found: Analysis) -> Picture:
-    """Boxes from top to bottom, one column for all and one for each arm; beside them why points were not eligible."""
+    """Boxes from top to bottom, one column for all and one for each arm; beside them, why points were not eligible."""
     table = found.tables["flow"].set_index("stage")
     columns = list(table.columns) if len(table.columns) <= 2 else list(table.columns[1:])
     stages = [stage for stage in table.index if stage not in STATUS]
@@ -75,7 +75,7 @@ def _box(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def coefficient_in_words(coefficient: str) -> str:
-    """What a coefficient is about, without the formula's own signs: "nudge:sleep[T.poor]" is about poor sleep."""
+    """A coefficient in words, without the formula's notation: "nudge:sleep[T.poor]" is about poor sleep."""
     if coefficient == "nudge:step":
         return "more per decision point"
     named = re.sub(r"^(?:action|arm)\[([^\]]*)\]", r"\1", coefficient.removeprefix("nudge:"))
@@ -97,8 +97,8 @@ def _calibration(found: Analysis) -> Picture | None:
     return Picture(
         name="calibration",
         figure=figure,
-        caption="How often a nudge was made against its recorded probability, at eligible decision points in classes. "
-        "On the dotted line chance fell as recorded; bars: 95% of what chance allows.",
+        caption="The share of nudges made against their recorded probability, at eligible decision points in classes. "
+        "On the dotted line nudges are as frequent as recorded; bars: 95% of what chance allows.",
         alt="Dots of observed against recorded probability around the diagonal.",
     )
 
@@ -206,6 +206,6 @@ def _policies(found: Analysis) -> Picture | None:
     return Picture(
         name="policies",
         figure=figure,
-        caption="What other policies and budgets would have brought, simulated from the fitted formula; 95% intervals.",
+        caption="The mean reward under other policies and budgets, simulated from the fitted formula; 95% intervals.",
         alt="Dots with intervals, one for each policy.",
     )

@@ -1,4 +1,4 @@
-"""What all pages have in common: templates, numbers for people, figures as data, and writing a file at once."""
+"""What all pages share: templates, numbers for readers, figures as data, and writing a file in one step."""
 
 import base64
 import math
@@ -18,7 +18,7 @@ from opportune.experiments.record import Cell, Table
 from opportune.files import digest_of, write_whole
 
 LARGEST_SVG = 2_000_000
-"""Bytes. A heavier drawing makes a slow page, so the PNG beside it stands in."""
+"""Bytes; a larger drawing slows the page down, so the PNG is shown instead."""
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -28,9 +28,9 @@ MONTHS = (
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOTHING = "–"
 SHORT, PROSE = 20, 40
-"""Cells of up to SHORT letters stay on one line; those of more than PROSE get room to be read."""
+"""Cells of up to SHORT letters stay on one line; those of more than PROSE get a wide column."""
 MOST_WORDS = 0.4
-"""A column of numbers may have words in up to this share of its cells."""
+"""A column counts as numeric if at most this share of its cells contain words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +57,17 @@ def render(template: str, **content: Any) -> str:
 
 
 def write_page(page: str, target: Path) -> Path:
-    """Write a page; it appears only once it is complete."""
+    """Write a page; the file appears only once it is complete."""
     write_whole(target, page.encode())
     return target
 
 
 def read_picture(directory: Path, svg_name: str, png_name: str, *, checksums: Mapping[str, str] | None = None) -> Image:
-    """A figure from its two files, undamaged: the drawing, or the bitmap where the drawing is too heavy."""
+    """A figure from its two undamaged files: the drawing, or the bitmap if the drawing is too large."""
     svg, png = (_inside(directory, name) for name in (svg_name, png_name))
     for file in (svg, png):
         if checksums and file.name in checksums and digest_of(file) != checksums[file.name]:
-            raise DataError(f"{file} is damaged: it does not fit its checksum; run its experiment again")
+            raise DataError(f"{file} is damaged: it does not match its checksum; run its experiment again")
     return _read_png(png) if svg.stat().st_size > LARGEST_SVG else _read_svg(svg)
 
 
@@ -89,7 +89,7 @@ def _read_svg(file: Path) -> Image:
         raise DataError(f"{file}: not readable as SVG with a viewBox: {error!r}") from error
     if not root.tag.endswith("svg") or not (width > 0 and height > 0):
         raise DataError(f"{file}: root is {root.tag!r}, {width:g} by {height:g}; expected a drawing")
-    pixels = 4 / 3 if root.get("width", "").endswith("pt") else 1  # CSS: 96 pixels are 72 points
+    pixels = 4 / 3 if root.get("width", "").endswith("pt") else 1  # in CSS, 96 pixels are 72 points
     return _picture("image/svg+xml", content, width * pixels, height * pixels)
 
 
@@ -108,16 +108,16 @@ def _picture(kind: str, content: bytes, width: float, height: float) -> Image:
 
 
 def _text_kind(cell: Cell) -> str:
-    """How a cell of text is set: "short" stays on one line, "prose" gets room to be read."""
+    """The layout of a text cell: "short" stays on one line, "prose" gets a wide column."""
     if not isinstance(cell, str):
         return ""
     return "short" if len(cell) <= SHORT else "prose" if len(cell) > PROSE else ""
 
 
 def _is_numeric(table: Table, column: int) -> bool:
-    """Whether a column holds numbers, or text that begins like one ('0.77 ± 0.05').
+    """Whether a column contains numbers, or text that begins like one ('0.77 ± 0.05').
 
-    A few words may stand in place of numbers ('cannot tell').
+    A few cells may contain words instead ('cannot tell').
     """
     cells = [row[column] for row in table.rows if row[column] is not None]
     words = [cell for cell in cells if not _reads_as_number(cell)]
@@ -181,7 +181,7 @@ def _moment(moment: datetime) -> str:
 
 
 def _setting(value: Any) -> str:
-    """A setting as people write it: lists with commas, no quotes and no braces."""
+    """A setting as readable text: lists with commas, no quotes and no braces."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_setting(inner)}" for key, inner in value.items())
     if isinstance(value, list):

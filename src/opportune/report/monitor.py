@@ -9,9 +9,9 @@ from opportune.report.html import render, write_page
 from opportune.trial.monitor import Monitored
 
 OWN = {
-    "safety": "What bears on safety, counted from the record",
+    "safety": "Counts from the record that concern safety",
     "withdrawals": "Why participants were withdrawn",
-    "alerts": "Alerts that are open",
+    "alerts": "Open alerts",
     "pacing": "Nudges in each quarter of the study, against spending the budget evenly",
 }
 

@@ -13,7 +13,7 @@ from opportune.experiments.record import FigureFiles, Record, command, read_reco
 from opportune.report.html import Image, read_picture, render, write_page
 
 OPENING = "pace"
-"""The figure that the page opens with, if it is there."""
+"""The experiment whose first figure opens the page, if present."""
 FIRST = (OPENING, "regret", "oralytics")
 """Experiments whose findings come first."""
 
@@ -23,7 +23,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How many claims held, did not hold, and were not decided."""
+    """The numbers of claims that held, did not hold, and were not decided."""
 
     held: int
     not_held: int
@@ -31,13 +31,13 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All claims."""
+        """The number of claims."""
         return self.held + self.not_held + self.undecided
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Results that come from the same seed, size, machine and versions, and the command that gives them again."""
+    """Results with the same seed, size, machine and versions, and the command that repeats them."""
 
     records: list[Record]
     command: str
@@ -55,8 +55,8 @@ class Opening:
 def write_report(directory: Path) -> Path:
     """Write `report.html` from every result in a directory; it appears only once it is complete.
 
-    JSON files that no experiment wrote (no `experiment` key) are left alone. A result that cannot be read,
-    or whose figure is missing, is a `DataError` that names the file.
+    JSON files that no experiment wrote (no `experiment` key) are ignored. A result that cannot be read, or whose
+    figure is missing, raises a `DataError` that names the file.
     """
     return write_page(_render(directory, _read_results(directory)), directory / "report.html")
 
@@ -84,7 +84,7 @@ def _read_results(directory: Path) -> list[Record]:
 
 
 def _place(experiment: str) -> tuple[int, str]:
-    """The paper's experiments in their order, all others after them by name."""
+    """The sorting key of an experiment: the paper's in their order, then all others by name."""
     return (NAMES.index(experiment) if experiment in NAMES else len(NAMES), experiment)
 
 
@@ -99,7 +99,7 @@ def _tally(claims: Iterable[Claim]) -> Tally:
 
 
 def _origins(results: Sequence[Record]) -> list[Origin]:
-    """Results grouped by what they come from; whether they came by one command or by several does not matter."""
+    """Results grouped by origin, whether one command made them or several."""
     groups: dict[str, list[Record]] = {}
     for result in results:
         origin = json.dumps([result.seed, result.quick, result.machine, sorted(result.versions.items())])
@@ -114,12 +114,12 @@ def _origins(results: Sequence[Record]) -> list[Origin]:
 
 
 def _importance(experiment: str) -> int:
-    """Where its findings stand among those of all: the main ones first, the rest in the reader's order."""
+    """The rank of an experiment's findings: the main experiments first, the rest in the reader's order."""
     return FIRST.index(experiment) if experiment in FIRST else len(FIRST)
 
 
 def _opening(results: Sequence[Record], pictures: Mapping[Place, Image]) -> Opening | None:
-    """The first figure of the page: that of our own rule, else the first of an experiment with findings."""
+    """The first figure of the page: that of our own rule, else of the first experiment with findings."""
     places = [
         ((result.experiment, at), figure)
         for result in results

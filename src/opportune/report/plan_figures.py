@@ -1,4 +1,4 @@
-"""The figures of a plan, each with a caption and an alternative text."""
+"""The figures of a plan, each with a caption and alternative text."""
 
 import math
 import textwrap
@@ -15,7 +15,7 @@ from opportune.planning.run import Plan
 from opportune.study.naming import article
 
 COINS = (Style(INDIGO, "--"), Style(OLIVE, "-."))
-"""How designs with more chance are drawn, in order."""
+"""The styles of randomised designs, in order."""
 
 
 def pictures(plan: Plan) -> list[Picture]:
@@ -59,7 +59,7 @@ def _value(plan: Plan) -> Picture:
     axes.set(
         xlabel=f"{plan.settings.nudges} per participant",
         ylabel=f"{plan.settings.unit} per day",
-        title="What the budget brings",
+        title="The value of the budget",
     )
     legend_outside(axes)
     return Picture(
@@ -67,7 +67,7 @@ def _value(plan: Plan) -> Picture:
         figure=figure,
         caption=f"Mean outcome per participant and day against the number of {plan.settings.nudges}, for each "
         f"policy, between never and {article(plan.settings.nudge)} at every decision. Bands: 95%, over participants "
-        f"with effects of their own. Dashed: the file’s {plan.settings.proposed:g} {plan.settings.nudges}.",
+        f"with their own effects. Dashed: the file’s {plan.settings.proposed:g} {plan.settings.nudges}.",
         alt="Line chart: outcome per day rises with the budget and levels off; one line per policy.",
     )
 
@@ -83,12 +83,12 @@ def _marginal(plan: Plan) -> Picture:
     axes.set(
         xlabel=f"{plan.settings.nudges} per participant",
         ylabel=f"{plan.settings.unit} per day",
-        title=f"What one more {plan.settings.nudge} adds",
+        title=f"The value of one more {plan.settings.nudge}",
     )
     return Picture(
         name="plan-marginal",
         figure=figure,
-        caption=f"What one more {plan.settings.nudge} for each participant adds to the mean outcome per day, between "
+        caption=f"The gain in mean outcome per day from one more {plan.settings.nudge} for each participant, between "
         "one budget and the next. Band: 95%.",
         alt=f"Line chart: the value of one more {plan.settings.nudge} falls as the budget grows.",
     )
@@ -108,8 +108,8 @@ def _course(plan: Plan) -> Picture:
         name="plan-workload",
         figure=figure,
         caption=f"{plan.settings.nudges.capitalize()} per day for the whole cohort of {plan.settings.participants:,}: "
-        "the mean, and what is not exceeded in 95% of simulated cohorts.",
-        alt="Area chart: daily workload rises while participants enrol, stays, and falls as they finish.",
+        "the mean, and the level that 95% of simulated cohorts stay below.",
+        alt="Area chart: daily workload rises while participants enrol, levels off, and falls as they finish.",
     )
 
 
@@ -160,7 +160,7 @@ def _fairness(plan: Plan) -> Picture:
         name="plan-fairness",
         figure=figure,
         caption=f"Left: how many {plan.settings.nudges} participants get. Right: the share of decisions with "
-        f"{article(plan.settings.nudge)}, by level of each variable that is public or sensed, with 95% intervals.",
+        f"{article(plan.settings.nudge)}, by level of each public or sensed variable, with 95% intervals.",
         alt=f"A histogram of {plan.settings.nudges} per participant, and bars of the rate by level of each variable.",
     )
 
@@ -188,13 +188,13 @@ def _robustness(plan: Plan) -> Picture:
     right.set_yticks(place, [""] * len(table))
     right.set(
         xlabel=f"% of {most_of(plan)}",
-        title=f"What {plan.least.budget} {plan.settings.nudges} bring",
+        title=f"The share of {plan.least.budget} {plan.settings.nudges}",
     )
     return Picture(
         name="plan-robustness",
         figure=figure,
-        caption=f"The answer again with one assumption changed. Left: the least number of {plan.settings.nudges} for "
-        f"the same share (an arrow: no number is enough). Right: what {plan.least.budget:,} bring. Bars: "
+        caption=f"The answer with one assumption changed. Left: the least number of {plan.settings.nudges} for "
+        f"the same share (an arrow: no number is enough). Right: the share that {plan.least.budget:,} bring. Bars: "
         "95%.",
         alt="Dots with intervals for each changed assumption, beside the plan as in the file.",
     )
@@ -221,12 +221,12 @@ def _power(plan: Plan) -> Picture:
     if shown:
         legend_outside(max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[0])))
     else:
-        panels[0].text(0.0, 0.5, "No design can find anything: nothing is left to chance.", va="center")
+        panels[0].text(0.0, 0.5, "No design can detect anything: nothing is left to chance.", va="center")
     return Picture(
         name="plan-power",
         figure=figure,
-        caption="How probable it is that the analysis finds the effect, with the right sign, at the 5% level, by the "
+        caption="The probability that the analysis detects the effect, with the right sign, at the 5% level, by the "
         "number of participants, at the plan’s budget. Dotted: 80%, and the participants planned. A design without a "
-        "line cannot tell: nothing in it is left to chance.",
+        "line cannot estimate the effect: nothing in it is left to chance.",
         alt="Line charts of power against the number of participants, one line per design.",
     )

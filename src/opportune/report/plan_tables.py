@@ -1,4 +1,4 @@
-"""The tables of a plan as people read them: words for columns, rounded numbers, intervals beside their means."""
+"""The tables of a plan for readers: words for columns, rounded numbers, intervals beside their means."""
 
 import math
 
@@ -22,7 +22,7 @@ def report_tables(plan: Plan) -> dict[str, Table]:
         "arms": _arms(plan),
         "workload": _workload(plan, tables["workload"]),
         "caps": Table(
-            caption=f"What a cap on {nudges} per day would cost: those beyond it are charged to the budget, and not "
+            caption=f"The cost of a cap on {nudges} per day: those beyond it are charged to the budget but not "
             "made",
             columns=["at most per day", "not made", f"{unit} per day", "lost (95% interval)"],
             rows=[
@@ -32,8 +32,8 @@ def report_tables(plan: Plan) -> dict[str, Table]:
             ],
         ),
         "participants": Table(
-            caption=f"{nudges.capitalize()} of the participants who get fewest and most, those who leave early "
-            "included, with a budget each and with one budget for all",
+            caption=f"{nudges.capitalize()} of the participants who get fewest and most, including those who leave "
+            "early, with a budget each and with one budget for all",
             columns=["participants", "budget", f"{nudges} each (95% interval)", "share of all"],
             rows=[
                 [r.participants, r.budget, _between(r.nudges, r.low, r.high), f"{r.share:.0%}"]
@@ -41,10 +41,10 @@ def report_tables(plan: Plan) -> dict[str, Table]:
             ],
         ),
         "levels": Table(
-            caption=f"The share of decisions with {article(nudge)}, by level of what is public or sensed, and what "
-            "fresh advice would bring at such a decision",
+            caption=f"The share of decisions with {article(nudge)}, by level of each public or sensed variable, and "
+            "the gain from fresh advice at such a decision",
             columns=["variable", "level", "of all decisions", f"with {article(nudge)} (95% interval)",
-                     f"fresh advice brings, {unit}"],
+                     f"gain from fresh advice, {unit}"],
             rows=[
                 [r.variable, r.level, f"{r.decisions:.0%}", _percent(r.rate, r.low, r.high),
                  None if math.isnan(r.worth) else _between(r.worth, r.worth_low, r.worth_high)]
@@ -61,7 +61,7 @@ def report_tables(plan: Plan) -> dict[str, Table]:
         "power": _power(plan, tables["power"]),
         "power-by-budget": _power_by_budget(plan, tables["power"]),
         "randomising": Table(
-            caption="What chance costs, and what it buys: the share of eligible decisions, at which the "
+            caption="The cost and benefit of randomising: the share of eligible decisions, at which the "
             "effect can be estimated",
             columns=["design", "eligible decisions", f"{unit} per day", "lost (95% interval)"],
             rows=[
@@ -87,8 +87,8 @@ def _value(plan: Plan, table: pd.DataFrame) -> Table:
         more = None if math.isnan(r.one_more) else _between(r.one_more, r.one_more_low, r.one_more_high)
         rows.append([r.policy, budget, f"{r.nudges:,.1f}", _between(r.outcome, r.low, r.high), share, more])
     return Table(
-        caption=f"What the budget brings, with 95% intervals over participants: mean outcome per participant and day, "
-        f"its share of {most_of(plan)} ({best_end(plan)}), and what one more {nudge} adds",
+        caption=f"The value of the budget, with 95% intervals over participants: mean outcome per participant and day, "
+        f"its share of {most_of(plan)} ({best_end(plan)}), and the gain from one more {nudge}",
         columns=["policy", f"{nudges} each", "made", f"{unit} per day", "share", f"one more {nudge} adds"],
         rows=rows,
     )
@@ -104,7 +104,7 @@ def _arms(plan: Plan) -> Table:
     ]  # fmt: skip
     return Table(
         caption=f"The arms of the trial with the file's budget, {plan.settings.proposed:g} {nudges} each: mean outcome "
-        "per participant and day. All participants go through every arm, so that arms are compared on the same people",
+        "per participant and day. All participants run through every arm, so the same people are compared",
         columns=["arm", "participants", f"{nudges} each", f"{unit} per day", "difference (95% interval)"],
         rows=rows,
     )
@@ -135,7 +135,7 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Table:
     nudges, unit = plan.settings.nudges, plan.settings.unit
 
     def needed(value: float) -> str:
-        return f"{math.ceil(value - 1e-9):,}" if math.isfinite(value) else "none is enough"
+        return f"{math.ceil(value - 1e-9):,}" if math.isfinite(value) else "no number is enough"
 
     def ends(low: float, high: float) -> str:
         if math.isnan(low):
@@ -143,8 +143,8 @@ def _robustness(plan: Plan, table: pd.DataFrame) -> Table:
         return f" ({needed(low)} to {needed(high) if math.isfinite(high) else '∞'})" if math.isfinite(low) else ""
 
     return Table(
-        caption=f"The answer again with one assumption changed at a time: the least number of {nudges} for the same "
-        f"share, and what {plan.least.budget:,} bring, with 95% intervals",
+        caption=f"The answer with one assumption changed at a time: the least number of {nudges} for the same "
+        f"share, and the share that {plan.least.budget:,} bring, with 95% intervals",
         columns=["assumption", "what changes", f"{nudges} needed", "share", f"{unit} per day"],
         rows=[
             [r.assumption, r.text, needed(r.least) + ends(r.least_low, r.least_high),
@@ -176,21 +176,21 @@ def _unsure(plan: Plan) -> Table:
         for r in plan.unsure.itertuples()
     ]
     return Table(
-        caption=f"What pilot data leave unsure: the answer with {DRAWS} other draws of the means of effects, the same "
-        "for all participants",
+        caption=f"The effect of uncertain pilot data: the answer with {DRAWS} other draws of the means of effects, "
+        "the same for all participants",
         columns=["", "middle", "nine in ten draws"],
         rows=rows,
     )
 
 
 def _power(plan: Plan, table: pd.DataFrame) -> Table:
-    """What each design's record can tell with as many participants as planned, and how many would be needed."""
+    """The power of each design with the planned number of participants, and the number needed."""
     here = table[(table["budget"] == plan.budget) & (table["participants"] == plan.settings.participants)]
     here = pd.concat([here[here["effect"] == effect] for effect in dict.fromkeys(here["effect"])])
     n = f"{plan.settings.participants:,}"
     return Table(
-        caption=f"What the analysis can find with {plan.budget:,} {plan.settings.nudges} each: the probability "
-        "that it finds the effect, with the right sign, at the 5% level, and the participants needed for 80%",
+        caption=f"Power of the analysis with {plan.budget:,} {plan.settings.nudges} each: the probability "
+        "that it detects the effect, with the right sign, at the 5% level, and the participants needed for 80%",
         columns=["analysis", "design", "effect", f"standard error, {n} participants", f"power, {n} participants",
                  "participants for 80%"],
         rows=[
@@ -203,7 +203,7 @@ def _power(plan: Plan, table: pd.DataFrame) -> Table:
 
 def _needed(participants: float) -> str:
     if math.isnan(participants):
-        return "no effect to find"
+        return "no detectable effect"
     if not math.isfinite(participants):
         return f"more than {MOST:,}"
     return f"{participants:,.0f}" + (f" (below {FEWEST}: too few)" if participants < FEWEST else "")
@@ -230,7 +230,7 @@ def _assumptions(plan: Plan) -> Table:
 
 
 def _between(mean: float, low: float, high: float) -> str:
-    """A mean with its interval, as many digits as the interval deserves."""
+    """A mean with its interval, with as many digits as the interval's width justifies."""
     if math.isnan(low) or math.isnan(high) or high <= low:
         return number(mean, 3)
     places = max(0, -math.floor(math.log10((high - low) / 2.0)))
@@ -239,7 +239,7 @@ def _between(mean: float, low: float, high: float) -> str:
 
 
 def _share(share: float, low: float, high: float) -> str:
-    """A share of the most that nudges bring; words where that cannot be told from nothing."""
+    """A share of the most that nudges bring; words if that is undefined."""
     return "no sure gain" if not math.isfinite(share) else _percent(share, low, high)
 
 

@@ -1,4 +1,4 @@
-"""The report of a plan: the recommendation in words, figures, tables, what was assumed, and how to run it again."""
+"""The report of a plan: the recommendation in words, figures, tables, assumptions, and the command that repeats it."""
 
 import math
 from datetime import UTC, datetime
@@ -15,12 +15,12 @@ from opportune.report.plan_tables import report_tables
 
 
 def write_plan(plan: Plan, out: Path, command: str) -> Path:
-    """Write NAME-plan.html with all figures in it, and beside it the figures and the CSV of every table.
+    """Write NAME-plan.html, which contains all figures, and beside it the figures and the CSV of every table.
 
     Args:
-        plan: what was found.
-        out: a folder that is there.
-        command: the command line that gives this again.
+        plan: the plan.
+        out: an existing folder.
+        command: the command line that repeats this.
 
     """
     stem = f"{plan.settings.study.name}-plan"

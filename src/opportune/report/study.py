@@ -1,4 +1,4 @@
-"""The report of one simulated study: what was found in words, tables, figures, names, and how to run it again."""
+"""The report of one simulated study: findings in words, tables, figures, names, and the command that repeats it."""
 
 import csv
 import io
@@ -20,15 +20,15 @@ SOME = 40
 
 
 CAPTIONS = {
-    "differences": "How far each policy’s mean outcome per step is from the reference’s, on the same draws, with 95% "
-    "intervals. Right of the line a policy is better than the reference; where an interval crosses the line, chance "
-    "alone could explain the difference.",
-    "outcomes": "Left: mean expected reward per step so far. Right, where the truth is known: what patients have lost "
-    "so far against the best action in each context. Bands: 95%.",
+    "differences": "The difference of each policy’s mean outcome per step from the reference’s, on the same draws, "
+    "with 95% intervals. Right of the line a policy is better than the reference; where an interval crosses the line, "
+    "chance alone could explain the difference.",
+    "outcomes": "Left: mean expected reward per step so far. Right, where the truth is known: the loss so far against "
+    "the best action in each context. Bands: 95%.",
     "regret": "Regret so far, a panel for each clairvoyant: only policies with the same budget are measured against "
     "the same one. Bands: 95%. Where a line falls, the policy is revealing while the clairvoyant saves its {nudges} "
     "for better moments to come.",
-    "reveals": "When {nudges} are made, and how many have been made so far, in expectation. Dotted: the budgets. "
+    "reveals": "The probability of {nudges} over time, and the expected number so far. Dotted: the budgets. "
     "Bands: 95%.",
 }
 ALTS = {
@@ -40,7 +40,7 @@ ALTS = {
 
 
 def about(figure: str, data: xr.Dataset) -> tuple[str, str]:
-    """A figure's caption and what it shows in words, with the study's word for nudges."""
+    """A figure's caption and alternative text, with the study's word for nudges."""
     nudges = _nudges(data)
     return CAPTIONS[figure].format(nudges=nudges), ALTS[figure].format(nudges=nudges)
 
@@ -59,7 +59,7 @@ def found_in_words(rows: Sequence[Compared], reference: str, unit: str = "") -> 
     """What a reader should know first: which policies do better than the reference, and which do not."""
     others = sorted((row for row in rows if row.difference is not None), key=lambda row: -row.outcome.mean)
     if not others:
-        return [f"{reference} is the only policy: there is nothing to compare it with."]
+        return [f"{reference} is the only policy, so there is no comparison."]
     digits = digits_for(row.difference for row in others)
     per = f" {unit} per step" if unit else " per step"
     sides: dict[str, list[str]] = {"better": [], "worse": [], "open": []}
@@ -72,11 +72,11 @@ def found_in_words(rows: Sequence[Compared], reference: str, unit: str = "") -> 
         f"{base.outcome.text(digits_for([base.outcome]))}{per}."
     ]
     if sides["better"]:
-        lines.append(f"Better than {reference}, by so much{per}: {', '.join(sides['better'])}.")
+        lines.append(f"Better than {reference} (difference{per}): {', '.join(sides['better'])}.")
     if sides["worse"]:
         lines.append(f"Worse: {', '.join(sides['worse'])}.")
     if sides["open"]:
-        lines.append(f"Not decided, as chance alone could explain the difference: {', '.join(sides['open'])}.")
+        lines.append(f"Undecided, since chance alone could explain the difference: {', '.join(sides['open'])}.")
     return lines
 
 
@@ -85,7 +85,7 @@ def _side(difference: Interval) -> str:
 
 
 def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) -> Table:
-    """The measures by which all policies can be compared."""
+    """The measures in which all policies can be compared."""
     unit = data.attrs.get("unit", "")
     digits = [digits_for(getattr(row, name) for row in rows) for name in ("outcome", "difference", "realised_regret")]
     columns = ["policy", f"mean outcome ({unit})" if unit else "mean outcome", f"beside {reference}"]
@@ -93,8 +93,8 @@ def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) ->
         columns.append("realised regret")
     return Table(
         caption=f"Means after {data.attrs['horizon']:,} steps, ± 95% interval over {observed(data)}: expected reward "
-        f"per step, its difference to {reference} on the same draws, what was lost over the whole run against the best "
-        f"action in each context, {_nudges(data)} and reveals per run, and what is left of the budget",
+        f"per step, its difference from {reference} on the same draws, the loss over the whole run against the best "
+        f"action in each context, {_nudges(data)} and reveals per run, and the rest of the budget",
         columns=[*columns, _nudges(data), "reveals", "budget left"],
         rows=[
             [
@@ -112,7 +112,7 @@ def outcome_table(data: xr.Dataset, rows: Sequence[Compared], reference: str) ->
 
 
 def regret_table(data: xr.Dataset, rows: Sequence[Compared]) -> Table | None:
-    """The paper's regret, by the clairvoyant that it is measured against."""
+    """The paper's regret, grouped by clairvoyant."""
     if not has_regret(data):
         return None
     measured = [row for row in rows if row.regret is not None]
@@ -138,7 +138,7 @@ def _text(value: Interval | None, digits: int) -> str | None:
 
 
 def write_csv(rows: Iterable[Compared], target: Path) -> Path:
-    """Write all tables as one CSV file, a row per policy, numbers in full."""
+    """Write all tables as one CSV file, a row per policy, numbers in full precision."""
     intervals = ("outcome", "difference", "realised_regret", "nudges", "reveals", "regret")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -169,7 +169,7 @@ def write_study_report(
     target: Path,
     command: str,
 ) -> Path:
-    """Write the page of a study; it appears only once it is complete."""
+    """Write the page of a study; the file appears only once it is complete."""
     tables = [outcome_table(data, rows, reference), regret_table(data, rows), _context_table(data)]
     names = [str(name) for name in data["action_name"].values] if "action_name" in data.coords else []
     page = render(
@@ -198,12 +198,12 @@ def write_study_report(
 
 
 def _context_table(data: xr.Dataset) -> Table | None:
-    """The contexts by name, with how probable they are and what knowing them is worth."""
+    """The contexts by name, with their probabilities and the value of knowing them."""
     if "context_name" not in data.coords or data.sizes["contexts"] > SOME:
         return None
     probs, gaps = (data[name].mean("world").values for name in ("context_probs", "true_gap"))
     return Table(
-        caption="The contexts: how probable each is, and its true gap, which is what knowing the context is worth; "
+        caption="The contexts: the probability of each, and its true gap, which is the value of knowing the context; "
         f"means over {data.sizes['world']} {'instance' if data.sizes['world'] == 1 else 'instances'}",
         columns=["context", "probability", "gap"],
         rows=[
