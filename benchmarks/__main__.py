@@ -25,7 +25,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[Sizes], Result], Callable[[Console, Resu
 
 
 def run(sizes: Sizes, out: Path, names: Sequence[str], console: Console) -> dict[str, Any]:
-    """Measure what is named, printing as it goes; what is finished is on disk at any time."""
+    """Measure everything named and print results as they come; finished results are on disk at any time."""
     out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"machine": machine(), "sizes": vars(sizes), "goals": show.GOALS}
     show.show_machine(console, results["machine"])
@@ -42,9 +42,9 @@ def run(sizes: Sizes, out: Path, names: Sequence[str], console: Console) -> dict
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast the package is.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed of the package.")
     parser.add_argument("--quick", action="store_true", help="a tenth of the study, smaller sizes, fewer repetitions")
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="where results go")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="the folder for results")
     parser.add_argument(
         "--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS), help="measure only these"
     )

@@ -1,6 +1,6 @@
-"""Batched NumPy: all runs of a batch step together, state arrays with a leading axis of runs; a process a core.
+"""Batched NumPy: all runs of a batch step together in arrays with a leading axis of runs, with one process per core.
 
-Widths of all contexts' features are one matrix product: x' V^-1 x = <V^-1, x x'>, with the x x' prepared.
+The widths of all contexts' features are one matrix product: x' V^-1 x = <V^-1, x x'>, with precomputed x x'.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.study import BUDGET, LEAST_SCALE, TIE, Draws, Floats, Ints, Runs, Study
 
-BATCH = 250  # runs whose state fits the cache
+BATCH = 250  # runs; their state fits into the cache
 
 
 def total_values(study: Study, runs: Runs, jobs: int) -> Floats:
@@ -77,7 +77,7 @@ def run_batch(study: Study, runs: Runs, draws: Draws) -> Floats:
 
 
 def learn(cov: Floats, theta: Floats, x: Floats, reward: Floats) -> Floats:
-    """Sherman-Morrison in every run, in place; returns by how much ln det V grows."""
+    """Sherman-Morrison in every run, in place; returns the increase of ln det V."""
     w = np.einsum("nde,ne->nd", cov, x)
     q = np.einsum("nd,nd->n", x, w)
     err = reward - np.einsum("nd,nd->n", x, theta)

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.gpu [--quick]`: whether a GPU decides as the CPU does, with either edition of PACE; and rates.
+"""`python -m benchmarks.gpu [--quick]`: whether a GPU makes the CPU's decisions, with each edition of PACE; and speed.
 
-Only what does not couple participants runs there. Exits with 1 if a decision differs.
+Only policies without sharing between participants run on it. Exits with 1 if a decision differs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ POLICIES = (
 
 
 class Compared(NamedTuple):
-    """How many decisions differ, and by how much numbers do at most."""
+    """The number of decisions that differ, and the largest difference of numbers."""
 
     decisions: int
     differing: int
@@ -36,7 +36,7 @@ class Compared(NamedTuple):
 
 
 def worlds_for(count: int) -> dict[str, list[SimulatedWorld]]:
-    """The paper's study, with p known and unknown, with unanswered nudges, and with p that agents cannot know."""
+    """The paper's study with known and unknown p, with unanswered nudges, and with p that agents cannot know."""
     known = op.synthetic_worlds(count, seed=1)
     return {
         "p known": list(known),
@@ -46,7 +46,7 @@ def worlds_for(count: int) -> dict[str, list[SimulatedWorld]]:
 
 
 def compare(cpu: xr.Dataset, gpu: xr.Dataset) -> Compared:
-    """Decisions, one by one; probabilities and rewards as numbers."""
+    """Compare decisions one by one, and probabilities and rewards as numbers."""
     differing = sum(int((cpu[name] != gpu[name]).sum()) for name in ("nudged", "action", "revealed"))
     largest = max(float(np.abs(cpu[name] - gpu[name]).max()) for name in ("probability", "total_reward", "spent"))
     return Compared(int(cpu["action"].size), differing, largest)
@@ -55,7 +55,7 @@ def compare(cpu: xr.Dataset, gpu: xr.Dataset) -> Compared:
 def rate(worlds: Sequence[SimulatedWorld], policy: op.Policy, *, device: str, replicates: int) -> float:
     """Steps per second of a warm call."""
     fastest = float("inf")
-    for seed in range(3):  # the first builds the kernel
+    for seed in range(3):  # the first call builds the kernel
         begun = time.perf_counter()
         op.simulate(
             worlds, policy, horizon=HORIZON, replicates=replicates, seed=seed, trace=False, device=device,
@@ -66,7 +66,7 @@ def rate(worlds: Sequence[SimulatedWorld], policy: op.Policy, *, device: str, re
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="PACE on a GPU beside the CPU.")
     parser.add_argument("--quick", action="store_true", help="fewer runs")
     quick = parser.parse_args(arguments).quick

@@ -1,6 +1,6 @@
 """JAX: one run as a `scan` over steps, all runs by `vmap`, in double precision, compiled for this machine.
 
-JAX is no dependency of the package: without it this opponent is left out.
+The package does not depend on JAX; if it is missing, this opponent is left out.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is measured: one function a measurement, sizes in, plain dicts out."""
+"""The measurements: one function each, which takes sizes and returns plain dicts."""
 
 import subprocess
 import sys
@@ -39,13 +39,13 @@ SCALES = ("range", "adaptive")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is run. The defaults are the full benchmark's."""
+    """The amount of work. The defaults are those of the full benchmark."""
 
     worlds: int = 50
     replicates: int = 50
     horizon: int = 300
     repetitions: int = 5
-    plain_runs: int = 60  # the share of the study that a slow opponent runs; the rest is extrapolated
+    plain_runs: int = 60  # runs of a slow opponent; the rest is extrapolated
     batched_runs: int = 1_500
     runs: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)
     shape_runs: int = 1_000
@@ -57,7 +57,7 @@ class Sizes:
     starts: int = 5
     sweeps: int = 200_000  # over an array of LANES numbers on each core
     product: int = 1_500  # rows of the matrices multiplied
-    sweep_runs: int = 40_000  # of the sweep that threads, processes and clusters share
+    sweep_runs: int = 40_000  # of the sweep that threads, processes and clusters all run
     engines: tuple[str, ...] = ("processes", "Dask workers", "Ray workers")
 
 
@@ -72,13 +72,13 @@ QUICK = Sizes(
 
 
 def measure_study(sizes: Sizes) -> Result:
-    """The synthetic study by all contestants, for both scales."""
+    """Time the synthetic study with all contestants, on both scales."""
     size = {"worlds": sizes.worlds, "replicates": sizes.replicates, "horizon": sizes.horizon}
     return {scale: race(make_study(**size, adaptive=scale == "adaptive"), sizes) for scale in SCALES}
 
 
 def race(study: Study, sizes: Sizes) -> Result:
-    """Seconds of each contestant for the whole study, draws included; shares are extrapolated linearly in runs."""
+    """Seconds of each contestant for the whole study, draws included; partial runs are extrapolated linearly."""
     everything = np.arange(study.size)
     cores = joblib.effective_n_jobs(-1)
     some, few = study.sample(sizes.batched_runs), study.sample(sizes.plain_runs)
@@ -90,7 +90,7 @@ def race(study: Study, sizes: Sizes) -> Result:
     }
     if jaxed.AVAILABLE:
         contestants[JAX] = everything, partial(jaxed.total_values, study, study.runs)
-    totals = {name: answer() for name, (_, answer) in contestants.items()}  # this also compiles what has to be
+    totals = {name: answer() for name, (_, answer) in contestants.items()}  # also compiles everything
     taken = in_turn({name: answer for name, (_, answer) in contestants.items()}, sizes.repetitions)
     seconds = {name: min(taken[name]) * study.size / share.size for name, (share, _) in contestants.items()}
     return {
@@ -107,11 +107,11 @@ def race(study: Study, sizes: Sizes) -> Result:
     }
 
 
-# 2. Speed against the size of things
+# 2. Speed by size
 
 
 def measure_speed(sizes: Sizes) -> Result:
-    """Steps a second of PD2 against the number of runs, d, A and K: {what: {series: {size: steps per second}}}."""
+    """Steps per second of PD2 by number of runs, d, A and K: {what: {series: {size: steps per second}}}."""
     study_worlds = synthetic_worlds(10, seed=1)
     return {
         "runs": {
@@ -148,7 +148,7 @@ def measure_speed(sizes: Sizes) -> Result:
 def speeds(
     cases: dict[int, tuple[list[LinearWorld], int]], sizes: Sizes, *, scale: str = "adaptive"
 ) -> dict[str, float]:
-    """Steps a second of each case (worlds, runs)."""
+    """Steps per second of each case (worlds, runs)."""
     work = {
         size: partial(run_pd2, worlds, runs=runs, horizon=sizes.horizon, scale=scale)
         for size, (worlds, runs) in cases.items()
@@ -158,7 +158,7 @@ def speeds(
 
 
 def run_pd2(worlds: list[LinearWorld], *, runs: int, horizon: int, scale: str = "adaptive", trace: bool = False) -> Any:
-    """PD2 in so many runs, spread over the worlds."""
+    """Run PD2 this many times, spread over the worlds."""
     return simulate(
         worlds, pd2_ucb(min(BUDGET, horizon), scale=scale), horizon=horizon, replicates=runs // len(worlds), seed=1,
         trace=trace, progress=False,
@@ -166,7 +166,7 @@ def run_pd2(worlds: list[LinearWorld], *, runs: int, horizon: int, scale: str = 
 
 
 def random_world(*, d: int = 9, actions: int = 5, contexts: int = 10) -> LinearWorld:
-    """A world whose features are all different and none of them zero."""
+    """A world whose features are all different and nonzero."""
     rng = np.random.default_rng(1)
     features = rng.normal(size=(contexts, actions, d)) / np.sqrt(d)
     theta = rng.normal(size=d)
@@ -182,7 +182,7 @@ def random_world(*, d: int = 9, actions: int = 5, contexts: int = 10) -> LinearW
 
 
 def measure_growth(sizes: Sizes) -> Result:
-    """Time for once, twice and four times the runs and the horizon; memory for once and ten times the horizon."""
+    """Time for one, two and four times the runs and the horizon; memory for one and ten times the horizon."""
     worlds = synthetic_worlds(10, seed=1)
     n, T = sizes.growth_runs, sizes.horizon
     work = {("runs", n * k): partial(run_pd2, worlds, runs=n * k, horizon=T) for k in (1, 2, 4)}
@@ -201,9 +201,9 @@ def measure_growth(sizes: Sizes) -> Result:
 
 
 def memory(worlds: list[LinearWorld], horizon: int, *, trace: bool) -> dict[str, int]:
-    """Bytes of 100 runs: the peak that Python sees while they run, and the result's."""
+    """Bytes of 100 runs: the peak that Python allocates during the runs, and the result's."""
     run = partial(run_pd2, worlds, runs=100, horizon=horizon, trace=trace)
-    run()  # what is loaded and kept at the first call is not the run's
+    run()  # so that modules and caches loaded at the first call do not count
     tracemalloc.start()
     data = run()
     peak = tracemalloc.get_traced_memory()[1]
@@ -215,7 +215,7 @@ def memory(worlds: list[LinearWorld], horizon: int, *, trace: bool) -> dict[str,
 
 
 def measure_agent(sizes: Sizes) -> Result:
-    """Microseconds of decide and learn, live, beside the same in plain NumPy."""
+    """Microseconds of live decide and learn, compared with plain NumPy."""
     world = synthetic_worlds(1, seed=1)[0]
     rng = np.random.default_rng(1)
     n = sizes.decisions
@@ -272,11 +272,11 @@ print(time.time() - {{began}})
 
 
 def measure_start(sizes: Sizes) -> Result:
-    """Seconds in fresh interpreters: to import, to load every public name, from start to a first result."""
+    """Seconds in fresh interpreters: for the import, for loading every public name, and to a first result."""
     scripts = {"import opportune": IMPORT, "every public name": IMPORT_ALL, "first result": FIRST_RESULT}
     taken: dict[str, list[float]] = {name: [] for name in scripts}
     for script in scripts.values():
-        fresh(script)  # compiled code and files are in their caches from here on
+        fresh(script)  # fills the caches of compiled code and files
     for _ in range(sizes.starts):
         for name, script in scripts.items():
             taken[name].append(fresh(script))
@@ -284,16 +284,16 @@ def measure_start(sizes: Sizes) -> Result:
 
 
 def fresh(script: str) -> float:
-    """What a script prints in an interpreter of its own; {began} in it stands for the time of its start."""
+    """The output of a script in a new interpreter; {began} in it is replaced by the time of its start."""
     command = [sys.executable, "-c", script.replace("{began}", repr(time.time()))]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-# 6. More hands
+# 6. Threads, processes and clusters
 
 
 def measure_workers(sizes: Sizes) -> Result:
-    """Seconds of one sweep by one thread, by all, and by as many processes of each engine, all on this machine."""
+    """Seconds of one sweep with one thread, with all threads, and with as many processes of each engine, all local."""
     worlds = synthetic_worlds(10, seed=1)
     cores = numba.get_num_threads()
     places: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -311,7 +311,7 @@ def measure_workers(sizes: Sizes) -> Result:
 
 @contextmanager
 def dask_here() -> Iterator[None]:
-    """A Dask cluster on this machine, a process a core."""
+    """A Dask cluster on this machine with one process per core."""
     distributed = import_module("distributed")
     settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with (
@@ -331,11 +331,11 @@ ENGINES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 # 7. The arithmetic limit
 
-LANES = 1_024  # numbers in an array that stays in the first-level cache
+LANES = 1_024  # numbers in an array that fits into the first-level cache
 
 
 def measure_arithmetic(sizes: Sizes) -> Result:
-    """Floating point operations a second of PD2 in the study's worlds, beside what this machine can do at most."""
+    """Floating point operations per second of PD2 in the study's worlds, and the most that this machine can do."""
     worlds = synthetic_worlds(10, seed=1)
     problem = worlds[0].problem
     n, threads = sizes.growth_runs, numba.get_num_threads()
@@ -362,11 +362,11 @@ def measure_arithmetic(sizes: Sizes) -> Result:
 
 
 def operations(d: int, actions: int, contexts: int, nonzeros: float, *, adaptive: bool) -> float:
-    """Additions, multiplications, divisions and square roots that a step of LinUCB with a table of scores takes.
+    """Additions, multiplications, divisions and square roots of a step of LinUCB with a table of scores.
 
     With R = (K + 1) A rows in the table and x of z nonzeros:
     w = V^-1 x: 2 z d; x'w, <x, theta>: 4 z; theta: 2 d; V^-1: d + 2 d^2; x_j'w: 2 d R; means and widths: 5 R;
-    scores, three operations each: 2 A, and K A more where the scale is adaptive. Draws, the rule and scalars are
+    scores, three operations each: 2 A, and K A more if the scale is adaptive. Draws, the rule and scalars are
     left out.
     """
     rows = (contexts + 1) * actions
@@ -376,7 +376,7 @@ def operations(d: int, actions: int, contexts: int, nonzeros: float, *, adaptive
 
 @njit(parallel=True, cache=True)
 def multiply_add(threads, sweeps, size):  # type: ignore[no-untyped-def]
-    """Independent multiply-adds on every core, compiled as the package is: y <- 0.5 y + x over arrays in cache."""
+    """Independent multiply-adds on every core, compiled like the package: y <- 0.5 y + x over arrays in cache."""
     total = np.empty(threads)
     for thread in prange(threads):
         x = np.full(size, 1.0 + thread)

@@ -1,4 +1,4 @@
-"""Plain NumPy: LinUCB by Sherman-Morrison and the paper's rule in Python, one run after another, a process a core."""
+"""Plain NumPy: LinUCB by Sherman-Morrison and the paper's rule in Python, run by run, with one process per core."""
 
 import math
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from benchmarks.study import BUDGET, LEAST_SCALE, TIE, Draws, Floats, Ints, Runs
 
 
 class Task(NamedTuple):
-    """One world and one rule: what a run needs to know."""
+    """The data of a run: one world and one rule."""
 
     phi: Floats  # [K, A, d]
     bar: Floats  # [A, d]
@@ -34,7 +34,7 @@ def task_of(study: Study, world: int, rate: float, tolerance: float) -> Task:
 
 
 class PlainAgent:
-    """One participant. The stale action is kept at each reveal, which saves scoring by frozen knowledge."""
+    """One participant. The stale action is stored at each reveal, which avoids scoring with the snapshot."""
 
     def __init__(self, task: Task) -> None:
         self.task = task

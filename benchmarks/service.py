@@ -1,6 +1,6 @@
-"""`python -m benchmarks.service [--seconds N] [--out DIR]`: how many decisions the service makes in a second.
+"""`python -m benchmarks.service [--seconds N] [--out DIR]`: the number of decisions per second of the service.
 
-Sixty-four clients ask for decisions over HTTP, with authentication and the whole record, each decision durable before
+Sixty-four clients request decisions over HTTP, with authentication and the whole record, each decision durable before
 it is answered: on SQLite with one process, on PostgreSQL with two. Then a record with answers and rewards is verified.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 
 CLIENTS, PEOPLE = 64, 256
 ROUNDS = 200
-"""Decisions of each participant in the record that is verified."""
+"""Decisions of each participant in the record to verify."""
 GOALS = {"sqlite": 4000.0, "postgresql": 2000.0, "verify": 15_000.0}
 """Decisions per second."""
 MOST_P99 = 50.0
@@ -31,7 +31,7 @@ MOST_P99 = 50.0
 
 
 def study_text() -> str:
-    """The example study for many participants, decisions whenever the app asks."""
+    """The example study for many participants, with decisions at any time."""
     text = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^times = .*\n", "", text)
     text = re.sub(r"(?m)^planned = .*$", f"planned = {PEOPLE}", text)
@@ -40,7 +40,7 @@ def study_text() -> str:
 
 
 def prepare(url: str) -> str:
-    """Launch a study with its participants; hands back the key of an app."""
+    """Launch a study with its participants; returns the key of an app."""
     from opportune.service.accounts.keys import add_key
     from opportune.service.commands.participants import Enrol
     from opportune.service.record.database import Database
@@ -60,7 +60,7 @@ def prepare(url: str) -> str:
 
 
 def run_server(url: str, port: int) -> None:
-    """A server, in this process."""
+    """Run a server in this process."""
     import uvicorn
 
     from opportune.service.api.app import create_app
@@ -74,7 +74,7 @@ def run_server(url: str, port: int) -> None:
 
 @contextlib.contextmanager
 def served(url: str, *, workers: int = 1) -> Iterator[list[int]]:
-    """Servers on ports of their own."""
+    """Run servers in processes of their own; yields their ports."""
     ports, processes = [], []
     for _ in range(workers):
         with socket.socket() as found:
@@ -106,7 +106,7 @@ def _wait(port: int) -> None:
 
 
 async def _client(port: int, key: str, number: int, until: float, begin: float, taken: list[float]) -> None:
-    """One client: requests one after the other on one connection."""
+    """One client: sequential requests on one connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     count = 0
     while time.perf_counter() < until:
@@ -132,7 +132,7 @@ async def _client(port: int, key: str, number: int, until: float, begin: float, 
 
 
 def load(url: str, seconds: float, *, workers: int = 1) -> dict[str, float]:
-    """Sixty-four clients for some seconds, after one second that does not count."""
+    """Run sixty-four clients for some seconds, after one second of warm-up."""
     taken: list[float] = []
     key = prepare(url)
 
@@ -152,7 +152,7 @@ def load(url: str, seconds: float, *, workers: int = 1) -> dict[str, float]:
 
 
 def record(url: str) -> None:
-    """A record to verify: everyone decides once per round, staff answer nudges, rewards come."""
+    """Create a record to verify: everyone decides once per round, staff answer nudges, rewards arrive."""
     from opportune.service.commands.base import Command
     from opportune.service.commands.decisions import Answer, Propose
     from opportune.service.commands.rewards import Reward
@@ -181,7 +181,7 @@ def record(url: str) -> None:
 
 
 def replay(url: str) -> dict[str, float]:
-    """How fast verify goes through a record."""
+    """Measure the speed of verify on a record."""
     from opportune.service.record.database import Database
     from opportune.service.verify.check import verify
 
@@ -197,7 +197,7 @@ def replay(url: str) -> dict[str, float]:
 
 
 def postgres(folder: Path) -> str | None:
-    """An empty database of a PostgreSQL server: TEST_DATABASE_URL, or one that is started; None without either."""
+    """An empty PostgreSQL database: at TEST_DATABASE_URL, or of a server started here; None if neither is possible."""
     server = os.environ.get("TEST_DATABASE_URL")
     if not server:
         try:
@@ -215,7 +215,7 @@ def postgres(folder: Path) -> str | None:
 
 
 def measure(folder: Path, seconds: float) -> dict[str, dict[str, float]]:
-    """Measure everything, in one run."""
+    """Measure everything once."""
     found = {"sqlite": load(f"sqlite:///{folder / 'study.db'}", seconds)}
     address = postgres(folder)
     if address is not None:

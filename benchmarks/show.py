@@ -1,4 +1,4 @@
-"""The results as tables for people and as a figure."""
+"""The results as tables and as a figure."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from benchmarks.measure import BATCHED, JAX, OURS, PLAIN, SCALES, STRAIGHTFORWAR
 from opportune.analysis.plots import new_figure
 from opportune.analysis.styles import assign
 
-# What we aim at.
+# The goals of the project.
 GOALS = {
     "range": 0.6,  # of the straightforward loop's time, at most
     "adaptive": 0.8,
@@ -35,7 +35,7 @@ def table(title: str, *columns: str) -> Table:
 
 
 def show_machine(console: Console, found: Result) -> None:
-    """What the figures were measured on."""
+    """The machine and versions behind the figures."""
     packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
     console.print(f"{found['processor']}, {found['cores']} cores, {found['threads']} threads, {found['system']}")
     console.print(f"Python {found['python']}, {packages}")
@@ -56,11 +56,11 @@ def show_study(console: Console, result: Result) -> None:
             )  # fmt: skip
         console.print(rows)
     console.print(
-        f"{BATCHED} and {PLAIN} use a process a core; where fewer than all runs were measured, seconds are "
+        f"{BATCHED} and {PLAIN} use one process per core; where fewer than all runs were measured, seconds are "
         "extrapolated linearly."
     )
     if JAX not in result[SCALES[0]]:
-        console.print("JAX is not installed: left out (pip install jax).")
+        console.print("JAX is not installed and was left out (pip install jax).")
     goals = table("Goals of the study", "ours against", "measured", "goal", "")
     for scale in SCALES:
         share = 1.0 / result[scale][STRAIGHTFORWARD]["times_ours"]
@@ -78,7 +78,7 @@ def show_study(console: Console, result: Result) -> None:
 def show_speed(console: Console, result: Result) -> None:
     """Steps per second against sizes."""
     for what, series in result.items():
-        rows = table(f"Steps a second of PD2 against {what}", what, *series)
+        rows = table(f"Steps per second of PD2 by {what}", what, *series)
         sizes = sorted({int(size) for values in series.values() for size in values})
         for size in sizes:
             cells = [f"{values[str(size)]:.3g}" if str(size) in values else "" for values in series.values()]
@@ -87,7 +87,7 @@ def show_speed(console: Console, result: Result) -> None:
 
 
 def show_growth(console: Console, result: Result) -> None:
-    """How time doubles, and memory."""
+    """Time as work doubles, and memory."""
     rows = table("Time when the work doubles (2 is linear)", "", "size", "seconds", "times the half")
     for what in ("runs", "horizon"):
         before = None
@@ -122,18 +122,18 @@ def show_start(console: Console, result: Result) -> None:
 
 
 def show_workers(console: Console, result: Result) -> None:
-    """The same sweep by more hands."""
+    """One sweep on more threads, processes and clusters."""
     seconds = result["seconds"]
     alone = next(iter(seconds.values()))
-    rows = table(f"A sweep of {result['steps'] / 1e6:g} million steps", "by", "seconds", "times faster", "steps/s")
+    rows = table(f"A sweep of {result['steps'] / 1e6:g} million steps", "on", "seconds", "times faster", "steps/s")
     for name, taken in seconds.items():
         rows.add_row(name, f"{taken:.3g}", f"{alone / taken:.2f}", f"{result['steps'] / taken:.3g}")
     console.print(rows)
 
 
 def show_arithmetic(console: Console, result: Result) -> None:
-    """How far from the machine's limit."""
-    rows = table("Arithmetic, all cores", "", "operations a step", "GFLOP/s", "of the loop", "of the product")
+    """The distance from the machine's limit."""
+    rows = table("Arithmetic, all cores", "", "operations per step", "GFLOP/s", "of the loop", "of the product")
     names = {"loop": "multiply-adds over arrays in cache (compiled loop)", "product": "matrix product (NumPy's BLAS)"}
     rates = result["gflops"]
     for name, rate in rates.items():
@@ -144,8 +144,8 @@ def show_arithmetic(console: Console, result: Result) -> None:
         )  # fmt: skip
     console.print(rows)
     console.print(
-        "Counted is the linear algebra that a step needs; draws, the rule and padding are not. The loop does one "
-        "multiplication and one addition for each number it loads and stores, compiled as the package is. The product "
+        "Only the linear algebra that a step needs is counted, without draws, the rule and padding. The loop does one "
+        "multiplication and one addition for each number it loads and stores, compiled like the package. The product "
         "fuses the two and reuses what it loads: an upper bound, if nothing else runs."
     )
 

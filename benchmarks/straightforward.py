@@ -1,7 +1,7 @@
-"""What one would write first: a compiled loop that recomputes every quadratic form; a yardstick of `make bench`.
+"""The obvious first version: a compiled loop that recomputes every quadratic form; a yardstick for `make bench`.
 
 Known probabilities, finite contexts, PD2 or naive, scale `range` (or `adaptive`, which scores every context); PD1 is
-PD2 of infinite tolerance. It makes the same decisions as the package on the synthetic study; a test holds it to that.
+PD2 with infinite tolerance. A test checks that it makes the package's decisions on the synthetic study.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The synthetic study as plain arrays: what every contestant is given, and the package's own answer."""
+"""The synthetic study as plain arrays, which every contestant gets, and the package's own result."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ LEAST_SCALE = 1e-12
 
 
 class Runs(NamedTuple):
-    """Some runs, one entry each. A run is naive where it has a rate, else PD2; PD1 is PD2 of infinite tolerance."""
+    """Some runs, one entry each. A run with a rate is naive, any other PD2; PD1 is PD2 with infinite tolerance."""
 
     world: Ints
     stream: NDArray[np.uint64]
@@ -31,25 +31,25 @@ class Runs(NamedTuple):
     tolerance: Floats  # beta_0
 
     def pick(self, which: Ints) -> "Runs":
-        """Some of them."""
+        """A selection of these runs."""
         return Runs(self.world[which], self.stream[which], self.rate[which], self.tolerance[which])
 
 
 class Draws(NamedTuple):
-    """Everything random about runs [N] over steps [T]."""
+    """All random numbers of runs [N] over steps [T]."""
 
     context: Ints
     noise: Floats  # standard normal
     coin: Floats
 
     def pick(self, which: Ints) -> "Draws":
-        """Those of some runs."""
+        """The draws of a selection of runs."""
         return Draws(self.context[which], self.noise[which], self.coin[which])
 
 
 @dataclass(frozen=True)
 class Study:
-    """Naive, PD1 and PD2 at B = 10 in synthetic worlds of known probabilities; results have axes policy, world, run."""
+    """Naive, PD1 and PD2 at B = 10 in synthetic worlds with known p; results have axes policy, world, run."""
 
     worlds: list[LinearWorld]
     replicates: int
@@ -64,12 +64,12 @@ class Study:
 
     @property
     def policies(self) -> list[Policy]:
-        """The contestants' common task, in the package's terms."""
+        """The contestants' common task, as policies of the package."""
         return [naive_ucb(BUDGET), pd1_ucb(BUDGET, scale=self.scale), pd2_ucb(BUDGET, scale=self.scale)]
 
     @property
     def size(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self.policies) * len(self.worlds) * self.replicates
 
     @cached_property
@@ -94,7 +94,7 @@ class Study:
 
     @cached_property
     def ranges(self) -> Floats:
-        """u_max - u_min of each world, by which scale `range` divides."""
+        """u_max - u_min of each world, the divisor of scale `range`."""
         return np.array([high - low for low, high in (w.problem.value_range or (0, 1) for w in self.worlds)])
 
     @cached_property
@@ -119,23 +119,23 @@ class Study:
         return Runs(np.tile(world, policies), np.tile(self.streams.ravel(), policies), rate, tolerance)
 
     def sample(self, n: int) -> Ints:
-        """The places of about n runs, spread evenly over policies, worlds and replicates."""
+        """The indices of about n runs, spread evenly over policies, worlds and replicates."""
         return np.unique(np.linspace(0, self.size - 1, min(n, self.size)).astype(np.int64))
 
     def draws(self, runs: Runs) -> Draws:
-        """The draws of some runs; all cores make them."""
+        """The draws of some runs, computed on all cores."""
         return Draws(
             *draw_runs(np.uint64(self.seed), runs.stream, np.cumsum(self.probs, axis=1)[runs.world], self.horizon)
         )
 
 
 def make_study(*, worlds: int, replicates: int, horizon: int = 300, adaptive: bool) -> Study:
-    """The study at some size."""
+    """The study with these sizes."""
     return Study(synthetic_worlds(worlds, seed=1), replicates, horizon, adaptive)
 
 
 def simulated(study: Study) -> Floats:
-    """The package's own answer: the total paper value of every run."""
+    """The package's own result: the total paper value of every run."""
     data = simulate(
         study.worlds, study.policies, horizon=study.horizon, replicates=study.replicates, seed=study.seed,
         trace=False, progress=False,

@@ -1,4 +1,4 @@
-"""Clocks: the best of several repetitions, contestants in turn, so that a noisy machine hits all of them alike."""
+"""Timing: the best of several repetitions, with contestants in turn, so that noise affects all of them equally."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def seconds_of(function: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """The duration of one call."""
     began = time.perf_counter()
     function()
     return time.perf_counter() - began
@@ -31,13 +31,13 @@ def in_turn(contestants: Mapping[Name, Callable[[], object]], repetitions: int) 
 
 
 def best_of(contestants: Mapping[Name, Callable[[], object]], repetitions: int) -> dict[Name, float]:
-    """The least seconds of each contestant, called once in every round and once before, to warm up."""
+    """The least seconds of each contestant, called once in every round after a warm-up call."""
     in_turn(contestants, 1)
     return {name: min(taken) for name, taken in in_turn(contestants, repetitions).items()}
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on and with."""
+    """The machine and versions behind the figures."""
     packages = ("opportune", "numpy", "numba", "joblib", "jax")
     return {
         "processor": processor(),

@@ -206,7 +206,7 @@ class Lacking(op.LinearWorld):
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no class": (op.Never, "expected a class"),
-    "nothing of the kind": (lambda: dict, "dict is none of what can be registered; expected a dataclass below"),
+    "nothing of the kind": (lambda: dict, "dict cannot be registered; expected a dataclass"),
     "no dataclass": (lambda: NotADataclass, "NotADataclass is not a frozen dataclass"),
     "no consult": (
         lambda: revealer(consult=None),
@@ -216,13 +216,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a method": (lambda: revealer(consult=lambda p, own, moment, judged: (0, 0)), r"expected staticmethod\(consult\)"),
     "other arguments": (lambda: revealer(consult=staticmethod(short)), r"takes \(p, moment\); expected consult"),
     "no label": (lambda: revealer(label=None), "Own has no label"),
-    "kind taken": (lambda: revealer(kind="PD2"), "kind of Own is 'PD2', as that of LearningPrimalDual"),
+    "kind taken": (lambda: revealer(kind="PD2"), "kind of Own is 'PD2', which LearningPrimalDual has"),
     "name taken": (
         lambda: type("Never", (revealer(),), {"__dataclass_params__": revealer().__dataclass_params__}),
-        "there is a revealer called 'Never' already",
+        "a revealer called 'Never' already exists",
     ),
     "a world without arrivals": (lambda: Lacking, "Lacking has no arrive; expected a compiled function"),
-    "no file": (lambda: revealer(__module__="nowhere"), "Own is not written in a file"),
+    "no file": (lambda: revealer(__module__="nowhere"), "Own is not defined in a file"),
 }
 
 

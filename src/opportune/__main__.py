@@ -1,4 +1,4 @@
-"""`python -m opportune`: the command, where it is not on the path."""
+"""`python -m opportune`: the command, for systems where it is not on the path."""
 
 from opportune.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Refusing bad input at the door: each check returns the clean value or says what was given and expected."""
+"""Checks of input: each returns the clean value, or raises an error that says what was given and expected."""
 
 import difflib
 import functools
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from opportune.errors import InputError
 
 LARGEST = 1e30
-"""Numbers beyond this cannot be multiplied, squared and summed up safely."""
+"""Larger numbers cannot be multiplied, squared and summed safely."""
 MOST_STEPS = 10_000_000
-"""Steps of a run, or decision points of a schedule."""
+"""The most steps of a run, or decision points of a schedule."""
 MOST_SEED = 2**64 - 1
 MOST_TEXT = 1_000
 MOST_SHOWN = 120
-"""Characters of a value that a message shows."""
+"""The most characters of a value that a message shows."""
 _MOST_ENTRIES = 50_000_000
 _GIB = 2.0**30
 
@@ -34,12 +34,12 @@ _LENGTHY = (list, tuple, set, frozenset, dict, str, bytes, bytearray)
 _TRUTHS = (bool, np.bool_)
 _WHOLES = (int, np.integer)
 _REALS = (int, float, np.integer, np.floating)
-_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or NumPy takes them for some
-_OVERRIDES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # which turn the text after them around
+_NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # although Python or NumPy treat them as numbers
+_OVERRIDES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # these reverse the direction of the following text
 
 
 def brief(value: Any) -> str:
-    """A value as a message shows it: in one line, shortened, and whatever it is."""
+    """Any value as a message shows it: in one line, shortened."""
     kind = type(value).__name__
     try:
         value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.longdouble) else value
@@ -55,7 +55,7 @@ def brief(value: Any) -> str:
             said = f"a whole number of about {round(value.bit_length() * math.log10(2.0))} digits"
         else:
             said = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits in a list, or lists in lists in lists
+    except (ValueError, RecursionError):  # a number of thousands of digits in a list, or deeply nested lists
         said = f"something of type {kind}"
     if " at 0x" in said:
         said = "a function" if isinstance(value, FunctionType) else f"something of type {kind}"
@@ -65,12 +65,12 @@ def brief(value: Any) -> str:
 
 def real(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf,
          most: float = math.inf, below: float = math.inf) -> float:  # fmt: skip
-    """A finite number within bounds, and within what can be computed with."""
+    """A finite number within bounds, and small enough for safe arithmetic."""
     number = math.nan
     if isinstance(value, _REALS) and not isinstance(value, _NO_NUMBERS):
         try:
             number = float(value)
-        except OverflowError:  # a whole number with more than 308 digits
+        except OverflowError:  # a whole number of more than 308 digits
             number = math.inf
         if abs(number) <= LARGEST and least <= number <= most and above < number < below:
             return number
@@ -90,7 +90,7 @@ def real(name: str, value: Any, *, least: float = -math.inf, above: float = -mat
 
 
 def scale(name: str, value: Any, *, most: float = LARGEST) -> float:
-    """A number above 0 by which others are multiplied and divided: from 1/most to most."""
+    """A positive factor or divisor: from 1/most to most."""
     number = real(name, value, above=0.0)
     if not 1.0 / most <= number <= most:
         raise InputError(f"{name} is {number:g}; expected a number from {1.0 / most:g} to {most:g}")
@@ -112,14 +112,14 @@ def seed(name: str, value: Any) -> int:
 
 
 def yes_no(name: str, value: Any) -> bool:
-    """True or False, and nothing that only looks like it."""
+    """True or False; values that only look like them are rejected."""
     if isinstance(value, _TRUTHS):
         return bool(value)
     raise InputError(f"{name} is {brief(value)}; expected True or False")
 
 
 def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> str:
-    """A name for people: text that can be printed, drawn and saved; several `lines` only where that is said."""
+    """Readable text that can be printed, drawn and saved; `lines` allows several lines."""
     if not isinstance(value, str) or not (value or empty):
         raise InputError(f"{name} is {brief(value)}; expected text")
     size(f"{name} has", len(value), MOST_TEXT, "characters")
@@ -132,14 +132,14 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> str:
-    """One of a few words; a near miss is named."""
+    """One of a few words; the error suggests a similar one."""
     known = list(options)
     hint = ""
     if isinstance(value, str):
         if value in known:
             return str(value)
         near = difflib.get_close_matches(value[:MOST_SHOWN], [str(k) for k in known], n=1, cutoff=0.7)
-        hint = f"; did you mean {near[0]!r}?" if near else ""  # 'gpu' is not nearly 'cpu'
+        hint = f"; did you mean {near[0]!r}?" if near else ""  # 'gpu' is not close to 'cpu'
     few = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
     raise InputError(f"{name} is {brief(value)}; expected one of {few}{hint}")
 
@@ -149,11 +149,11 @@ def path(name: str, value: Any) -> Path:
     good = isinstance(value, str | Path) and 0 < len(str(value)) <= MOST_TEXT
     if not good or not str(value).isprintable():
         raise InputError(f"{name} is {brief(value)}; expected the path of a file")
-    return Path(os.path.expanduser(value))  # leaves an unknown ~name alone, where Path.expanduser raises
+    return Path(os.path.expanduser(value))  # keeps an unknown ~name, for which Path.expanduser raises
 
 
 def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
-    """The entries of something that has some, in order; not of text, nor of what has no order."""
+    """The entries of an ordered collection; text and unordered collections are rejected."""
     unordered = isinstance(value, str | bytes | bytearray | memoryview | Mapping | set | frozenset)
     if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
         raise InputError(f"{name} is {brief(value)}; expected {expected}")
@@ -166,21 +166,21 @@ def listed(name: str, value: Any, expected: str, *, most: int) -> list[Any]:
 
 
 def mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
-    """What a mapping holds."""
+    """A mapping as a dictionary."""
     if not isinstance(value, Mapping):
         raise InputError(f"{name} is {brief(value)}; expected {expected}")
     return dict(value)
 
 
 def registered(thing: Any, classes: Iterable[Any]) -> None:
-    """Refuse something of a class that compiled code does not know: it would run the functions of its parent."""
+    """Reject an object whose class is not registered: compiled code would run the functions of its parent class."""
     if type(thing) not in classes:
         name = type(thing).__name__
         raise InputError(f"{name} is not registered; expected one that is: write @opportune.register above its class")
 
 
 def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *, without: Iterable[str] = ()) -> None:
-    """Refuse keyword arguments that a function does not have."""
+    """Reject keyword arguments that a function does not have."""
     known = [name for name in _parameters(function) if name not in {"self", *without}]
     for name in given:
         choice(f"a setting of {of}", name, known)
@@ -188,20 +188,20 @@ def settings(of: str, given: Mapping[str, Any], function: Callable[..., Any], *,
 
 @functools.lru_cache(maxsize=256)
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of what a function takes; to look at it takes longer than to check all that was given."""
+    """The names of a function's parameters; cached, since inspection takes longer than all checks."""
     return tuple(inspect.signature(function).parameters)
 
 
 def keep(of: Any, **values: Any) -> None:
-    """Settings of a frozen dataclass as they were checked."""
+    """Set fields of a frozen dataclass to their checked values."""
     for name, value in values.items():
         object.__setattr__(of, name, value)
 
 
 def numbers(name: str, value: Any, expected: str, *, truths: bool = False) -> NDArray[np.float64]:
-    """An array of numbers, which may lie anywhere; text, complex numbers, dates and gaps are none.
+    """An array of numbers of any size; text, complex numbers, dates and missing values are rejected.
 
-    Nor are True and False, except with `truths`, for what either was or was not: it counts as 1 and 0.
+    True and False are rejected, too, unless `truths` allows them for yes-or-no values: they count as 1 and 0.
     """
     wrong = InputError(f"{name} is not an array of numbers; expected {expected}")
     try:
@@ -217,25 +217,25 @@ def numbers(name: str, value: Any, expected: str, *, truths: bool = False) -> ND
         ValueError,
         OverflowError,
         RecursionError,
-    ):  # ragged, or too large
+    ):  # ragged or too large
         raise wrong from None
     if given.dtype.kind not in "buif" or (isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value)):
         raise wrong
     if not truths and (given.dtype.kind == "b" or _has_truths(value)):
-        raise InputError(f"{name} has True or False among its entries; expected numbers only")
+        raise InputError(f"{name} contains True or False; expected only numbers")
     return np.array(given, dtype=np.float64)
 
 
 def _has_truths(value: Any) -> bool:
-    """Whether there is True or False in a list of lists, where NumPy would count them as 1 and 0."""
+    """Whether nested lists contain True or False, which NumPy would convert to 1 and 0."""
     if isinstance(value, list | tuple):
-        kinds = set(map(type, value))  # few, of however many entries
+        kinds = set(map(type, value))  # few types, however many entries
         return not kinds.isdisjoint(_TRUTHS) or (not kinds <= {int, float} and any(map(_has_truths, value)))
     return isinstance(value, np.ndarray) and value.dtype.kind == "b"
 
 
 def _entries(value: Any) -> int:
-    """How many entries a future array has, as far as that is known without looking at each of them."""
+    """The number of entries of a future array, as far as it is known without visiting each of them."""
     if hasattr(value, "dtype") or isinstance(value, type) or not hasattr(value, "__len__"):
         return 1
     if not isinstance(value, list | tuple):
@@ -252,7 +252,7 @@ def _is_array(value: Any) -> bool:
 
 
 def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.float64]:
-    """A finite float array of a given rank; numbers in `shape` are required sizes, words only name an axis."""
+    """A finite float array of a given rank; in `shape`, numbers are required sizes and words only name axes."""
     wanted = "[" + ", ".join(map(str, shape)) + "]"
     result = numbers(name, value, f"shape {wanted}")
     if result.ndim != len(shape):
@@ -274,7 +274,7 @@ def array(name: str, value: Any, shape: tuple[int | str, ...]) -> NDArray[np.flo
 def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
     """A probability vector."""
     plain = type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (size,)
-    if plain and value.min() >= 0.0 and abs(float(value.sum()) - 1.0) <= 1e-9:  # as most are: said at once
+    if plain and value.min() >= 0.0 and abs(float(value.sum()) - 1.0) <= 1e-9:  # the usual case, checked fast
         return np.array(value)
     p = numbers(name, value, f"{size} probabilities")
     if p.shape != (size,):
@@ -292,7 +292,7 @@ def probabilities(name: str, value: Any, size: int) -> NDArray[np.float64]:
 
 
 def warn(message: str) -> None:
-    """A warning that stands where the caller's own code called this package."""
+    """Issue a warning located at the caller's code outside this package."""
     level, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in {"opportune", "functools"}:
         level, frame = level + 1, frame.f_back  # type: ignore[assignment]
@@ -300,31 +300,31 @@ def warn(message: str) -> None:
 
 
 def size(what: str, count: float, most: float, of: str) -> None:
-    """Refuse more of something than there can be: `what` has `count` of them."""
+    """Reject a size that is too large: `what` has `count` of something."""
     if count > most:
         raise InputError(f"{what} {count:,.0f} {of}; expected at most {most:,.0f}")
 
 
 def memory(what: str, needed: float, instead: str) -> None:
-    """Refuse what does not fit into memory, before any of it is asked for."""
+    """Reject a request that does not fit into memory, before any of it is allocated."""
     there = memory_there()
     if needed > 0.9 * there:
-        sizes = f"{what} takes {needed / _GIB:,.3g} GiB of memory; there are {there / _GIB:,.3g}"
+        sizes = f"{what} takes {needed / _GIB:,.3g} GiB of memory; available are {there / _GIB:,.3g}"
         raise InputError(f"{sizes}; expected {instead}")
 
 
 def memory_there() -> float:
-    """Bytes of memory that this process may have: those of the machine, or of what it is confined to."""
+    """Bytes of memory available to this process: of the machine, or of its container's limit."""
     found = [math.inf]
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
         found.append(float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE"))
     for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             found.append(float(Path(limit).read_text(encoding="ascii")))
-        except (OSError, ValueError):  # none, or "max"
+        except (OSError, ValueError):  # no such file, or "max"
             continue
     try:
-        import resource  # noqa: PLC0415  (not on every system)
+        import resource  # noqa: PLC0415  (missing on some systems)
 
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
         if soft != resource.RLIM_INFINITY:

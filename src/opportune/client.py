@@ -1,7 +1,7 @@
-"""A client of the service: each call once, however often the network fails.
+"""A client of the service: each call takes effect once, however often the network fails.
 
-Every write carries an idempotency key; what gets no answer, or is told to try again, is sent again with the same key,
-so that it happens once.
+Every write carries an idempotency key. A request without an answer, or whose answer asks for a retry, is sent again
+with the same key, so that it happens only once.
 """
 
 import datetime as dt
@@ -21,31 +21,31 @@ from opportune import checks
 from opportune.errors import InputError, OpportuneError
 
 AGAIN = {429, 502, 503, 504}
-"""Answers after which the same request may be sent again."""
+"""Status codes after which the same request may be sent again."""
 EXPORT_SECONDS = 600.0
-"""How long the first of an export may take, at least: the service makes all of it before."""
+"""The least time to wait for the first byte of an export, which the service completes before it sends anything."""
 
 
 EVENT_SECONDS = 25
-"""How long the service waits for something to happen, before it answers that nothing has."""
+"""How long the service waits for an event before it answers that there is none."""
 REFRESH = "opr_"
-"""What the refresh token of a participant's phone begins with."""
+"""The prefix of the refresh token of a participant's phone."""
 
 
 class _Fixed(httpx.Auth):
-    """Requests carry a key."""
+    """Adds a key to requests."""
 
     def __init__(self, key: str) -> None:
         self._header = f"Bearer {key}"
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Put the key into a request."""
+        """Add the key to a request."""
         request.headers["Authorization"] = self._header
         yield request
 
 
 class _Renewed(httpx.Auth):
-    """Requests carry an access token, which is fetched with a refresh token whenever there is none that is good."""
+    """Adds an access token to requests; gets a new one with the refresh token whenever none is valid."""
 
     requires_response_body = True
 
@@ -53,7 +53,7 @@ class _Renewed(httpx.Auth):
         self._refresh, self._token = refresh, ""
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Put the token into a request; where it is refused, another one, once."""
+        """Add the token to a request; if it is rejected, try once more with a new one."""
         if self._token:
             request.headers["Authorization"] = f"Bearer {self._token}"
             response = yield request
@@ -67,26 +67,26 @@ class _Renewed(httpx.Auth):
 
 
 def _service(address: httpx.URL) -> httpx.URL:
-    """The beginning of all addresses of a service."""
+    """The common prefix of all addresses of a service."""
     before, _, _ = address.path.partition("/api/v1/")
     return address.copy_with(raw_path=f"{before}/api/v1/".encode())
 
 
 class ServiceError(OpportuneError):
-    """The service has refused: `status` is HTTP's, `code` does not change between versions."""
+    """The service rejected a request: `status` is HTTP's, `code` does not change between versions."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
         self.status, self.code, self.detail = status, code, detail
 
 
-class Unreachable(OpportuneError):  # noqa: N818  (the service is)
-    """No answer came, however often it was tried; whether the request was carried out is not known."""
+class Unreachable(OpportuneError):  # noqa: N818  (describes the service)
+    """No answer arrived after all attempts; whether the request took effect is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision. With status "nudge" the action is the one that stands meanwhile.
+    """A decision. With status "nudge", the action applies until the nudge is answered.
 
     Staff get None for `probability`, `budget_left` and `why`, unless the study file has them among `unblinded`.
     """
@@ -108,21 +108,21 @@ class Decision:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Decision":
-        """The decision that an answer describes; what a later version adds is left out."""
+        """The decision that an answer describes; fields of later versions are ignored."""
         try:
             return cls(**{name: answer[name] for name in cls.__slots__})
         except KeyError:
-            raise ServiceError(200, "unknown", f"this is no decision: {checks.brief(answer)}") from None
+            raise ServiceError(200, "unknown", f"this is not a decision: {checks.brief(answer)}") from None
 
 
 class Client:
-    """Calls of the service with one key.
+    """Calls the service with one key.
 
     Args:
-        address: of the service, such as "http://localhost:8000".
-        key: as `opportune keys add` printed it; or the refresh token of a participant's phone, which reads and writes
-            that participant alone: access tokens are fetched with it as they run out.
-        attempts: how often a request is sent before giving up.
+        address: the service's address, such as "http://localhost:8000".
+        key: the key that `opportune keys add` printed; or the refresh token of a participant's phone, which can read
+            and write only that participant's data: the client gets access tokens with it as they expire.
+        attempts: how often to send a request before giving up.
         timeout: seconds to wait for an answer.
 
     """
@@ -133,10 +133,10 @@ class Client:
         if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
             raise InputError(f"address is {checks.brief(address)}; expected one such as 'http://localhost:8000'")
         if not isinstance(key, str) or not re.fullmatch(r"[\x21-\x7e]{1,200}", key):
-            raise InputError("key is no key; expected what 'opportune keys add' printed")
+            raise InputError("key is not valid; expected what 'opportune keys add' printed")
         timeout = checks.real("timeout", timeout, above=0.0)
         self.rehearsal_time: dt.datetime | None = None
-        """What time it is, in a rehearsal."""
+        """The current time in a rehearsal."""
         self._http = httpx.Client(
             base_url=address.rstrip("/") + "/api/v1/",
             timeout=timeout,
@@ -161,20 +161,20 @@ class Client:
         baseline: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> dict[str, Any]:
-        """A new participant, with what the study wants to know of everybody at enrolment."""
+        """Enrol a new participant, with the study's baseline questions."""
         given = {"timezone": timezone, "baseline": None if baseline is None else dict(baseline)}
         body = {"participant": participant, **{name: value for name, value in given.items() if value is not None}}
         return self.write("POST", "participants", body, key)
 
     def issue_token(self, participant: str) -> dict[str, Any]:
-        """Tokens for a participant's phone: `refresh` is what it keeps, and hands to a `Client` in place of a key."""
+        """Tokens for a participant's phone, which keeps `refresh` and passes it to a `Client` in place of a key."""
         found: dict[str, Any] = _content(
             self._send("POST", f"participants/{_part(participant)}/tokens", None, {}), dict
         )
         return found
 
     def revoke_tokens(self, participant: str) -> dict[str, Any]:
-        """None of a participant's tokens is good any more."""
+        """Revoke all tokens of a participant."""
         found: dict[str, Any] = _content(
             self._send("DELETE", f"participants/{_part(participant)}/tokens", None, {}), dict
         )
@@ -183,11 +183,11 @@ class Client:
     def set_status(
         self, participant: str, status: str, *, reason: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
-        """Pause, resume, withdraw or complete."""
+        """Pause, resume, withdraw or complete a participant."""
         return self.write("PATCH", f"participants/{_part(participant)}", {"status": status, "reason": reason}, key)
 
     def note(self, participant: str, text: str, *, key: str | None = None) -> dict[str, Any]:
-        """A remark, for the record."""
+        """Add a remark to the record."""
         return self.write("POST", f"participants/{_part(participant)}/notes", {"text": text}, key)
 
     def decide(
@@ -203,12 +203,12 @@ class Client:
         shown: str | None = None,
         key: str | None = None,
     ) -> Decision:
-        """Nudge now, and what to recommend meanwhile?"""
+        """Decide whether to nudge now, and what to recommend in the meantime."""
         body = moment(sensed, at=at, opened=opened, reported=reported, available=available, reason=reason, shown=shown)
         return Decision.of(self.write("POST", f"participants/{_part(participant)}/decisions", body, key))
 
     def decide_all(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Many decisions at once, answered in order; each item has its "participant", "key" and "sensed"."""
+        """Make many decisions in one request, answered in order; each item has "participant", "key" and "sensed"."""
         listed = checks.listed("items", items, "a list of decision points", most=1_000_000)
         found: list[dict[str, Any]] = _content(self._send("POST", "decisions", listed, {}), list)
         return found
@@ -223,7 +223,7 @@ class Client:
         earlier: Mapping[int, Mapping[str, Any]] | None = None,
         key: str | None = None,
     ) -> Decision:
-        """What became of a nudge."""
+        """Report the outcome of a nudge."""
         body: dict[str, Any] = {
             "answered": checks.yes_no("answered", answered), "opened": checks.yes_no("opened", opened),
         }  # fmt: skip
@@ -238,7 +238,7 @@ class Client:
         self, participant: str, *, reported: Mapping[str, Any] | None = None, at: dt.datetime | None = None,
         key: str | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """The app was opened unasked, and this was told: it settles an open nudge, or counts at the next decision."""
+        """Report that the app was opened unasked; this settles an open nudge, or counts at the next decision."""
         body: dict[str, Any] = {}
         if reported is not None:
             body["reported"] = checks.mapping("reported", reported, "{variable: value}")
@@ -249,24 +249,24 @@ class Client:
     def reward(
         self, decision: str, reward: float, *, corrects: bool = False, reason: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
-        """The reward of a decision, or a correction of it."""
+        """Report the reward of a decision, or a correction of it."""
         body: dict[str, Any] = {"reward": reward}
         if checks.yes_no("corrects", corrects):
             body |= {"corrects": True, "reason": reason}
         return self.write("POST", f"decisions/{_part(decision)}/reward", body, key)
 
     def content(self) -> dict[str, Any]:
-        """What an app shows and asks: the study's texts and times."""
+        """The study's texts and times for an app."""
         return self.get("study/content")
 
     def bundle(self, participant: str) -> dict[str, Any]:
-        """What a participant's phone can show while it is offline: which advice from when until when."""
+        """Advice that a participant's phone can show offline, with the times when each piece applies."""
         return self.get(f"participants/{_part(participant)}/bundle")
 
     def events(self, participant: str, *, after: str | None = None) -> Iterator[dict[str, Any]]:
-        """What happens to a participant, as it does, without end; at first what holds now.
+        """A participant's events as they happen, without end, beginning with the present state.
 
-        Whoever stops can go on later: `after` is the "id" of the last event that was seen.
+        To resume later, pass the "id" of the last event received as `after`.
         """
         path = f"participants/{_part(participant)}/events"
         usual = self._http.timeout.read
@@ -282,7 +282,7 @@ class Client:
         return found
 
     def pages(self, path: str, *, limit: int = 500) -> Iterator[dict[str, Any]]:
-        """Everything in a list, page by page, such as "participants", "events" or "calls"."""
+        """All entries of a list, page by page, such as "participants", "events" or "calls"."""
         after: str | None = None
         checks.whole("limit", limit, least=1, most=10_000)
         while True:
@@ -299,7 +299,7 @@ class Client:
         return self._send("GET", f"exports/{_part(name)}", None, {}, slow=True).text
 
     def write(self, method: str, path: str, body: Any, key: str | None = None) -> dict[str, Any]:
-        """Any write, with a key of its own unless one is given."""
+        """Send a write, with a new key unless one is given."""
         headers = {"Idempotency-Key": uuid.uuid4().hex if key is None else key}
         found: dict[str, Any] = _content(self._send(method, path, body, headers), dict)
         return found
@@ -343,12 +343,12 @@ class Client:
 
 
 def _part(name: str) -> str:
-    """A name as a part of an address, whatever it holds."""
+    """Any name, quoted as a part of an address."""
     return quote(checks.text("a participant's or decision's name", name), safe="")
 
 
 def _moment(at: Any) -> str:
-    """A time as it is sent."""
+    """A time in the form that the service expects."""
     if not isinstance(at, dt.datetime):
         raise InputError(f"at is {checks.brief(at)}; expected a datetime with its time zone")
     return at.isoformat()
@@ -359,7 +359,7 @@ def moment(
     reported: Mapping[str, Any] | None = None, available: bool = True, reason: str | None = None,
     shown: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The body of a decision point, without what need not be said."""
+    """The body of a decision point, without fields that have their default."""
     body: dict[str, Any] = {"sensed": checks.mapping("sensed", sensed, "{variable: value}")}
     if at is not None:
         body["at"] = _moment(at)
@@ -375,14 +375,14 @@ def moment(
 
 
 def _content(response: httpx.Response, kind: type) -> Any:
-    """What an answer holds; something else may answer at an address that was meant for the service."""
+    """The content of an answer; rejects answers that do not come from the service."""
     try:
         found = response.json()
     except ValueError:
         found = None
     if not isinstance(found, kind):
         raise ServiceError(
-            response.status_code, "unknown", f"this is no answer of the service: {response.text[:200]!r}"
+            response.status_code, "unknown", f"this is not an answer of the service: {response.text[:200]!r}"
         )
     return found
 

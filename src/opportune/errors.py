@@ -1,8 +1,8 @@
-"""What can go wrong: every error the package raises on purpose, so that one `except` catches them all."""
+"""The errors that the package raises on purpose; one `except` catches them all."""
 
 
 class OpportuneError(ValueError):
-    """Something the caller gave cannot be used; the message says what was given and what was expected."""
+    """Input cannot be used; the message says what was given and what was expected."""
 
 
 class InputError(OpportuneError):
@@ -14,7 +14,7 @@ class DataError(OpportuneError):
 
 
 class WriteError(OpportuneError):
-    """A file cannot be written; the message names it and says why, such as a disk that is full."""
+    """A file cannot be written; the message names it and the reason, such as a full disk."""
 
 
 class StateError(OpportuneError):

@@ -1,7 +1,7 @@
-"""`register`: revealers, recommenders and worlds that others have written, made known to the package.
+"""`register`: add revealers, recommenders and worlds of other authors to the package.
 
-Compiled code contains the rules it calls, so that a rule must be known before anything is compiled; and compiled code
-on disk is recognised by the files of what was registered. Both are looked after here.
+Compiled code contains the rules it calls, so rules must be registered before anything is compiled, and compiled code
+on disk is identified by the files of registered rules. This module handles both.
 """
 
 import dataclasses
@@ -27,15 +27,15 @@ from opportune.worlds import SimulatedWorld
 
 Class = TypeVar("Class", bound=type)
 
-_modules: dict[str, str] = {}  # of what was registered, each with the hash of its files by then
+_modules: dict[str, str] = {}  # modules of registered rules, each with the hash of its files at registration
 
 
 def register(entry: Class) -> Class:
-    """Make a revealer, a recommender or a world of one's own known; also a decorator of the class.
+    """Register a revealer, a recommender or a world; also usable as a class decorator.
 
     Args:
-        entry: a frozen dataclass below `Revealer` or `Recommender`, or a class of worlds, with its compiled functions
-            as static methods, written in a file. Its name, and its `kind`, are those of no other.
+        entry: a frozen dataclass derived from `Revealer` or `Recommender`, or a class of worlds, with its compiled
+            functions as static methods, defined in a file. Its name and its `kind` must be unique.
 
     """
     if not inspect.isclass(entry):
@@ -48,10 +48,10 @@ def register(entry: Class) -> Class:
         _check_settings(entry, registry.kind)
     _check_functions(entry, registry)
     if name in registry.named():
-        raise InputError(f"there is a {registry.kind} called {name!r} already; expected another name")
+        raise InputError(f"a {registry.kind} called {name!r} already exists; expected another name")
     kind = getattr(entry, "kind", None)
     if registry is not WORLDS and kind in registry.kinds():
-        raise InputError(f"kind of {name} is {kind!r}, as that of {registry.kinds()[kind].__name__}; expected another")
+        raise InputError(f"kind of {name} is {kind!r}, which {registry.kinds()[kind].__name__} has; expected another")
     files = {path: _hash(path) for path in sorted(set(_files_of(entry, registry)))}
     if registry.closed:
         raise StateError(
@@ -64,22 +64,22 @@ def register(entry: Class) -> Class:
 
 
 def list_extensions() -> tuple[tuple[str, str], ...]:
-    """The modules of what was registered, in order, with hashes of what is in them: what a worker needs to have."""
+    """The modules of registered rules, in order, with hashes of their content: a worker needs the same ones."""
     return tuple(_modules.items())
 
 
 def bring_extensions(wanted: tuple[tuple[str, str], ...]) -> None:
-    """Import in this process, a worker's, what was registered in its caller's; refuse where that is not the same."""
+    """Import the caller's registered rules into this worker process; raise an error if they are not the same."""
     for module, _ in wanted:
         try:
             import_module(module)
         except ImportError:
-            raise InputError(f"a worker cannot import {module!r}, which its caller has registered rules of") from None
+            raise InputError(f"a worker cannot import {module!r}, from which its caller has registered rules") from None
     if list_extensions() != wanted:
         theirs, ours = (", ".join(name for name, _ in both) or "nothing" for both in (wanted, list_extensions()))
         raise InputError(
-            f"a worker has registered what is in {ours}, its caller what is in {theirs}; expected the same, in modules "
-            "that register when they are imported"
+            f"a worker has registered {ours}, its caller {theirs}; expected the same, in modules that register "
+            "when they are imported"
         )
 
 
@@ -91,13 +91,13 @@ def _registry_for(entry: Any) -> Registry:
     if all(hasattr(entry, name) for name in ("numbers", "informed_problem", "truth_table")):
         return WORLDS
     raise InputError(
-        f"{entry.__name__} is none of what can be registered; expected a dataclass below Revealer or Recommender, "
+        f"{entry.__name__} cannot be registered; expected a dataclass derived from Revealer or Recommender, "
         "or a world with numbers, informed_problem and truth_table"
     )
 
 
 def _check_settings(entry: Any, kind: str) -> None:
-    """Settings are a frozen dataclass, and it has its names."""
+    """Check that settings are a frozen dataclass with the required names."""
     parameters = vars(entry).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
         raise InputError(
@@ -112,7 +112,7 @@ def _check_settings(entry: Any, kind: str) -> None:
 
 
 def _check_functions(entry: Any, registry: Registry) -> None:
-    """Every function that the core calls is there, compiled, and takes what it will be given."""
+    """Check that every function that the core calls exists, is compiled, and takes the right arguments."""
     for name, (stub, _) in registry.hooks.items():
         _, participant, *rest = inspect.signature(stub).parameters
         arguments = [participant, "own", *rest]
@@ -139,21 +139,19 @@ def _check_functions(entry: Any, registry: Registry) -> None:
 
 
 def _world_attributes() -> list[str]:
-    """What every world has, but for what the registry and each world by itself supply."""
+    """The attributes of every world, except those that the registry or each world supplies."""
     supplied = {"number", "name", "happenings"}
     return [name for name in vars(SimulatedWorld) if not name.startswith("_") and name not in supplied]
 
 
 def _files_of(entry: Any, registry: Registry) -> Iterator[Path]:
-    """The class's file, and those of all functions that its own compiled ones can reach, outside this package."""
+    """The class's file, and those of all functions that its compiled ones can reach outside this package."""
     try:
         own = Path(inspect.getfile(entry))
     except (TypeError, OSError):
         own = Path()
     if not own.is_file():
-        raise InputError(
-            f"{entry.__name__} is not written in a file; expected one, by which its compiled code is recognised"
-        )
+        raise InputError(f"{entry.__name__} is not defined in a file; expected one, which identifies its compiled code")
     yield own.resolve()
     waiting: list[Any] = [getattr(entry, name) for name in registry.hooks]
     seen: set[int] = set()
@@ -176,7 +174,7 @@ def _files_of(entry: Any, registry: Registry) -> Iterator[Path]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file is this package's, Python's or that of an installed package."""
+    """Whether a file belongs to this package, Python or an installed package."""
     homes = [PACKAGE, *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))]
     return any(path.is_relative_to(home) for home in homes)
 

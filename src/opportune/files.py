@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that only one run may write to at a time."""
+"""Files that are complete or absent, and folders that only one run may write to at a time."""
 
 import errno
 import hashlib
@@ -15,15 +15,15 @@ from opportune.errors import InputError, StateError, WriteError
 
 LOCK = ".opportune.lock"
 MOST_BYTES = 2**28
-"""The largest file of data that people may hand over."""
+"""The largest data file that is accepted."""
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
-"""Error numbers of a disk without room."""
+"""Error numbers of a full disk."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-_LOCK_AT = 2**30  # where Windows locks a byte: beyond what others read
+_LOCK_AT = 2**30  # the byte to lock on Windows, beyond the content that others read
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears under its name only once all of it is on disk; raises `WriteError` if it cannot be."""
+    """Write a file that appears under its name only once it is complete on disk; raises `WriteError` on failure."""
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def read_whole(path: Path, expected: str, *, most: int = MOST_BYTES) -> bytes:
-    """A file's content; raises `InputError` if it cannot be read, or is larger than `most` bytes."""
+    """A file's content; raises `InputError` if it cannot be read or is larger than `most` bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
@@ -52,7 +52,7 @@ def read_whole(path: Path, expected: str, *, most: int = MOST_BYTES) -> bytes:
 
 
 def decoded(content: bytes, path: Path, expected: str) -> str:
-    """The text of a file in UTF-8; raises an `InputError` that names the first line that is not."""
+    """Decode a UTF-8 file; raises an `InputError` that names the first invalid line."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,10 +73,10 @@ def digest_of(path: Path) -> str:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder for results while this lasts: made if need be, refused if it cannot be written or another holds it.
+    """Lock a results folder inside this context: create it if missing; fail if it is read-only or locked by another.
 
     The lock is the operating system's, on a file in the folder: it ends with the process that holds it, however that
-    ends. Where a file system has no locks, a warning says so.
+    ends. If the file system has no locks, a warning says so.
     """
     path = folder / LOCK
     descriptor = _take(folder, path)
@@ -106,15 +106,15 @@ def _take(folder: Path, path: Path) -> int:
             os.close(descriptor)
             raise StateError(
                 f"{folder} is in use by {_holder(path)}; expected a folder that no other run writes to: "
-                "wait until that one is finished, or take another folder"
+                "wait until that one is finished, or use another folder"
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 os.close(descriptor)
                 raise _refusal(folder, error) from None
-            message = f"{folder} lies where nothing can be locked: no other run may write to it meanwhile"
+            message = f"{folder} is on a file system without locks: no other run may write to it meanwhile"
             warnings.warn(message, RuntimeWarning, stacklevel=4)
-        if not _still_there(descriptor, path):  # its last holder removed it in between
+        if not _still_there(descriptor, path):  # its last holder removed it in the meantime
             os.close(descriptor)
             continue
         since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,13 +1,13 @@
 """Gymnasium environments: `gymnasium.make("opportune/Reveal-v0", ...)` after `import opportune.gym` (extra `gym`).
 
-A decision takes two steps of the environment, as it takes two agents in a study. In phase 0 the revealer sees what is
-public and sensed, and chooses 0 (no nudge) or 1 (nudge). In phase 1 the recommender sees what is public or, on a
-reveal, everything, and chooses an action. The reward comes with phase 1; `info["cost"]` is 1 where a nudge was made.
+A decision takes two steps of the environment, one for each agent of a study. In phase 0 the revealer sees public and
+sensed variables, and chooses 0 (no nudge) or 1 (nudge). In phase 1 the recommender sees public variables or, after a
+reveal, all of them, and chooses an action. The reward comes with phase 1; `info["cost"]` is 1 if a nudge was made.
 
 A reward that never arrives counts as 0, and `info["rewarded"]` is then False; a late one is given at once.
 
-`info["action_mask"]` says which choices count in the present phase; `RevealEnv.action_masks` gives the same to learners
-that ask for it by this name, such as sb3-contrib's.
+`info["action_mask"]` marks the valid choices of the present phase; `RevealEnv.action_masks` returns the same for
+learners that expect this name, such as sb3-contrib's.
 """
 
 from collections.abc import Sequence
@@ -39,13 +39,13 @@ REVEALER, RECOMMENDER = 0, 1
 
 
 class Reveals:
-    """Participants of one world in the two phases of a decision, all at once.
+    """Participants of one world in the two phases of a decision, all stepped together.
 
     Args:
-        world: the world; the paper's first synthetic one unless given.
-        budget: how many nudges each participant has.
+        world: the world; by default the paper's first synthetic one.
+        budget: the number of nudges of each participant.
         horizon: decisions in an episode.
-        number: of participants.
+        number: the number of participants.
 
     """
 
@@ -59,7 +59,7 @@ class Reveals:
         self.horizon = check_horizon([world], horizon)
         self.budget = checks.whole("budget", budget, least=0)
         self.number = number
-        self.step = 0  # not begun yet
+        self.step = 0  # before the first reset
         self._seats = Seats([world] * number, horizon=self.horizon, seed=0, streams=range(number))
         self.names = tuple(self.problem.variables)
         sees = [self.problem.visibility[name] for name in self.names]
@@ -71,7 +71,7 @@ class Reveals:
 
     @property
     def observation_space(self) -> Any:
-        """What one participant's agents see."""
+        """The observation of one participant's agents."""
         share: dict[str, Any] = {"low": 0.0, "high": 1.0, "shape": (1,), "dtype": np.float32}
         variables = len(self.names)
         low, high = np.full(variables, -np.inf, np.float32), np.full(variables, np.inf, np.float32)
@@ -80,13 +80,13 @@ class Reveals:
         return gymnasium.spaces.Dict(
             {
                 "phase": gymnasium.spaces.Discrete(2),
-                "time": gymnasium.spaces.Box(**share),  # of the horizon, that has passed
+                "time": gymnasium.spaces.Box(**share),  # elapsed share of the horizon
                 "budget_left": gymnasium.spaces.Box(**share),
-                "age": gymnasium.spaces.Box(**share),  # since the last reveal, of the horizon
+                "age": gymnasium.spaces.Box(**share),  # time since the last reveal, as a share of the horizon
                 "opened": gymnasium.spaces.Discrete(2),
                 "revealed": gymnasium.spaces.Discrete(2),
-                "known": gymnasium.spaces.MultiBinary(variables),  # which variables are shown
-                "context": gymnasium.spaces.Box(low, high, dtype=np.float32),  # 0 where not shown
+                "known": gymnasium.spaces.MultiBinary(variables),  # 1 for each visible variable
+                "context": gymnasium.spaces.Box(low, high, dtype=np.float32),  # 0 for hidden variables
             }
         )
 
@@ -96,7 +96,7 @@ class Reveals:
         return gymnasium.spaces.Discrete(self._choices)
 
     def begin(self, seed: int, streams: Sequence[int]) -> None:
-        """Begin an episode with these draws."""
+        """Start an episode with these draws."""
         self._seats.begin(seed, streams)
         self.step, self.phase = 1, REVEALER
         self.left = np.full(self.number, self.budget)
@@ -119,7 +119,7 @@ class Reveals:
         return np.stack(np.unravel_index(self._seats.moments[:, CONTEXT], sizes), axis=1).astype(np.float32)
 
     def observe(self) -> Observations:
-        """What each participant's agent sees in the present phase: arrays with a leading axis."""
+        """The observation of each participant's agent in the present phase: arrays with a leading axis."""
         known = np.broadcast_to(self._seen[self.phase], self.context.shape)
         if self.phase == RECOMMENDER:
             known = known | self.revealed[:, None]
@@ -137,7 +137,7 @@ class Reveals:
         }
 
     def masks(self) -> NDArray[np.int8]:
-        """Which choices count in the present phase, for each participant."""
+        """The valid choices of each participant in the present phase."""
         if self.step == 0:
             raise StateError("there is no episode yet; call reset()")
         allowed = np.zeros((self.number, self._choices), dtype=np.int8)
@@ -149,7 +149,7 @@ class Reveals:
         return allowed
 
     def _forbidden(self) -> NDArray[np.bool_]:
-        """Which actions the problem's rules forbid, by what the recommender sees: [participants, actions]."""
+        """The actions that the problem's rules forbid, given what the recommender sees: [participants, actions]."""
         if isinstance(self.problem, Problem):
             public, whole = self._seats.moments[:, STRATUM], self._seats.moments[:, CONTEXT]
             by_public, by_whole = self.problem.masks.public[public], self.problem.masks.whole[whole]
@@ -159,9 +159,9 @@ class Reveals:
         return np.where(self.revealed[:, None], by_whole, by_public)
 
     def choose(self, choices: NDArray[np.int64]) -> tuple[NDArray[np.float64], bool]:
-        """One phase: the rewards, and whether the episode is over.
+        """Run one phase; returns the rewards, and whether the episode is over.
 
-        A choice that does not count is taken for the first one that does.
+        An invalid choice is replaced by the first valid one.
         """
         masks = self.masks()
         if self.step > self.horizon:
@@ -189,7 +189,7 @@ class Reveals:
         return rewards, over
 
     def context_of(self, i: int) -> dict[str, Any]:
-        """A participant's context by name, as far as it is seen in the present phase."""
+        """The visible part of a participant's context in the present phase, by name."""
         known = self.observe()["known"][i]
         found = {}
         for name, value, shown in zip(self.names, self.context[i], known, strict=True):
@@ -203,12 +203,12 @@ class RevealEnv(gymnasium.Env[Observations, int]):
     """One participant: when to nudge, and what to recommend in between.
 
     Args:
-        world: the world; the paper's first synthetic one unless given.
-        budget: how many nudges there are.
+        world: the world; by default the paper's first synthetic one.
+        budget: the number of nudges.
         horizon: decisions in an episode, each of two steps.
 
-    Episodes differ in their draws; `reset(seed=...)` makes them repeatable. Episode number r after a reset with a seed
-    meets what replicate r of `simulate` meets with this seed. If the first reset has no seed, one is drawn.
+    Episodes have different draws; `reset(seed=...)` makes them repeatable. Episode number r after a reset with a seed
+    has the draws of replicate r of `simulate` with this seed. If the first reset has no seed, one is drawn.
 
     """
 
@@ -221,7 +221,7 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         self._episode = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observations, Info]:
-        """Begin the next episode, or the first one of a seed."""
+        """Start the next episode, or the first one of a seed."""
         super().reset(seed=seed)
         self._episode += 1
         if seed is not None or self._seed is None:
@@ -237,7 +237,7 @@ class RevealEnv(gymnasium.Env[Observations, int]):
         return self._seen(), float(rewards[0]), over, False, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which choices count in the present phase."""
+        """The valid choices in the present phase."""
         return np.asarray(self._all.masks()[0] > 0)
 
     def _seen(self) -> Observations:
@@ -257,9 +257,9 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     """Many participants of one world at once, stepped by compiled code; all episodes end together.
 
     Args:
-        num_envs: how many participants.
-        world: the world; the paper's first synthetic one unless given.
-        budget: how many nudges each has.
+        num_envs: the number of participants.
+        world: the world; by default the paper's first synthetic one.
+        budget: the number of nudges of each participant.
         horizon: decisions in an episode, each of two steps.
 
     """
@@ -278,7 +278,7 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         self._episode, self._over = 0, False
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Observations, Info]:
-        """Begin the next episode of every participant, or the first one of a seed."""
+        """Start the next episode of every participant, or the first one of a seed."""
         self._episode += 1
         if seed is not None or self._seed is None:
             self._seed, self._episode = _chosen_seed(seed, self.np_random), 0
@@ -290,7 +290,7 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def step(
         self, actions: NDArray[np.int64]
     ) -> tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], Info]:
-        """One phase of every participant's decision; after an episode's end, the first of the next one."""
+        """One phase of every participant's decision; after the end of an episode, the first of the next one."""
         none = np.zeros(self.num_envs, dtype=np.bool_)
         if self._over:
             observations, info = self.reset()
@@ -313,7 +313,7 @@ class RevealVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
 
 def _chosen_seed(given: Any, generator: np.random.Generator) -> int:
-    """The seed of the next episodes: the given one, else one that is drawn, so that environments differ."""
+    """The seed of the next episodes: the given one, or a random one so that environments differ."""
     return int(generator.integers(2**63)) if given is None else checks.seed("seed", given)
 
 

@@ -1,4 +1,4 @@
-"""`Limits`: where a nudge is allowed, besides what a calendar says, and what is done in a run-in."""
+"""`Limits`: where a nudge is allowed, in addition to the calendar, and the actions of a run-in."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,17 @@ MOST_HOURS = 24.0 * 366.0
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits on nudges, in addition to a calendar; where no nudge is allowed, the rule is not asked.
+    """Limits on nudges, in addition to a calendar; where no nudge is allowed, the rule is not called.
 
-    Every nudge that is made counts, answered or not.
+    Every nudge made counts, answered or not.
 
     Args:
         run_in: decision points without nudges at a participant's beginning.
-        run_in_actions: actions there: "equal", drawn, each allowed one equally likely; or "fixed", always the same.
-        run_in_action: the number of that action; it must be allowed in every moment.
+        run_in_actions: actions during the run-in: "equal" draws each allowed one with equal probability; "fixed" always
+            takes the same.
+        run_in_action: the number of the fixed action; it must be allowed at every moment.
         per_week: the most nudges for one participant in any seven days (168 hours).
-        least_hours_between: hours between two nudges for one participant, at least.
+        least_hours_between: the least number of hours between two nudges for one participant.
         per_day: the most nudges that staff can make in one of their days, for all participants together.
 
     """
@@ -56,16 +57,16 @@ class Limits:
 
     @property
     def by_the_clock(self) -> bool:
-        """Whether they depend on the hours of decision points."""
+        """Whether any limit depends on the hours of decision points."""
         return self.per_week is not None or self.least_hours_between is not None
 
     @property
     def remembered(self) -> int:
-        """The number of past nudges whose times must be known."""
+        """The number of past nudges whose times are needed."""
         return self.per_week or int(self.by_the_clock)
 
     def numbers(self) -> dict[str, float]:
-        """The limits for compiled code, 0 where there is none."""
+        """The limits for compiled code, 0 for none."""
         return {
             "run_in": self.run_in,
             "run_in_equal": self.run_in_actions == "equal",

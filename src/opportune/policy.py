@@ -1,4 +1,4 @@
-"""`Policy`: who recommends, who reveals and with what budget; and how its names become numbers for the core."""
+"""`Policy`: a recommender, a revealer and a budget, and their conversion to numbers for the core."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from opportune.revealers.base import Use
 from opportune.revealers.pace import LEAST
 
 LEAST_BUDGET = 1e-6
-"""Less than this, the price of a reveal cannot be computed."""
+"""Below this, the price of a reveal cannot be computed."""
 NOBODY = Owner()
 MOST_UPDATE = 10_000
 NO_LIMITS = Limits()
@@ -29,12 +29,12 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Budget:
-    """How many reveals there are.
+    """The number of reveals.
 
     Args:
         amount: B.
-        hard: expected (False, the paper's): the probabilities sum to at most B. Hard: besides, no nudge once B
-            have happened; B is then a whole number.
+        hard: False, the paper's kind, limits expectation: the probabilities sum to at most B. True also stops nudging
+            after B nudges; B is then a whole number.
         shared: one budget for all participants of a study instead of one each.
 
     """
@@ -46,8 +46,8 @@ class Budget:
     def __post_init__(self) -> None:
         if isinstance(self.amount, int | float) and self.amount == 0 and self.amount is not False:
             raise InputError(
-                "budget is 0; expected a finite number > 0; for no nudge at all take the revealer Never, kind 'never', "
-                "or, where Python decides, propose none"
+                "budget is 0; expected a finite number > 0; for no nudges at all use the revealer Never, kind 'never', "
+                "or, in a Python policy, propose none"
             )
         amount = checks.real("budget", self.amount, above=0.0)
         if amount < LEAST_BUDGET:
@@ -60,19 +60,19 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A recommender, a revealer and a budget. Baselines without a budget reveal as their rule says.
+    """A recommender, a revealer and a budget. Baselines without a budget reveal according to their rule alone.
 
     With `pooled`, all participants of a study learn one model of the reward together instead of one each; reveals
-    and context frequencies stay separate. With "partial" each has a model
-    of its own, learned towards what all have in common (docs/pace.md): random effects. That is brought up to date
-    every `partial_every` decision times of a simulation; live, whenever `Cohort.update_prior` is called. `limits` say
-    where no nudge is allowed. Without a recommender it is `LinUCB` with the settings that suit the revealer.
+    and context frequencies stay separate. With "partial", each participant has their own model, drawn towards a
+    common mean (docs/pace.md): random effects. The mean is updated every `partial_every` decision times of a
+    simulation; live, at every call of `Cohort.update_prior`. `limits` define where no nudge is allowed. The default
+    recommender is `LinUCB` with the settings that suit the revealer.
 
-    With `update` = k, a participant's rewards wait: those that have arrived by then are learned from just before its
-    decision points k + 1, 2k + 1, and so on.
+    With `update` = k, a participant's rewards wait: just before decision points k + 1, 2k + 1, and so on, the model
+    learns from those that have arrived.
     """
 
-    recommender: Recommender = None  # type: ignore[assignment]  # LinUCB, as it suits the revealer
+    recommender: Recommender = None  # type: ignore[assignment]  # LinUCB with the settings that suit the revealer
     revealer: Revealer = field(default_factory=LearningPrimalDual)
     budget: Budget | None = None
     pooled: bool | Literal["partial"] = False
@@ -113,7 +113,7 @@ class Policy:
 
     @property
     def scale(self) -> str:
-        """How gaps are scaled; "" where the revealer does not go by them."""
+        """The scaling of gaps; "" if the revealer does not use gaps."""
         return str(getattr(self.revealer, "scale", ""))
 
     @property
@@ -128,38 +128,38 @@ class Policy:
 
     @property
     def partial(self) -> bool:
-        """Whether each participant's model is learned towards what all have in common."""
+        """Whether each participant's model is drawn towards a common mean."""
         return self.pooled == "partial"
 
     @property
     def together(self) -> bool:
-        """Whether participants share something, so that a study runs as a whole."""
+        """Whether participants share something, so that their steps must be simulated together."""
         return self.shared or bool(self.pooled) or self.capped
 
     @property
     def capped(self) -> bool:
-        """Whether participants share staff who can make only so many nudges in a day."""
+        """Whether participants share staff with a daily limit on nudges."""
         return self.limits is not None and self.limits.per_day is not None
 
     @property
     def optimistic(self) -> bool:
-        """Whether an unknown context distribution is met with optimism."""
+        """Whether an unknown context distribution is handled with optimism."""
         return getattr(self.recommender, "unknown", "") == "optimistic"
 
     @property
     def randomised(self) -> bool:
-        """Whether actions are drawn with probabilities that are known."""
+        """Whether actions are drawn with known probabilities."""
         coins = self.limits is not None and self.limits.run_in > 0 and self.limits.run_in_actions == "equal"
         return coins or self.recommender.randomised
 
     @property
     def rotating(self) -> bool:
-        """Whether blind steps take turns among the actions that may be best."""
+        """Whether blind steps rotate among the actions that may be best."""
         return getattr(self.recommender, "rotate", False) is True
 
     @property
     def counted(self) -> bool:
-        """Whether a hard budget is charged for nudges that are made, not for their probabilities."""
+        """Whether a hard budget is charged for nudges made instead of their probabilities."""
         hard = self.budget is not None and self.budget.hard
         return hard and isinstance(self.revealer, Pace) and self.revealer.by_candidates
 
@@ -189,20 +189,20 @@ class Policy:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Policy":
         """The policy that `describe` described."""
-        described = checks.mapping("policy", saved, "what describe() gave")
+        described = checks.mapping("policy", saved, "what describe() returned")
         checks.settings("the policy", described, cls)
         for name in ("recommender", "revealer", "budget", "name"):
             if name not in described:
-                raise InputError(f"the policy lacks {name!r}; expected what describe() gave")
+                raise InputError(f"the policy lacks {name!r}; expected what describe() returned")
         budget = described["budget"]
         if budget is not None:
-            budget = checks.mapping("budget of the policy", budget, "what describe() gave")
+            budget = checks.mapping("budget of the policy", budget, "what describe() returned")
             checks.settings("the budget", budget, Budget)
             if len(budget) < len(fields(Budget)):
-                raise InputError(f"budget of the policy is {checks.brief(budget)}; expected what describe() gave")
+                raise InputError(f"budget of the policy is {checks.brief(budget)}; expected what describe() returned")
         limits = described.get("limits")
         if limits is not None:
-            limits = checks.mapping("limits of the policy", limits, "what describe() gave")
+            limits = checks.mapping("limits of the policy", limits, "what describe() returned")
             checks.settings("the limits", limits, Limits)
         return cls(
             recommender=_build("recommender", described["recommender"], RECOMMENDERS.named()),
@@ -217,7 +217,7 @@ class Policy:
 
 
 def _pooled(value: Any) -> bool:
-    """Whether all learn one model, where models are not pooled in part."""
+    """Whether all participants learn one model; False if models are pooled in part."""
     if isinstance(value, str):
         raise InputError(f"pooled is {checks.brief(value)}; expected True, False or 'partial'")
     return checks.yes_no("pooled", value)
@@ -245,7 +245,7 @@ def pd2_ucb(
     tolerance: float | None = None,
     name: str = "",
 ) -> Policy:
-    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that attends to learning.
+    """PD2-UCB, the paper's algorithm: LinUCB with the primal-dual revealer that takes learning into account.
 
     `unknown`, `rotate`, `kappa` and `radius` are those of `LinUCB`; `scale` and `tolerance` are those of
     `LearningPrimalDual`.
@@ -262,10 +262,10 @@ def layout_for(
     policy: Policy, problem: Any, *, horizon: int, participants: int = 1, held: int | None = None,
     world: Owner = NOBODY, **form: Any,
 ) -> Layout:  # fmt: skip
-    """Where everything lies that a policy, its problem and a world need.
+    """The layout of a policy, its problem and a world.
 
-    `held` is how many pending steps are kept in it (as many as the horizon, unless given); `form` suits a device
-    and a world.
+    `held` is the number of pending steps that it has room for, by default the horizon; `form` depends on the device
+    and the world.
     """
     limits = policy.limits
     base: Layout = problem.layout(
@@ -281,7 +281,7 @@ def layout_for(
 
 
 def _use(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants: int) -> Use:
-    """What a policy is used for."""
+    """The use of a policy: its problem, budget, horizon and participants."""
     return Use(
         problem=problem,
         sizes=at.sizes,
@@ -295,7 +295,7 @@ def _use(policy: Policy, problem: Any, at: Layout, *, horizon: int, participants
 def rule_for(
     policy: Policy, problem: Any, at: Layout | None = None, *, horizon: int, participants: int = 1, member: int = 0
 ) -> NDArray[np.float64]:
-    """The policy in numbers, for one problem and horizon; refuses what does not fit them."""
+    """The policy as numbers, for one problem and horizon; rejects policies that do not fit them."""
     if policy.optimistic and (problem.reported or problem.strata > 1 or problem.contexts == 0):
         raise InputError("unknown='optimistic' needs finitely many contexts whose variables are all sensed")
     at = layout_for(policy, problem, horizon=horizon, participants=participants) if at is None else at
@@ -309,7 +309,7 @@ def rule_for(
     if policy.floor * problem.actions > 1.0:
         most = 1.0 / problem.actions
         raise InputError(
-            f"floor is {policy.floor:g}; expected at most {most:g}, as there are {problem.actions} actions"
+            f"floor is {policy.floor:g}; expected at most {most:g}, since there are {problem.actions} actions"
         )
     if policy.pointwise or policy.partial:
         checks.scale("d noise_sd^2 / theta_bound^2", problem.pointwise_regularisation)
@@ -352,7 +352,7 @@ def pace_ucb(
     response: bool = False,
     name: str = "",
 ) -> Policy:
-    """PACE-UCB, the recommended policy: rotating LinUCB with the revealer that paces itself.
+    """PACE-UCB, the recommended policy: rotating LinUCB with a revealer that paces its own spending.
 
     `kappa` and `radius` are those of `LinUCB`; the others are those of `Pace`.
     """
@@ -365,9 +365,9 @@ def pace_ucb(
 
 
 def _scale(policy: Policy, problem: Any) -> float | None:
-    """What gaps are divided by; None where that is the present largest gap.
+    """The divisor of gaps; None if it is the current largest gap.
 
-    A revealer that does not go by gaps reports them on the scale that costs least: by the range where it is known.
+    A revealer that does not use gaps reports them on the cheapest scale: by the range if it is known.
     """
     if policy.scale == "gap":
         if problem.largest_gap is None:

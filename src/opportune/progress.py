@@ -1,4 +1,4 @@
-"""Progress bars, in one style: what is going on, how far, how much time is left."""
+"""Progress bars in one style: the current task, its progress, and the time left."""
 
 from rich.console import Console
 from rich.progress import (
@@ -12,9 +12,9 @@ from rich.progress import (
 
 
 def bar(console: Console | None = None, *, thread: bool = True) -> Progress:
-    """A progress bar on standard error, drawn by a thread or by you; none where nobody looks.
+    """A progress bar on standard error, drawn by a thread or by the caller; hidden if nobody is watching.
 
-    Results on standard output stay clean.
+    Standard output contains only results.
     """
     console = console or Console(stderr=True)
     return Progress(

@@ -1,4 +1,4 @@
-"""How many threads take part: one for each core that this process may use, or as many as the caller says."""
+"""The number of threads: one for each core that this process may use, or as many as the caller sets."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from opportune.errors import InputError
 
 @contextmanager
 def limited(jobs: Any, *, name: str = "jobs") -> Iterator[None]:
-    """Use this many threads while this lasts, all of them if `jobs` is None; then as many as before."""
+    """Use this many threads inside this context, or all of them if `jobs` is None; then as many as before."""
     if jobs is None:
         yield
         return
@@ -32,7 +32,7 @@ def limited(jobs: Any, *, name: str = "jobs") -> Iterator[None]:
 
 
 def _why(most: int) -> str:
-    """Where the limit comes from."""
+    """The reason for the limit."""
     if "NUMBA_NUM_THREADS" in os.environ:
         return "as NUMBA_NUM_THREADS says"
     cores = os.cpu_count() or most

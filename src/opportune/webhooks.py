@@ -1,4 +1,4 @@
-"""Signed messages of the service: how they are signed, and how whoever receives them checks that."""
+"""Signed messages of the service: how they are signed, and how receivers verify them."""
 
 import hashlib
 import hmac
@@ -13,24 +13,24 @@ OLDEST_SECONDS = 300
 
 
 def signature(key: str, moment: str, body: bytes) -> str:
-    """What proves that a message is from this service and how old it is: HMAC-SHA256 over time and body."""
+    """The proof that a message is from this service, and of its age: HMAC-SHA256 over time and body."""
     return "sha256=" + hmac.digest(key.encode(), f"{moment}.".encode() + body, hashlib.sha256).hex()
 
 
 def verified(key: str, headers: Mapping[str, str], body: bytes, *, now: float | None = None) -> dict[str, Any]:
-    """A message that was received, once its signature and its age were checked; raises `InputError` otherwise.
+    """A received message, after a check of its signature and age; raises `InputError` otherwise.
 
-    Messages are delivered at least once: leave out those whose header Opportune-Id you have had.
+    Messages are delivered at least once: ignore those with an Opportune-Id header that you have seen before.
 
     Args:
-        key: what the service has in OPPORTUNE_WEBHOOK_KEY.
-        headers: of the request, with names in any case.
-        body: of the request, as it came.
-        now: seconds since 1970; the clock's unless given.
+        key: the service's OPPORTUNE_WEBHOOK_KEY.
+        headers: the request's headers, with names in any case.
+        body: the request's body, unchanged.
+        now: seconds since 1970; by default the clock's.
 
     """
     if not key:
-        raise InputError("key is empty; expected what the service has in OPPORTUNE_WEBHOOK_KEY")
+        raise InputError("key is empty; expected the service's OPPORTUNE_WEBHOOK_KEY")
     found = {name.lower(): value for name, value in headers.items()}
     moment = found.get("opportune-time", "")
     if not (moment.isascii() and moment.isdecimal() and len(moment) < 16):

@@ -177,7 +177,7 @@ def test_what_is_right_stays_accepted(call: Callable[[], Any]) -> None:
     ("call", "said"),
     [
         (lambda: simulated(horizon=10**12), "horizon is 1000000000000; expected a whole number from 1 to 10000000"),
-        (lambda: simulated(replicates=2**32 - 1), "GiB of memory; there are"),
+        (lambda: simulated(replicates=2**32 - 1), "GiB of memory; available are"),
         (lambda: simulated(horizon=10**7, replicates=10**5), "expected trace=False"),
         (lambda: op.synthetic_worlds(10**6, 1, contexts=32_000, actions=127), "features of 1,000,000 worlds takes"),
         (lambda: op.synthetic_worlds(1, 1, contexts=10**7), "contexts is 10000000"),
@@ -246,7 +246,7 @@ def test_what_is_right_stays_accepted(call: Callable[[], Any]) -> None:
         (lambda: op.pd2_ucb(2, name=" \u200b"), "expected text that shows something"),
         (lambda: op.Problem.from_formula("s", {"s": [1, 2]}, 2), "'s' does not name action; expected it"),
         (lambda: continuous(formula="x"), "'x' does not name action; expected it"),
-        (lambda: op.pd2_ucb(0), "for no nudge at all take the revealer Never"),
+        (lambda: op.pd2_ucb(0), "for no nudges at all use the revealer Never"),
         (lambda: op.Policy(revealer=op.Revealer()), "Revealer is not registered; expected one that is"),
         (lambda: op.Policy(recommender=op.Recommender()), "Recommender is not registered; expected one that is"),
         (lambda: op.Policy.from_dict({}), "the policy lacks 'recommender'"),
@@ -322,5 +322,5 @@ def test_a_truth_is_no_number(name: str, call: Any, right: list[Any], truth: Any
     call(right)
     call(np.array(right))
     for wrong in (deep(right, truth), tuple(deep(right, truth)), np.array(right) > 0.2):
-        assert refusal(partial(call, wrong)) == f"{name} has True or False among its entries; expected numbers only"
+        assert refusal(partial(call, wrong)) == f"{name} contains True or False; expected only numbers"
     assert interval([True, False, True]) == interval([1, 0, 1])

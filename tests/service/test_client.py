@@ -89,10 +89,10 @@ def test_names_are_no_addresses() -> None:
 def test_something_else_answers(text: str) -> None:
     """An answer that is not the service's is no success."""
     there = client(lambda _: httpx.Response(200, text=text))
-    with pytest.raises(ServiceError, match="this is no answer of the service"):
+    with pytest.raises(ServiceError, match="this is not an answer of the service"):
         there.get("study")
     odd = client(lambda _: httpx.Response(200, json={"hello": 1}))
-    with pytest.raises(ServiceError, match="this is no decision"):
+    with pytest.raises(ServiceError, match="this is not a decision"):
         odd.decide("P001", {})
     with pytest.raises(InputError, match="expected that of a list"):
         list(odd.pages("study"))
