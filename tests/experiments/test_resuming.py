@@ -73,17 +73,17 @@ def edit(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("table.nc", flip, "table.nc is damaged: it does not fit its checksum"),
-        ("table.nc", cut, "table.nc is damaged: it does not fit its checksum"),
-        ("table.nc", empty, "table.nc is damaged: it does not fit its checksum"),
-        ("table.nc", another, "table.nc is damaged: it does not fit its checksum"),
+        ("table.nc", flip, "table.nc is damaged: it does not match its checksum"),
+        ("table.nc", cut, "table.nc is damaged: it does not match its checksum"),
+        ("table.nc", empty, "table.nc is damaged: it does not match its checksum"),
+        ("table.nc", another, "table.nc is damaged: it does not match its checksum"),
         ("table.nc", Path.unlink, "table.nc is missing"),
-        ("table.png", flip, "table.png is damaged: it does not fit its checksum"),
-        ("table.svg", cut, "table.svg is damaged: it does not fit its checksum"),
+        ("table.png", flip, "table.png is damaged: it does not match its checksum"),
+        ("table.svg", cut, "table.svg is damaged: it does not match its checksum"),
         ("table.svg", Path.unlink, "table.svg is missing"),
         ("table.json", cut, "table.json is damaged: it cannot be read as JSON"),
         ("table.json", empty, "table.json is damaged: it cannot be read as JSON"),
-        ("table.json", edit, "table.json is damaged or was changed: it does not fit its checksum"),
+        ("table.json", edit, "table.json is damaged or was changed: it does not match its checksum"),
     ],
 )
 def test_damaged_results_are_named_and_run_again(
@@ -132,7 +132,7 @@ def test_an_edit_of_the_code_runs_everything_again(
     assert not Parts(tmp_path, "opens", {**SMALL[opens], "quick": False, "seed": 1}).folder.exists()
     capsys.readouterr()
     reproduce(tmp_path)
-    assert "table: run again (there from another version of the code)" in capsys.readouterr().err
+    assert "table: run again (existing results come from another version of the code)" in capsys.readouterr().err
     record_now = read_record(tmp_path / "table.json")
     assert record_now is not None
     assert record_now.code == "another"
@@ -220,7 +220,7 @@ def test_the_report_does_not_show_damaged_results(tmp_path: Path, ran: list[str]
     for name in ("table.svg", "table.png"):
         before = (tmp_path / name).read_bytes()
         flip(tmp_path / name)
-        with pytest.raises(DataError, match=f"{name} is damaged: it does not fit its checksum"):
+        with pytest.raises(DataError, match=f"{name} is damaged: it does not match its checksum"):
             write_report(tmp_path)
         (tmp_path / name).write_bytes(before)
     edit(tmp_path / "table.json")

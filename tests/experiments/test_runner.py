@@ -163,10 +163,10 @@ def test_a_plain_run_comes_from_one_go(tmp_path: Path) -> None:
     runner.reproduce(["table"], out=tmp_path)
     page = runner.reproduce(["table", "decomposition", "opens"], out=tmp_path).read_text(encoding="utf-8")
     assert page.count('class="origin"') == 1
-    assert "not all run in one go" not in page
+    assert "not all run together" not in page
     assert "opportune reproduce table opens decomposition --seed 1" in page
     seeded = runner.reproduce(["opens"], out=tmp_path, seed=2).read_text(encoding="utf-8")
-    assert "not all run in one go" in seeded
+    assert "not all run together" in seeded
 
 
 def test_texts_are_for_readers(tmp_path: Path) -> None:

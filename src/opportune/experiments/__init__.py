@@ -10,12 +10,12 @@ NAMES = (
     "table", "regret", "regret-unknown", "reveal", "partial", "opens", "decomposition", "oralytics",
     "recommenders", "pace", "rivals", "answers", "cohorts", "coverage",
 )  # fmt: skip
-"""All of them, in the order a reader meets them: on the command line, in the report and in the documentation."""
+"""All experiments, in the order of the command line, the report and the documentation."""
 
 
 def find(name: str) -> "Experiment":
     """The experiment of that name."""
-    from opportune import checks  # noqa: PLC0415  (the command's help does without it)
+    from opportune import checks  # noqa: PLC0415  (the command's help does not need it)
 
     checks.choice("experiment", name, NAMES)
     experiment: Experiment = import_module(f"opportune.experiments.{name.replace('-', '_')}").EXPERIMENT

@@ -1,4 +1,4 @@
-"""When people answer: PACE with and without the model of answers, in worlds in which calls go unanswered."""
+"""When people answer: PACE with and without the model of answers, in worlds where calls go unanswered."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from opportune.worlds.linear import LinearWorld
 
 PARTICIPANTS = 10
 VALUES = {"realised": "final_realised", "paper": "final_regret"}
-"""By which value gains are ranked, and the loss that it is judged by."""
+"""The value by which gains are ranked, and the loss that measures it."""
 BEYOND_PERSONS = 1 << 40
-"""Where the streams begin that say how readily a person answers."""
+"""The first stream of the draws that decide how readily a person answers."""
 
 Worlds = Sequence[LinearWorld]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A way in which calls go unanswered.
+    """A pattern of unanswered calls.
 
     Attributes:
-        label: for people.
-        change: the worlds of a study, from those of the paper's.
-        useless: whether the model is expected to change nothing, or nothing for the better.
+        label: the name for readers.
+        change: turns the paper's worlds into those of a study.
+        useless: whether the model is expected to change nothing, or to improve nothing.
 
     """
 
@@ -49,7 +49,7 @@ def _happening(**changed: Any) -> Callable[[Worlds], Worlds]:
 
 
 def _by_time(worlds: Worlds) -> Worlds:
-    """Mornings and evenings, equally likely and of no other importance; most calls of the mornings go unanswered."""
+    """Mornings and evenings, equally likely and irrelevant to rewards; most morning calls go unanswered."""
     found = []
     for world in worlds:
         problem = world.problem
@@ -69,7 +69,7 @@ def _by_time(worlds: Worlds) -> Worlds:
 
 
 def _people(worlds: Worlds) -> Worlds:
-    """Each person answers with a probability of its own, Beta(2, 2): the median of three uniform draws."""
+    """Each person has their own probability of an answer, Beta(2, 2): the median of three uniform draws."""
     found = []
     for world in worlds:
         place = int(world.name.rpartition(" ")[2])
@@ -93,7 +93,7 @@ SETTINGS = {
         change=_happening(spells={"rate": 0.035, "days": 10, "silent": True}), useless=True,
     ),
 }  # fmt: skip
-"""By the names of their tasks."""
+"""The settings by the names of their tasks."""
 
 
 def config(quick: bool) -> Config:
@@ -105,17 +105,17 @@ def config(quick: bool) -> Config:
 
 
 def tasks(config: Config) -> list[str]:
-    """One for each setting and budget."""
+    """One task for each setting and budget."""
     return [f"{name}-B{b}" for name in config["settings"] for b in config["budgets"]]
 
 
 def name_of(value: str, *, response: bool) -> str:
-    """What a policy is called among the results."""
+    """The name of a policy in the results."""
     return f"{value}, {'with' if response else 'without'}"
 
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
-    """PACE with and without the model, by either value; one observation per study."""
+    """PACE with and without the model, by each value; one observation per study."""
     name, budget = task.split("-B")
     amount = Budget(PARTICIPANTS * int(budget), shared=True)
     policies = [
@@ -131,7 +131,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """What the model changes, in each setting."""
+    """The effect of the model in each setting."""
     numbers = {
         task: {
             value: {
@@ -154,7 +154,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _less(data: xr.Dataset, value: str) -> Any:
-    """By how much the model lowers the loss, study by study."""
+    """The reduction of the loss by the model, study by study."""
     return advantage(data, name_of(value, response=True), name_of(value, response=False), VALUES[value])
 
 
@@ -195,7 +195,7 @@ def _claims(parts: Mapping[str, xr.Dataset]) -> list[Claim]:
 
 
 def _in_standard_errors(values: Any) -> float:
-    """A mean by its standard error; 0 where nothing differs."""
+    """A mean divided by its standard error; 0 if all values are zero."""
     error = float(values.std(ddof=1)) / np.sqrt(values.size) if values.size > 1 else float("nan")
     return 0.0 if not np.any(values) else float(values.mean()) / error
 
@@ -207,7 +207,7 @@ def _found(config: Config, numbers: Mapping[str, Any], claims: Sequence[Claim]) 
         for name in config["settings"]
     )
     return (
-        f"What the model of answers changes in realised regret at B = {b}: {changes}. "
+        f"Change in realised regret due to the model of answers at B = {b}: {changes}. "
         f"That nothing is worse by more than its standard error is {claims[-1].verdict}."
     )
 
@@ -223,7 +223,7 @@ def _table(numbers: Mapping[str, Any]) -> Table:
         rows.append(row)
     return Table(
         caption="Ten participants with one budget, B for each: mean loss per participant without and with the model of "
-        "answers, and the difference that it makes, ± 95% interval over studies. Realised regret by the realised "
+        "answers, and the difference, ± 95% interval over studies. Realised regret by the realised "
         "value; the paper's regret by the paper's",
         columns=["calls", "realised, without", "with", "difference", "the paper's, without", "with", "difference"],
         rows=rows,
@@ -251,7 +251,7 @@ def _picture(config: Config, numbers: Mapping[str, Any]) -> Picture:
     return Picture(
         name="answers",
         figure=figure,
-        caption="What the model of answers changes: difference of the loss per participant to PACE without it, with "
+        caption="The effect of the model of answers: difference in loss per participant from PACE without it, with "
         "95% intervals over studies of ten who share a budget. Left of the line, less is lost.",
         alt="Dots with intervals for each way in which calls go unanswered, most of them left of zero.",
     )
@@ -261,8 +261,8 @@ EXPERIMENT = Experiment(
     name="answers",
     title="When people answer",
     about="Not every call is answered. PACE can learn from the answers of all who share a budget when people answer, "
-    "and prefer such moments; here it is compared with PACE that does not, ten participants with one budget at a time, "
-    "in worlds in which calls go unanswered by chance, by the time of day, by habit, by the person and by absences.",
+    "and prefer such moments. Here it is compared with PACE that does not, in groups of ten who share a budget, in "
+    "worlds where calls go unanswered by chance, by the time of day, by habit, by the person and by absences.",
     config=config,
     tasks=tasks,
     run_task=run_task,

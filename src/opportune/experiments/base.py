@@ -1,7 +1,7 @@
-"""What an experiment is: tasks that can be resumed one by one, and findings computed from their results.
+"""The parts of an experiment: tasks that can be resumed one by one, and findings computed from their results.
 
-An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data; its tasks are
-independent of each other, named, and each gives a Dataset; everything that people see is computed from those.
+An experiment is a module with `EXPERIMENT = Experiment(...)`. Its configuration is plain data. Its tasks have names, do
+not depend on each other, and return a Dataset each; everything that readers see is computed from these.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A figure, its file name without ending, a caption that says what to see, and an alternative text."""
+    """A figure, its file name without extension, a caption that says what to look for, and alternative text."""
 
     name: str
     figure: Figure
@@ -29,7 +29,7 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What an experiment found: a few sentences with numbers in them, then everything in detail."""
+    """The findings of an experiment: a few sentences with numbers, then all details."""
 
     found: str
     numbers: dict[str, Any]
@@ -43,14 +43,14 @@ class Experiment:
     """One experiment.
 
     Attributes:
-        name: on the command line.
+        name: the name on the command line.
         title: a heading.
         about: one to three sentences for the report.
-        config: the configuration, given quick or not: plain JSON values.
+        config: the configuration for quick or full runs: plain JSON values.
         tasks: the names of the tasks of a configuration, in order.
         run_task: (config, task, seed) -> the task's results, as small as the findings allow.
-        findings: (config, {task: results}) -> what was found.
-        prepare: called before anything of any experiment runs, such as to register rules of its own.
+        findings: (config, {task: results}) -> the findings.
+        prepare: called before any experiment runs, such as to register its own rules.
 
     """
 

@@ -1,8 +1,8 @@
-"""What experiments claim: a statement, the numbers it rests on with their 95% intervals, and the verdict.
+"""Claims of experiments: a statement, its evidence as numbers with 95% intervals, and the verdict.
 
 One rule for every claim: a number must lie above or below its threshold. If its whole interval does, the claim
-holds; if all of it lies on the other side, the claim does not hold; if the threshold lies within, the runs do
-not decide. Differences are paired, instance by instance, since all policies meet the same draws.
+holds; if the whole interval lies on the other side, the claim does not hold; if the interval contains the threshold,
+the claim is undecided. Differences are paired, instance by instance, since all policies meet the same draws.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from opportune.analysis.intervals import interval
 
-ROUNDING = 1e-9  # what sums of probabilities may be off by
+ROUNDING = 1e-9  # the largest rounding error of a sum of probabilities
 
 
 class Verdict(StrEnum):
-    """What came of a claim."""
+    """The outcome of a claim."""
 
     HELD = "held"
     NOT_HELD = "not held"
@@ -27,9 +27,9 @@ class Verdict(StrEnum):
 
 
 class Estimate(BaseModel):
-    """A number that a claim rests on, its 95% interval, and what it must lie above, below or between.
+    """A number behind a claim, its 95% interval, and the thresholds that it must lie above, below or between.
 
-    Without an interval (a single instance, or none) nothing is decided.
+    Without an interval (a single instance, or none) the number is undecided.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
@@ -43,7 +43,7 @@ class Estimate(BaseModel):
 
     @property
     def verdict(self) -> Verdict:
-        """On which side of the thresholds the interval lies."""
+        """The side of the thresholds on which the interval lies."""
         if self.low is None or self.high is None:
             return Verdict.NOT_DECIDED
         above = -np.inf if self.above is None else self.above
@@ -54,12 +54,12 @@ class Estimate(BaseModel):
 
     @property
     def held(self) -> bool:
-        """Whether all of the interval lies on the claimed side."""
+        """Whether the whole interval lies on the claimed side."""
         return self.verdict is Verdict.HELD
 
 
 class Claim(BaseModel):
-    """A sentence that its experiment could refute, and what came of it."""
+    """A statement that its experiment could refute, and the outcome."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -73,7 +73,7 @@ def measure(
     label: str, values: ArrayLike, *, above: float | None = None, below: float | None = None,
     within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Estimate:  # fmt: skip
-    """The mean over instances with its interval, cut to what is possible (`within`: a share is at most 100%).
+    """The mean over instances with its interval, limited to possible values (`within`: a share is at most 100%).
 
     Instances without a value (NaN) are left out.
     """
@@ -87,12 +87,12 @@ def measure(
 
 
 def exact(label: str, value: float, *, above: float | None = None, below: float | None = None) -> Estimate:
-    """A number that chance has no part in: its interval is the number itself."""
+    """A number without randomness: its interval is the number itself."""
     return Estimate(label=label, mean=value, low=value, high=value, above=above, below=below)
 
 
 def decide(estimates: Iterable[Estimate], *, some: bool = False) -> Verdict:
-    """The verdict on a claim about all of these numbers, or about `some` of them."""
+    """The verdict on a claim about all of these numbers, or about at least one if `some`."""
     verdicts = [estimate.verdict for estimate in estimates]
     decisive, otherwise = (Verdict.HELD, Verdict.NOT_HELD) if some else (Verdict.NOT_HELD, Verdict.HELD)
     if decisive in verdicts:
@@ -104,7 +104,7 @@ def claim(
     statement: str, lead: str, estimates: Sequence[Estimate], *, digits: int = 1, unit: str = "",
     some: bool = False, note: str = "",
 ) -> Claim:  # fmt: skip
-    """A claim about all (or `some`) of these numbers; `lead` says in the evidence what they are."""
+    """A claim about all (or `some`) of these numbers; `lead` describes them in the evidence."""
     shown = "; ".join(_say(estimate, digits, unit) for estimate in estimates)
     evidence = f"{lead}, mean and 95% interval: {shown or 'none'}.{_say_threshold(estimates, unit)}"
     return Claim(
@@ -116,7 +116,7 @@ def claim(
 
 
 def without_exception(statement: str, exceptions: int, evidence: str) -> Claim:
-    """A claim about every single run or instance: one exception refutes it, so half a one is the threshold."""
+    """A claim about every single run or instance: one exception refutes it, so the threshold is half an exception."""
     estimates = [exact("exceptions", float(exceptions), below=0.5)]
     return Claim(statement=statement, verdict=decide(estimates), evidence=evidence, estimates=estimates)
 
@@ -131,7 +131,7 @@ def _say(estimate: Estimate, digits: int, unit: str) -> str:
 
 
 def _say_threshold(estimates: Sequence[Estimate], unit: str) -> str:
-    """What the numbers must lie above or below, where that is not simply 0."""
+    """The thresholds of the numbers, unless they are simply 0."""
     if not estimates:
         return ""
     first = estimates[0]

@@ -1,4 +1,4 @@
-"""What patients have in common: own models, models pooled in part, and one model, for patients more and less alike."""
+"""Sharing between patients: own models, models pooled in part, and one model, for patients more and less alike."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from opportune.worlds.linear import LinearWorld
 
 PARTICIPANTS = 10
 VALUES = {"paper": "final_regret", "realised": "final_realised"}
-"""By which value gains are ranked, and the loss that it is judged by."""
+"""The value by which gains are ranked, and the loss that measures it."""
 SAID = {"paper": "regret", "realised": "realised regret"}
 OWN, PARTIAL, ONE = "own models", "pooled in part", "one model"
 POOLED: dict[str, bool | Literal["partial"]] = {OWN: False, PARTIAL: "partial", ONE: True}
@@ -27,7 +27,7 @@ Worlds = Sequence[LinearWorld]
 
 
 def _apart(share: float) -> Callable[[Worlds], Worlds]:
-    """Participants with the first one's problem, whose theta lies this far from the first one's to their own."""
+    """Participants with the first one's problem, and a theta at this share of the way from its theta to their own."""
 
     def changed(worlds: Worlds) -> Worlds:
         first = worlds[0]
@@ -37,7 +37,7 @@ def _apart(share: float) -> Callable[[Worlds], Worlds]:
 
 
 LIKENESS = {"alike": _apart(0.0), "half-way apart": _apart(0.5), "independent": _apart(1.0)}
-"""How participants differ, by the names of their tasks."""
+"""Degrees of similarity between participants, by the names of their tasks."""
 
 
 def config(quick: bool) -> Config:
@@ -49,17 +49,17 @@ def config(quick: bool) -> Config:
 
 
 def tasks(config: Config) -> list[str]:
-    """One for each likeness and budget."""
+    """One task for each likeness and budget."""
     return [f"{likeness}-B{b}" for likeness in config["likeness"] for b in config["budgets"]]
 
 
 def name_of(value: str, pooling: str) -> str:
-    """What a policy is called among the results."""
+    """The name of a policy in the results."""
     return f"{value}, {pooling}"
 
 
 def policies(budget: float) -> list[Policy]:
-    """PACE by either value, with each way of pooling."""
+    """PACE by each value, with each way of pooling."""
     return [
         replace(pace_ucb(budget, value=value, name=name_of(value, pooling)), pooled=pooled)
         for value in VALUES
@@ -77,7 +77,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Losses of each way of pooling, and whether pooling in part is ever worse than models of one's own."""
+    """Losses of each way of pooling, and whether pooling in part is ever worse than own models."""
     numbers = {
         task: {value: summary(data, measured) for value, measured in VALUES.items()} for task, data in parts.items()
     }
@@ -131,7 +131,7 @@ def _table(numbers: Mapping[str, Any], value: str) -> Table:
         for task, found in numbers.items()
     ]
     return Table(
-        caption=f"Ten participants with budgets of their own: mean {SAID[value]} of each, ± 95% interval over studies",
+        caption=f"Ten participants, each with their own budget: mean {SAID[value]}, ± 95% interval over studies",
         columns=["participants", *POOLED],
         rows=rows,
     )
@@ -158,8 +158,8 @@ def _picture(config: Config, numbers: Mapping[str, Any]) -> Picture:
     return Picture(
         name="cohorts",
         figure=figure,
-        caption="Ten participants who are alike, half-way apart or independent: what each loses with a model of its "
-        f"own, with models pooled in part and with one model for all, at {shown}, with 95% intervals over studies.",
+        caption="Ten participants who are alike, half-way apart or independent: the loss of each with its own model, "
+        f"with models pooled in part and with one model for all, at {shown}, with 95% intervals over studies.",
         alt="Dots for three ways of pooling; one model is lowest where participants are alike and far above elsewhere, "
         "pooling in part is below own models throughout.",
     )
@@ -168,8 +168,8 @@ def _picture(config: Config, numbers: Mapping[str, Any]) -> Picture:
 EXPERIMENT = Experiment(
     name="cohorts",
     title="What patients have in common",
-    about="Ten participants learn alone, together, or in between: with models pooled in part, each has effects of its "
-    "own that are drawn towards what all have in common. They are alike, half-way apart, or have nothing in common.",
+    about="Ten participants learn alone, together, or in between: with models pooled in part, each has its own "
+    "effects, which are drawn towards a common mean. They are alike, half-way apart, or have nothing in common.",
     config=config,
     tasks=tasks,
     run_task=run_task,

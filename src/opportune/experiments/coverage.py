@@ -1,4 +1,4 @@
-"""Rehearsals of the shipped study files, analysed as real studies are: do intervals hold the simulated truth?"""
+"""Rehearsals of the shipped study files, analysed like real studies: do intervals contain the simulated truth?"""
 
 import warnings
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ MOST_PEOPLE = 100
 
 
 def config(quick: bool) -> Config:
-    """So many rehearsals of each example, with as many participants as it plans, 100 at most."""
+    """The number of rehearsals of each example, with its planned number of participants, at most 100."""
     return {"examples": list(EXAMPLES), "rehearsals": 20 if quick else 100}
 
 
@@ -43,8 +43,8 @@ def tasks(config: Config) -> list[str]:
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
     """Each rehearsal's estimate, interval and standard error for each question, and the truth.
 
-    The truth is the estimate from the participants of all rehearsals together, which is ten times as exact. A bias of
-    the estimator would be in both: this is a test of standard errors. Each estimator has tests with known truths.
+    The truth is the estimate from the participants of all rehearsals together, which is ten times as precise. A bias of
+    the estimator would affect both, so this tests standard errors. Each estimator has tests with known truths.
     """
     settings = _settings(task, seed)
     n, rehearsals = settings.participants, config["rehearsals"]
@@ -76,7 +76,7 @@ def _settings(task: str, seed: int) -> Settings:
 
 
 def _policy(settings: Settings) -> tuple[Policy, float]:
-    """The policy that the file serves and its budget; with candidates where it leaves no nudge to chance."""
+    """The policy that the file serves and its budget; with candidates if it leaves no nudge to chance."""
     policies = list(live(settings.study).policies.values())
     own = next((policy for policy in policies if policy.revealer.spends), policies[0])
     budget = float(settings.study.settings.serve.budget or max(settings.study.settings.study.budgets, default=1.0))
@@ -86,9 +86,9 @@ def _policy(settings: Settings) -> tuple[Policy, float]:
 
 
 def _answers(question: Question, frame: pd.DataFrame, n: int) -> dict[str, Floats]:
-    """For each coefficient of the effect: estimate, interval and truth of each rehearsal; NaN where it was refused."""
+    """For each coefficient of the effect: estimate, interval and truth of each rehearsal; NaN if it was refused."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # simulated outcomes are missing as the file says
+        warnings.simplefilter("ignore", UserWarning)  # the file makes some simulated outcomes missing
         try:
             whole = question.answer(frame)
         except InputError:
@@ -112,7 +112,7 @@ def _row(question: Question, part: pd.DataFrame, whole: Estimates) -> Floats:
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """The share of intervals that hold the truth, for each example and question."""
+    """The share of intervals that contain the truth, for each example and question."""
     shares = {(task, str(name)): _share(data.sel(question=name)) for task, data in parts.items()
               for name in data["question"].values if _analysed(data.sel(question=name))}  # fmt: skip
     numbers: dict[str, Any] = {f"{task}: {name}": share for (task, name), share in shares.items()}
@@ -126,29 +126,30 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
         for (task, name), share in shares.items()
     ]  # fmt: skip
     said = claim(
-        f"Intervals hold the simulated truth in {LOW:.0%} to {HIGH:.0%} of rehearsals, for every example and question.",
-        "The share of intervals that hold it", estimates, digits=2,
-        note="The shares themselves are taken for exact: with 100 rehearsals chance moves them by some four points. "
+        f"Intervals contain the simulated truth in {LOW:.0%} to {HIGH:.0%} of rehearsals, for every example and "
+        "question.",
+        "The share of intervals that contain it", estimates, digits=2,
+        note="The shares are treated as exact: with 100 rehearsals chance moves them by some four points. "
         "The truth is the same estimator's answer to all rehearsals together: this tests standard errors, not bias. "
         "Rehearsals without an answer are those in which the analysis was refused, such as for too few rows.",
     )  # fmt: skip
     spread = f"{min(shares.values()):.0%} to {max(shares.values()):.0%}" if shares else "none"
     return Findings(
         found=f"The report of opportune analyse promises 95%: in {spread} of rehearsals of the shipped studies its "
-        "intervals hold the truth.",
+        "intervals contain the truth.",
         numbers=numbers,
         claims=[said],
         pictures=[_picture(shares)],
         tables=[
             Table(
-                caption="How many of the 95% intervals hold the simulated truth",
+                caption="The share of 95% intervals that contain the simulated truth",
                 columns=[
                     "study",
                     "analysis",
                     "participants",
                     "rehearsals with an answer",
                     "truth",
-                    "intervals that hold it",
+                    "intervals that contain it",
                 ],
                 rows=rows,
             )
@@ -162,7 +163,7 @@ def _share(data: xr.Dataset) -> float:
 
 
 def _analysed(data: xr.Dataset) -> int:
-    """How many rehearsals were not refused."""
+    """The number of rehearsals that were not refused."""
     return int(np.isfinite(data["values"].sel(value="low").values).sum())
 
 
@@ -173,21 +174,21 @@ def _picture(shares: Mapping[tuple[str, str], float]) -> Picture:
     axes.axvline(95.0, color="0.4", linewidth=1, linestyle=":")
     axes.plot([100 * share for share in shares.values()], place, "o", color=BLUE)
     axes.set_yticks(place, [f"{task}: {name}" for task, name in shares], fontsize=8)
-    axes.set(title="Coverage", xlabel="% of intervals that hold the truth", xlim=(80, 100.5))
+    axes.set(title="Coverage", xlabel="% of intervals that contain the truth", xlim=(80, 100.5))
     return Picture(
         name="coverage",
         figure=figure,
-        caption="How many of the 95% intervals hold the simulated truth, in rehearsals of the shipped study files. "
-        "Grey: what is claimed.",
+        caption="The share of 95% intervals that contain the simulated truth, in rehearsals of the shipped study "
+        "files. Grey: the claim.",
         alt="A dot for each study and analysis, near 95 per cent.",
     )
 
 
 EXPERIMENT = Experiment(
     name="coverage",
-    title="Do the intervals of an analysis hold the truth?",
+    title="Do the intervals of an analysis contain the truth?",
     about="Every study file that comes with the package is rehearsed many times with fresh participants, some of whom "
-    "leave, and each rehearsal is analysed with the functions of opportune analyse. What is true follows from all "
+    "leave, and each rehearsal is analysed with the functions of opportune analyse. The truth follows from all "
     "rehearsals together.",
     config=config,
     tasks=tasks,

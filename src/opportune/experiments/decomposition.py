@@ -1,4 +1,4 @@
-"""Where regret comes from: information reveal loss, bandit learning loss, and the theorem's bound, over the horizon."""
+"""The sources of regret over the horizon: information reveal loss, bandit learning loss, and the theorem's bound."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -102,7 +102,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(config: Config, numbers: Mapping[str, dict[str, float]]) -> str:
-    """Which part is the larger, how both grow, and how much room the bounds leave."""
+    """Which part is larger, how both grow, and how far the bounds are above them."""
     first, last = (f"T{t}" for t in (config["horizons"][0], config["horizons"][-1]))
     said = " and ".join(
         f"{numbers[task]['bandit_learning_loss']:.0f} of {numbers[task]['regret']:.0f} at T = {task[1:]}"
@@ -157,7 +157,7 @@ def _claims(config: Config, parts: Mapping[str, xr.Dataset]) -> list[Claim]:
 
 
 def _bound_claim(statement: str, shares: Mapping[str, xr.DataArray]) -> Claim:
-    """A bound holds for every instance or not at all; `shares` is what it leaves no room for, by horizon."""
+    """The claim that a bound holds on every instance; `shares` are the losses as shares of it, by horizon."""
     shown = "; ".join(f"T = {task[1:]}: {100 * float(share.max()):.1f}%" for task, share in shares.items())
     above = sum(int((share > 1.0).sum()) for share in shares.values())
     return without_exception(statement, above, f"Largest share of the bound: {shown}.")
@@ -213,7 +213,7 @@ EXPERIMENT = Experiment(
     name="decomposition",
     title="Where regret comes from",
     about="Regret is the price of not knowing the future arrivals (information reveal loss) plus the price of not "
-    "knowing the rewards (bandit learning loss). The paper bounds both; here they are measured beside their bounds.",
+    "knowing the rewards (bandit learning loss). The paper bounds both; here both are measured beside their bounds.",
     config=config,
     tasks=tasks,
     run_task=run_task,

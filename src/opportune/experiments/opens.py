@@ -1,4 +1,4 @@
-"""Patients who open the app on their own: does the ordering of the policies stay (Section 2)?"""
+"""Patients who open the app on their own: does the ranking of the policies stay the same (Section 2)?"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Realised regret against the open rate, and whether the ordering stays."""
+    """Realised regret by open rate, and whether the ranking stays."""
     numbers = {
         task: {
             "regret": summary(d), "realised_regret": summary(d, "final_realised"),
@@ -74,7 +74,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(config: Config, numbers: Mapping[str, dict[str, Any]]) -> str:
-    """How openings bring policies together."""
+    """How openings reduce the differences between policies."""
     least, most = config["open_rates"][0], config["open_rates"][-1]
     lost = {policy: [_realised(config, numbers, "adaptive", policy)[i]["mean"] for i in (0, -1)] for policy in PAPER}
     said = ", ".join(f"{policy} {first:.0f} and {last:.0f}" for policy, (first, last) in lost.items())
@@ -128,7 +128,7 @@ EXPERIMENT = Experiment(
     name="opens",
     title="When patients open the app on their own",
     about="The paper studies the worst case, in which nobody opens the app unasked, and expects the ordering of the "
-    "policies to stay the same otherwise. Here it is put to the test; an unasked opening is a reveal free of charge.",
+    "policies to stay the same otherwise. This experiment tests that; an unasked opening is a free reveal.",
     config=config,
     tasks=tasks,
     run_task=run_task,

@@ -1,4 +1,4 @@
-"""Appendix B: a part of the context is known only from self-reports, which a reveal brings in."""
+"""Appendix B: part of the context is known only from self-reports, which arrive with a reveal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -112,13 +112,13 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(config: Config, numbers: Mapping[str, dict[str, Any]]) -> str:
-    """What becomes of PD2 as less is sensed."""
+    """How PD2 fares as less is sensed."""
     lost = {p: [e["mean"] for e in _by_reported(config, numbers, "realised_regret", p)] for p in PAPER}
     first, before, last = (f"{config['reported'][i]} of {len(NAMES)}" for i in (0, -2, -1))
     return (
         f"PD2 works as long as something is sensed. Its realised regret is {lost['PD2'][0]:.0f} when {first} variables "
         f"are self-reported and {lost['PD2'][-2]:.0f} when {before} are (naive: {lost['naive'][0]:.0f} and "
-        f"{lost['naive'][-2]:.0f}). When {last} are, every gap is zero: PD2 has nothing to decide by and loses "
+        f"{lost['naive'][-2]:.0f}). When {last} are, every gap is zero: PD2 has no basis for a decision and loses "
         f"{lost['PD2'][-1]:.0f}, while naive, which ignores gaps, loses {lost['naive'][-1]:.0f}."
     )
 
@@ -156,7 +156,7 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
         name="partial",
         figure=figure,
         caption="Regret at the end as more of the context must be reported (left: the paper's regret, whose "
-        "clairvoyant knows only what is sensed; right: realised regret, which patients feel; bands: 95%).",
+        "clairvoyant knows only what is sensed; right: realised regret, the actual loss of patients; bands: 95%).",
         alt="Regret of naive, PD1 and PD2 against the share of reported variables.",
     )
 
@@ -164,8 +164,8 @@ def _picture(config: Config, numbers: Mapping[str, dict[str, Any]]) -> Picture:
 EXPERIMENT = Experiment(
     name="partial",
     title="When part of the context must be reported",
-    about="Appendix B: sensors show the revealer a part of the context, the rest comes from self-reports that arrive "
-    "only with a reveal, together with those of the steps before. Steps whose context nobody has seen wait until then.",
+    about="Appendix B: sensors show the revealer part of the context; the rest comes from self-reports that arrive "
+    "only with a reveal, together with those of the steps before. Steps with unseen contexts wait until then.",
     config=config,
     tasks=tasks,
     run_task=run_task,

@@ -1,4 +1,4 @@
-"""Who recommends: Thompson sampling beside LinUCB, both with PD2's reveals, under known context probabilities."""
+"""Recommenders: Thompson sampling and LinUCB, both with PD2's reveals, under known context probabilities."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,13 +28,13 @@ from opportune.revealers import LearningPrimalDual
 LINUCB = "PD2 LinUCB"
 """The paper's algorithm."""
 POSTERIOR = 1
-"""Inflation that draws from the Gaussian model's posterior, whose prior has the sd R W."""
+"""The inflation for draws from the Gaussian model's posterior, whose prior has standard deviation R W."""
 MATCHED = 3
-"""Inflation by which the first draws are about as long as W: 1 / (R sqrt(d)) = 3.3."""
+"""The inflation at which the first draws are about as long as W: 1 / (R sqrt(d)) = 3.3."""
 
 
 def config(quick: bool) -> Config:
-    """The synthetic study at the paper's budgets; draws as wide as the posterior, three and ten times as wide."""
+    """The synthetic study at the paper's budgets, with draws one, three and ten times as wide as the posterior."""
     return {
         "instances": 50, "replications": 2 if quick else 10, "horizon": 300,
         "budgets": [10, 30] if quick else [10, 20, 30], "inflations": [POSTERIOR, MATCHED, 10],
@@ -47,7 +47,7 @@ def tasks(config: Config) -> list[str]:
 
 
 def thompson(inflation: float) -> str:
-    """What Thompson sampling with this inflation is called."""
+    """The name of Thompson sampling with this inflation."""
     return f"PD2 Thompson {inflation:g}"
 
 
@@ -85,7 +85,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(numbers: Mapping[str, Any]) -> str:
-    """Thompson sampling beside LinUCB, and how its width was found."""
+    """Thompson sampling and LinUCB, and how the width of draws was chosen."""
     task, n = next(iter(numbers.items()))
     lost = {p: n["regret"][p]["mean"] for p in (LINUCB, thompson(POSTERIOR), thompson(MATCHED))}
     return (
@@ -146,9 +146,9 @@ EXPERIMENT = Experiment(
     name="recommenders",
     title="LinUCB and Thompson sampling",
     about="The paper's recommender is LinUCB, which acts by the best case within a confidence set. Thompson sampling "
-    "acts by a parameter drawn from the posterior instead. Both meet the same reveal rule, PD2 with scale adaptive, on "
-    "the synthetic study with known context probabilities. Width 3 was found by trying widths on the same instances: "
-    "its results here are exploratory.",
+    "acts by a parameter drawn from the posterior instead. Both run with the same reveal rule, PD2 with scale "
+    "adaptive, on the synthetic study with known context probabilities. Width 3 was found by trying widths on the same "
+    "instances: its results here are exploratory.",
     config=config,
     tasks=tasks,
     run_task=run_task,

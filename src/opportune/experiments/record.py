@@ -1,4 +1,4 @@
-"""What an experiment leaves in its JSON file: written by the runner, read by the report and by the next run."""
+"""The JSON file of an experiment: written by the runner, read by the report and by the next run."""
 
 import json
 import platform
@@ -25,7 +25,7 @@ class _Part(BaseModel):
 
 
 class FigureFiles(_Part):
-    """A figure in two formats, with a caption and an alternative text."""
+    """A figure in two formats, with a caption and alternative text."""
 
     name: str
     caption: str
@@ -35,7 +35,7 @@ class FigureFiles(_Part):
 
 
 class Table(_Part):
-    """A caption, the names of the columns, and rows as long as these."""
+    """A caption, the names of the columns, and rows of the same length."""
 
     caption: str
     columns: list[str]
@@ -50,7 +50,7 @@ class Table(_Part):
 
 
 class Record(_Part):
-    """Everything that is kept of an experiment besides its data."""
+    """Everything that is kept of an experiment except its data."""
 
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     title: Text
@@ -66,8 +66,8 @@ class Record(_Part):
     versions: dict[str, str]
     machine: str
     command: str
-    code: str = ""  # a hash of the sources that made it
-    files: dict[str, str] = Field(default_factory=dict)  # its data and figures, each with its checksum
+    code: str = ""  # a hash of the sources that produced it
+    files: dict[str, str] = Field(default_factory=dict)  # data and figures, each with its checksum
 
     @property
     def quick(self) -> bool:
@@ -76,23 +76,23 @@ class Record(_Part):
 
     @property
     def seed(self) -> int | None:
-        """The seed of every random draw, if it is recorded."""
+        """The seed of every random draw, if recorded."""
         return self.config.get("seed")
 
     @property
     def score(self) -> str:
-        """How many claims held, in words."""
+        """The number of claims that held, in words."""
         return f"{sum(claim.verdict is Verdict.HELD for claim in self.claims)} of {len(self.claims)} claims held"
 
 
 def versions() -> dict[str, str]:
-    """What made a result: the versions of this package, of Python and of the libraries that numbers depend on."""
+    """The versions behind a result: of this package, of Python and of the libraries that numbers depend on."""
     libraries = {name: version(name) for name in ("numpy", "numba", "scipy", "xarray")}
     return {"opportune": __version__, "python": platform.python_version(), **libraries}
 
 
 def write_record(record: Record, path: Path) -> None:
-    """Write an experiment's JSON file, with a checksum of its own."""
+    """Write an experiment's JSON file with its own checksum."""
     content = record.model_dump(mode="json")
     try:
         text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1, allow_nan=False)
@@ -102,7 +102,7 @@ def write_record(record: Record, path: Path) -> None:
 
 
 def read_record(path: Path) -> Record | None:
-    """Read an experiment's JSON file, None if no experiment wrote it.
+    """Read an experiment's JSON file; None if no experiment wrote it.
 
     Raises `DataError` if it is damaged, was changed, or is of another version.
     """
@@ -114,7 +114,7 @@ def read_record(path: Path) -> Record | None:
     if not isinstance(content, dict) or "experiment" not in content:
         return None
     if content.get("checksum") != checksum_of(content):
-        raise DataError(f"{path} is damaged or was changed: it does not fit its checksum")
+        raise DataError(f"{path} is damaged or was changed: it does not match its checksum")
     try:
         return Record.model_validate_json(text)
     except ValidationError as error:
@@ -124,9 +124,9 @@ def read_record(path: Path) -> Record | None:
 
 
 def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record | None, str]:
-    """What an earlier run with this configuration and this code left of an experiment, if all of it is undamaged.
+    """The record of an earlier run with this configuration and code, if all of its files are undamaged.
 
-    Else None and the reason, which is empty if nothing was left.
+    Otherwise None and the reason, which is empty if there is no record.
     """
     path = out / f"{name}.json"
     if not path.is_file():
@@ -138,9 +138,9 @@ def find_finished(name: str, config: dict[str, Any], out: Path) -> tuple[Record 
     if record is None:
         return None, f"{path} was not written by an experiment"
     if record.config != json.loads(json.dumps(config)):
-        return None, "there with another configuration"
+        return None, "existing results have another configuration"
     if (record.versions.get("opportune"), record.code) != (__version__, source_hash()):
-        return None, "there from another version of the code"
+        return None, "existing results come from another version of the code"
     damage = _damage(record, out)
     return (None, damage) if damage else (record, "")
 
@@ -152,17 +152,17 @@ def _damage(record: Record, out: Path) -> str:
         if not path.is_file():
             return f"{path} is missing"
         if digest_of(path) != record.files.get(path.name):
-            return f"{path} is damaged: it does not fit its checksum"
+            return f"{path} is damaged: it does not match its checksum"
     return ""
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
-    """The checksum of a record's content, whatever checksum is in it."""
+    """The checksum of a record's content, without the checksum it contains."""
     return digest(json.dumps({k: v for k, v in content.items() if k != "checksum"}, sort_keys=True).encode())
 
 
 def command(names: Sequence[str], *, seed: int | None, quick: bool) -> str:
-    """The command line that runs these experiments; all of them are called that."""
+    """The command line that runs these experiments, with "all" for all of them."""
     chosen = "all" if set(NAMES) <= set(names) else " ".join(names)
     seeded = "" if seed is None else f" --seed {seed}"
     return f"opportune reproduce {chosen}{seeded}{' --quick' if quick else ''}"

@@ -29,7 +29,7 @@ from opportune.experiments.studies import (
 )
 
 ALMOST_ALL = 0.9
-"""Share of instances from which one speaks of almost all."""
+"""The share of instances that counts as almost all."""
 
 
 def config(quick: bool) -> Config:
@@ -54,7 +54,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def run_policies(config: Config, task: str, seed: int) -> xr.Dataset:
-    """All policies at one budget, with what `reveal` reads off these runs as well."""
+    """All policies at one budget, including what `reveal` needs from these runs."""
     worlds = study_worlds(config["instances"], seed, known=config["known"])
     policies = paper_policies(int(task[1:]))
     return run_study(worlds, policies, horizon=config["horizon"], replicates=config["replications"], seed=seed)
@@ -73,7 +73,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(numbers: Mapping[str, Mapping[str, Any]]) -> str:
-    """How much PD2 loses, beside naive and PD1, at the lowest and at the highest budget."""
+    """The losses of PD2, naive and PD1 at the lowest and at the highest budget."""
     tasks = list(numbers)
     ends = {task: numbers[task] for task in (tasks[0], tasks[-1])}
     said = "; ".join(
@@ -114,7 +114,7 @@ def regret_table(numbers: Mapping[str, Mapping[str, Any]], caption: str) -> Tabl
 
 
 def regret_claims(parts: Mapping[str, xr.Dataset], scale: str) -> list[Claim]:
-    """The paper's sentences about regret, for one scale."""
+    """The paper's statements about regret, for one scale."""
     ours, others = f"PD2 {scale}", {"naive": "naive", "PD1": f"PD1 {scale}"}
     found, note = by_budget(parts), f"(scale {scale})"
     claims = [
@@ -139,7 +139,7 @@ def regret_claims(parts: Mapping[str, xr.Dataset], scale: str) -> list[Claim]:
 
 
 def _budget_claim(parts: Mapping[str, xr.Dataset]) -> Claim:
-    """The paper notes that regrets in general increase with the budget, since the clairvoyant gains too."""
+    """The paper notes that regrets generally increase with the budget, since the clairvoyant gains too."""
     means = {label: instance_means(data) for label, data in by_budget(parts).items()}
     policies = [str(p) for p in next(iter(means.values()))["policy"].values]
     shown = "; ".join(

@@ -1,4 +1,4 @@
-"""Regret when agents must learn the context distribution: Appendix F and Figures G.3 to G.5, and optimism."""
+"""Regret if agents must learn the context distribution: Appendix F and Figures G.3 to G.5, and optimism."""
 
 from collections.abc import Mapping
 
@@ -21,11 +21,11 @@ from opportune.experiments.studies import (
     summary,
 )
 
-LITTLE = 20.0  # percent: a smaller change of mean regret counts as little
+LITTLE = 20.0  # percent; smaller changes of mean regret count as little
 
 
 def config(quick: bool) -> Config:
-    """The grid of `regret` with unknown probabilities; known ones and `optimistic` on fewer runs beside it."""
+    """The grid of `regret` with unknown probabilities; for comparison known ones, and `optimistic` on fewer runs."""
     return {
         **regret.config(quick),
         "known": False,
@@ -40,7 +40,7 @@ def tasks(config: Config) -> list[str]:
 
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
-    """One way of knowing the distribution at one budget."""
+    """One treatment of the distribution at one budget."""
     return _run_policies(config, task, seed).drop_vars(REVEALS)
 
 
@@ -59,7 +59,7 @@ def _run_policies(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """The claims of `regret` again, and how much not knowing the distribution costs."""
+    """The claims of `regret` again, and the cost of not knowing the distribution."""
     plugin = {f"B{b}": parts[f"plugin-B{b}"] for b in config["budgets"]}
     known = {f"B{b}": parts[f"known-B{b}"] for b in config["budgets"]}
     optimistic = {f"B{b}": parts[f"optimistic-B{b}"] for b in config["budgets"]}
@@ -87,7 +87,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 def _found(
     plugin: Mapping[str, xr.Dataset], known: Mapping[str, xr.Dataset], optimistic: Mapping[str, xr.Dataset]
 ) -> str:
-    """What not knowing the distribution costs PD2, and what optimism about it does."""
+    """The cost for PD2 of not knowing the distribution, and of optimism about it."""
     first = next(iter(plugin))
     learned, given = (summary(parts[first])["PD2 adaptive"]["mean"] for parts in (plugin, known))
     hopeful, even = (summary(optimistic[first])[policy]["mean"] for policy in ("PD2", "naive"))
@@ -114,7 +114,7 @@ def _little_claim(plugin: Mapping[str, xr.Dataset], known: Mapping[str, xr.Datas
 
 
 def _same_runs(config: Config, data: xr.Dataset) -> xr.Dataset:
-    """The runs of `plugin` that `optimistic` has too: same instances, same replicates, same draws."""
+    """The runs that `plugin` and `optimistic` share: same instances, same replicates, same draws."""
     return data.isel(world=slice(config["optimistic_instances"]), replicate=slice(config["optimistic_replications"]))
 
 

@@ -1,4 +1,4 @@
-"""When reveals happen: probability and price over time, spending against the budget."""
+"""The timing of reveals: probability and price over time, spending against the budget."""
 
 from collections.abc import Mapping
 
@@ -26,12 +26,12 @@ def tasks(config: Config) -> list[str]:
 
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
-    """Curves of every policy at one budget, and what the claims need of the single steps."""
+    """Curves of every policy at one budget, and the step data that claims need."""
     return regret.run_policies(config, task, seed)[[*CURVES, "spent", "nudges", *REVEALS]]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Curves, spending, and what the paper says about when reveals happen."""
+    """Curves, spending, and the paper's statements about when reveals happen."""
     budgets = {task: float(task[1:]) for task in parts}
     numbers = {
         task: {
@@ -58,7 +58,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(parts: Mapping[str, xr.Dataset]) -> str:
-    """How early the primal-dual rules spend, and how much they leave."""
+    """How early the primal-dual rules spend, and how much they leave unspent."""
     task, data = next(iter(parts.items()))
     spent = {p: float(data["spent"].sel(policy=p).mean()) for p in ("PD2 range", "PD2 adaptive")}
     early = {p: float(data["early_spend"].sel(policy=p)) / spent[p] for p in spent}
@@ -85,7 +85,7 @@ def _claims(parts: Mapping[str, xr.Dataset], budgets: Mapping[str, float]) -> li
 
 
 def _saving_claim(parts: Mapping[str, xr.Dataset], policy: str) -> Claim:
-    """Instances in which the policy reveals nothing in the first or in the last third have no say."""
+    """Instances on which the policy reveals nothing in the first or in the last third are left out."""
     grown = []
     for label, data in by_budget(parts).items():
         late, early = (data[f"{when}_gap_of_instance"].sel(policy=policy) for when in ("late", "early"))
@@ -134,7 +134,7 @@ def _picture(task: str, data: xr.Dataset) -> Picture:
 EXPERIMENT = Experiment(
     name="reveal",
     title="When reveals happen",
-    about="Where in time each policy spends its reveals, what the price does meanwhile, and how much of the budget is "
+    about="When each policy spends its reveals, how the price moves meanwhile, and how much of the budget is "
     "used at the end.",
     config=config,
     tasks=tasks,

@@ -1,4 +1,4 @@
-"""Reproducing experiments one after the other: finished ones are kept, the others run and written, then the report."""
+"""Reproduce experiments one after the other: keep finished ones, run and write the others, then write the report."""
 
 import time
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ def reproduce(
     """Run experiments (or "all"), write their files and the report; returns the report's path.
 
     A finished experiment with the same configuration and code, whose files are undamaged, is not run again unless
-    `force`; an interrupted one goes on with its first unfinished task. While this lasts, no other run may write to
-    `out`. On a GPU (`device` "cuda", or "auto" where there is one) policies that are optimistic about the context
-    distribution still run on the CPU, and so does what is computed beside simulations; results do not depend on it.
+    `force`; an interrupted one resumes with its first unfinished task. No other run may write to `out` at the same
+    time. On a GPU (`device` "cuda", or "auto" if there is one) policies that are optimistic about the context
+    distribution still run on the CPU, like all computations outside simulations; results do not depend on the device.
     """
     wanted = [names] if isinstance(names, str) else checks.listed("names", names, "names of experiments", most=1000)
     for name in wanted:
@@ -68,20 +68,20 @@ def reproduce(
 
 
 def _usable_device(device: str, console: Console) -> str:
-    """The device for simulations that are not all made for it: a GPU, if wanted, for those that are."""
+    """The device for simulations that may not all support it: a GPU, if wanted, for those that do."""
     if checks.choice("device", device, DEVICES) != "cuda":
         return device
     from opportune.simulation import cuda  # noqa: PLC0415  (needs the extra `gpu`)
 
     cuda.require()
-    console.print("on the GPU, but for optimistic policies (regret-unknown) and what is computed beside simulations")
+    console.print("on the GPU, except for optimistic policies (regret-unknown) and computations outside simulations")
     return "auto"
 
 
 def _reproduce_one(
     experiment: Experiment, config: Config, out: Path, force: bool, progress: Progress, whole: TaskID
 ) -> None:
-    """Run and write one experiment, unless an earlier run left it finished."""
+    """Run and write one experiment, unless an earlier run finished it."""
     name, tasks = experiment.name, experiment.tasks(config)
     finished, why_not = find_finished(name, config, out)
     if finished is not None and not force:
@@ -115,5 +115,5 @@ def _load(parts: Parts, name: str, task: str, progress: Progress) -> xr.Dataset 
 
 
 def _say(progress: Progress, text: str) -> None:
-    """Print a sentence that may hold a path: in one line, whatever is in it."""
+    """Print a sentence that may contain a path, in one line and without interpreting markup."""
     progress.console.print(text, soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""What several experiments share: running a study and keeping only what figures and claims need."""
+"""Functions that several experiments share: running a study and keeping only the data for figures and claims."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -21,8 +21,8 @@ from opportune.worlds import SimulatedWorld
 from opportune.worlds.linear import LinearWorld, synthetic_worlds
 
 SCALES = ("range", "adaptive")
-THIRD = 1 / 3  # of the steps: the first and the last are compared
-FALL = 0.02  # a curve falls if it falls by more than this share of the figure's height
+THIRD = 1 / 3  # of the steps: the first and the last third are compared
+FALL = 0.02  # a curve falls if it drops by more than this share of the figure's height
 TRACED = 1_500_000  # steps whose trace, some 130 MB, may be in memory at a time
 PAPER = ("naive", "PD1", "PD2")
 """The paper's three policies."""
@@ -31,7 +31,7 @@ DrawnPanels = tuple[Figure, list[Axes]]
 
 
 def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str = "plugin") -> list[Policy]:
-    """Naive, and PD1 and PD2 for each scale; named with the scale where there are several."""
+    """Naive, and PD1 and PD2 for each scale; their names contain the scale if there are several."""
     policies = [naive_ucb(budget, unknown=unknown)]
     for scale in scales:
         tail = f" {scale}" if len(scales) > 1 else ""
@@ -42,12 +42,12 @@ def paper_policies(budget: float, scales: Sequence[str] = SCALES, unknown: str =
 
 @lru_cache(maxsize=8)
 def study_worlds(instances: int, seed: int, *, known: bool = True) -> tuple[LinearWorld, ...]:
-    """The paper's synthetic instances, made once for all tasks."""
+    """The paper's synthetic instances, created once for all tasks."""
     return tuple(synthetic_worlds(instances, seed, known=known))
 
 
 def reduce_trace(data: xr.Dataset) -> xr.Dataset:
-    """Curves averaged over replicates for each world, totals of every run, and what reveals were made for when."""
+    """Curves averaged over replicates for each world, totals of every run, and the timing and gaps of reveals."""
     curves = {
         "regret": regret(data),
         "realised_regret": realised_regret(data),
@@ -73,13 +73,13 @@ REVEALS = (
     "price_falls",
     *(f"{when}_{what}" for when in ("early", "late") for what in ("gap", "gap_of_instance", "spend")),
 )
-"""What `reduce_trace` keeps besides curves and totals."""
+"""The fields that `reduce_trace` keeps besides curves and totals."""
 
 
 def _reduce_reveals(data: xr.Dataset) -> dict[str, xr.DataArray]:
-    """How often the price fell; of the first and the last third of the steps the mean gap of reveals, and their number.
+    """How often the price fell, and the number and mean gap of reveals in the first and last third of the steps.
 
-    Policy by policy: the rounding of a sum must not depend on which ones run together.
+    Computed policy by policy: the rounding of a sum must not depend on which policies run together.
     """
     third = round(data.sizes["step"] * THIRD)
     runs = data.sizes["world"] * data.sizes["replicate"]
@@ -107,7 +107,7 @@ def reduce_to_totals(data: xr.Dataset) -> xr.Dataset:
 
 
 def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.DataArray) -> xr.Dataset:
-    """Totals of every run, from regrets that have been computed."""
+    """Totals of every run, given its regrets."""
     return _dataset(
         {
             "final_regret": _last(regret),
@@ -119,7 +119,7 @@ def keep_totals(data: xr.Dataset, *, regret: xr.DataArray, realised_regret: xr.D
 
 
 def _dataset(found: Mapping[str, xr.DataArray]) -> xr.Dataset:
-    """A Dataset of variables of the same runs, with their axes alone: nothing needs to be aligned."""
+    """A Dataset of variables of the same runs, without coordinates, so that nothing needs alignment."""
     axes = {axis: values[axis].variable for values in found.values() for axis in values.dims if axis in values.coords}
     return xr.Dataset({name: values.variable for name, values in found.items()}, coords=axes)
 
@@ -138,9 +138,9 @@ def run_study(
     reduce: Callable[[xr.Dataset], xr.Dataset] = reduce_trace,
     trace: bool = True,
 ) -> xr.Dataset:
-    """Simulate and reduce; without a trace, only totals are there to reduce.
+    """Simulate and reduce; without a trace, only totals are available.
 
-    As many policies run together as `TRACED` allows, so that not all of a large study is in memory at a time.
+    As many policies run together as `TRACED` allows, so that a large study does not have to fit into memory.
     """
     together = max(1, TRACED // (len(worlds) * replicates * horizon)) if trace else len(policies)
     reduced = [
@@ -159,9 +159,9 @@ def run_together(
     worlds: Sequence[SimulatedWorld], policies: Sequence[Policy], *, participants: int, horizon: int, replicates: int,
     seed: int, trace: bool = False, change: Callable[[Any], Any] = lambda worlds: worlds,
 ) -> xr.Dataset:  # fmt: skip
-    """Studies of so many participants each, with draws of their own: one observation per study, totals per participant.
+    """Studies of `participants` each, with their own draws: one observation per study, totals per participant.
 
-    `change` makes of a study's worlds those that it runs in.
+    `change` transforms a study's worlds before it runs.
     """
     studies = []
     for first in range(0, len(worlds) - participants + 1, participants):
@@ -179,24 +179,24 @@ def instance_means(data: xr.Dataset, name: str = "final_regret") -> xr.DataArray
 
 
 def _by_policy(data: xr.Dataset, name: str) -> dict[str, NDArray[np.float64]]:
-    """A total's mean over replicates for each policy: plain arrays over instances."""
+    """A total's mean over replicates for each policy, as plain arrays over instances."""
     means = instance_means(data, name).transpose("policy", "world")
     return dict(zip(map(str, data["policy"].values), means.values, strict=True))
 
 
 def summary(data: xr.Dataset, name: str = "final_regret") -> dict[str, dict[str, float]]:
-    """Mean over all runs and the half width of its 95% interval over instances, for each policy."""
+    """For each policy, the mean over all runs and the half width of its 95% interval over instances."""
     return {policy: interval(values)._asdict() for policy, values in _by_policy(data, name).items()}
 
 
 def advantage(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> NDArray[np.float64]:
-    """How much lower `better` is than `worse`, instance by instance."""
+    """The loss of `worse` minus that of `better`, instance by instance."""
     means = _by_policy(data, name)
     return means[worse] - means[better]
 
 
 def compare(data: xr.Dataset, better: str, worse: str, name: str = "final_regret") -> dict[str, float]:
-    """How much lower `better` is than `worse`: mean difference, its 95% half width, share of instances."""
+    """The loss of `worse` minus that of `better`: mean difference, its 95% half width, share of instances."""
     difference = advantage(data, better, worse, name)
     mean, half_width = interval(difference)
     return {"difference": mean, "half_width": half_width, "share": float((difference > 0).mean())}
@@ -206,7 +206,7 @@ def lower_claim(
     statement: str, parts: Mapping[str, xr.Dataset], better: str, worse: str, *, name: str = "final_regret",
     note: str = "",
 ) -> Claim:  # fmt: skip
-    """The claim that `better` is lower than `worse` in every part; parts are named as the evidence calls them."""
+    """The claim that `better` is lower than `worse` in every part; the evidence names parts by their keys."""
     found = [measure(label, advantage(data, better, worse, name), above=0.0) for label, data in parts.items()]
     return claim(statement, f"{better} lower than {worse} by", found, note=note)
 
@@ -221,7 +221,7 @@ def share_claim(statement: str, parts: Mapping[str, xr.Dataset], better: str, wo
 
 
 def by_budget(parts: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
-    """Tasks named B10, B20, ... as people write them."""
+    """Tasks B10, B20, ... under their names for readers."""
     return {f"B = {task.removeprefix('B')}": data for task, data in parts.items()}
 
 
@@ -240,7 +240,7 @@ def draw_against(x: Sequence[float], panels: Mapping[str, Mapping[str, list[dict
 
 
 def falling_note(*parts: xr.Dataset) -> str:
-    """Why a line falls, where one does: read off the mean curves."""
+    """An explanation of falling lines, if the mean curves have any."""
     for data in parts:
         curves = data["regret"].mean("world").values
         falls = (np.maximum.accumulate(curves, axis=-1) - curves).max()

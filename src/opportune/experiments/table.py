@@ -27,7 +27,7 @@ FLOOR = 1.0 - 1.0 / math.e
 
 
 def config(quick: bool) -> Config:
-    """200 arrival sequences of 300 steps, as in the paper; 60 instances, of which the first stands for the paper's."""
+    """200 arrival sequences of 300 steps, as in the paper; 60 instances, the first of which represents the paper's."""
     return {
         "instances": 60,
         "sequences": 10 if quick else 200,
@@ -71,12 +71,12 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def _gain(o: NDArray[np.float64], gaps: NDArray[np.float64]) -> float:
-    """What reveals gain over all sequences of an instance, the baseline v* taken out."""
+    """The gain from reveals over all sequences of an instance, without the baseline v*."""
     return float((o * gaps).sum())
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """The table beside the paper's, and what the paper says about it."""
+    """The table beside the paper's, and the paper's statements about it."""
     budgets = config["budgets"]
     ratio = {rule: np.stack([parts[f"B{b}"][rule].values for b in budgets]) for rule in ("PD1", "PD2")}
     numbers = {
@@ -100,7 +100,7 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 
 
 def _found(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> str:
-    """How much of the clairvoyant's gain each rule gets."""
+    """The share of the clairvoyant's gain that each rule gets."""
     medians = {rule: np.median(r, axis=1) for rule, r in ratio.items()}
     said = " and ".join(f"{rule} {100 * m.min():.0f} to {100 * m.max():.0f}%" for rule, m in medians.items())
     return (
@@ -111,7 +111,7 @@ def _found(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> str:
 
 
 def _claims(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> list[Claim]:
-    """The paper's sentences about Table G.1; ratio[rule] is [budget, instance]."""
+    """The paper's statements about Table G.1; ratio[rule] is [budget, instance]."""
     high = [measure(f"{rule}, B = {b}", r[i], above=FLOOR) for rule, r in ratio.items() for i, b in enumerate(budgets)]
     margins = [
         measure(f"B = {b}", ratio["PD1"][i] - ratio["PD2"][i], above=0.0, below=0.1) for i, b in enumerate(budgets)
@@ -185,8 +185,8 @@ def _picture(budgets: list[int], ratio: Mapping[str, NDArray[np.float64]]) -> Pi
 EXPERIMENT = Experiment(
     name="table",
     title="Competitive ratio",
-    about="How much of what a clairvoyant would gain from the same number of reveals the online rules gain, when the "
-    "rewards are known and only the arrivals are not.",
+    about="The share of a clairvoyant's gain that the online rules achieve with the same number of reveals, if the "
+    "rewards are known and only the arrivals are unknown.",
     config=config,
     tasks=tasks,
     run_task=run_task,

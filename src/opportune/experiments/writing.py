@@ -1,4 +1,4 @@
-"""Writing what an experiment found: its data, its figures and, last, the record by which it counts as finished."""
+"""Writing an experiment's findings: its data, its figures and, last, the record that marks it as finished."""
 
 import json
 import os
@@ -54,9 +54,9 @@ def write(
 
 
 def combine(name: str, config: Config, parts: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """All tasks in one file: each task's variables under its name, as are axes that not all tasks have in common.
+    """All tasks in one file: variables carry their task's name, and so do axes that not all tasks share.
 
-    Tasks that agree on such an axis share it, under the name of the first of them.
+    Tasks with equal axes share them under the name of the first such task.
     """
     merged: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
@@ -74,8 +74,8 @@ def combine(name: str, config: Config, parts: Mapping[str, xr.Dataset]) -> xr.Da
 
 
 def _name_axes(parts: Mapping[str, xr.Dataset]) -> dict[tuple[str, str], str]:
-    """What each axis of each task is called in a file of all."""
-    kinds: dict[str, list[tuple[str, pd.Index]]] = {}  # of each axis: the first task with it, and its entries
+    """The name of each axis of each task in the combined file."""
+    kinds: dict[str, list[tuple[str, pd.Index]]] = {}  # per axis: the first task with it, and its entries
     alike: dict[tuple[str, str], str] = {}
     for task, data in parts.items():
         for axis in map(str, data.dims):

@@ -15,7 +15,7 @@ __all__ = ["EXPERIMENT", "config", "findings", "run_task", "tasks"]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Figure 3 with its claims, what a cost and openings change, shared budgets and models, and what our choices do."""
+    """Figure 3 with its claims, the effect of costs and openings, shared budgets and models, and our choices."""
     numbers = all_numbers(parts)
     return Findings(
         found=what_was_found(config, parts, numbers),
@@ -30,8 +30,8 @@ EXPERIMENT = Experiment(
     name="oralytics",
     title="Tooth brushing (Oralytics)",
     about="Ten users fitted to the ROBAS 3 data brush, or do not, twice a day for 70 days; a message "
-    "beforehand may help. The paper's three policies, each with 30 reveals per user, stand beside plain "
-    "references, then meet messages that cost, users who open the app unasked, and one budget or one model for all.",
+    "beforehand may help. The paper's three policies, each with 30 reveals per user, are compared with plain "
+    "references, then with messages that cost, users who open the app unasked, and one budget or one model for all.",
     config=config,
     tasks=tasks,
     run_task=run_task,

@@ -1,4 +1,4 @@
-"""What the brushing experiment runs: its readings, variants and policies, and what is kept of each run."""
+"""The grid of the brushing experiment: its readings, variants and policies, and the reduction of each run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,23 +21,23 @@ REFERENCES = ("never send", "coin flip", "always send")
 UNREVEALED = "nothing revealed"
 REVEALED = "everything revealed"
 LATE = 40
-"""Sessions at the end of a course, by which what a recommender holds has settled."""
+"""The last sessions of a course, by which a recommender's knowledge has settled."""
 BUDGETS = {
     "30 each": {"shared": False, "hard": False},
     "30 each, hard": {"shared": False, "hard": True},
     "300 shared": {"shared": True, "hard": False},
     "300 shared, hard": {"shared": True, "hard": True},
 }
-"""The kinds of budget that are compared: for each user or for all, in expectation or hard."""
+"""The kinds of budget compared: for each user or for all, in expectation or hard."""
 
 ENVIRONMENTS = ("base", "robas2")
-"""The tasks that are the paper's experiment, in either environment."""
+"""The tasks of the paper's experiment, in either environment."""
 
 MODELS = {
     "models": "users as fitted",
     "models-alike": "every user with the same effects",
 }
-"""The tasks in which every user learns a model of one's own, or all learn one together, by who the users are."""
+"""The tasks in which every user learns their own model, or all learn one together, by the kind of users."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ CHOICES = {
     "robas2": Choice(label="ROBAS 2", world={"study": "robas2"}),
     "robas2-small": Choice(label="ROBAS 2, small effects", world={"study": "robas2", "effects": "small"}),
 }
-"""By the names of their tasks; `base` is the paper's experiment as this package reads it."""
+"""The readings by the names of their tasks; `base` is the paper's experiment as this package reads it."""
 
 
 def config(quick: bool) -> Config:
@@ -81,12 +81,12 @@ def tasks(config: Config) -> list[str]:
 
 
 def open_tasks(config: Config) -> dict[float, str]:
-    """The tasks with users who open the app unasked, by how often they do; never is the paper's experiment."""
+    """The tasks with users who open the app unasked, by open rate; rate 0 is the paper's experiment."""
     return {0.0: "base"} | {rate: f"open-{rate}" for rate in config["open_rates"]}
 
 
 def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
-    """One task: brushing so far at each of `times`, and totals, for every user, trial and policy that is compared."""
+    """One task: mean brushing up to each of `times`, and totals, for every user, trial and policy."""
     worlds = _worlds(config, task)
     policies = _policies(config, task)
     trials = config["trials"]
@@ -142,7 +142,7 @@ def _three(budget: Budget, *, scale: str = "range", tail: str = "") -> list[Poli
 
 
 def _references() -> list[Policy]:
-    """Policies that learn nothing, which frame the scale."""
+    """Policies that learn nothing, as references for the scale."""
     return [
         Policy(recommender=FixedAction(action=0), revealer=Never(), name="never send"),
         Policy(recommender=EqualCoins(), revealer=Never(), name="coin flip"),
@@ -151,7 +151,7 @@ def _references() -> list[Policy]:
 
 
 def _extremes() -> list[Policy]:
-    """The paper's recommender without and with all that reveals could bring."""
+    """The paper's recommender without any reveal and with a reveal at every step."""
     return [
         Policy(recommender=LinUCB(), revealer=Never(), name=UNREVEALED),
         Policy(recommender=LinUCB(), revealer=Always(), name=REVEALED),
@@ -159,7 +159,7 @@ def _extremes() -> list[Policy]:
 
 
 def _reduce(data: xr.Dataset, times: Sequence[int]) -> xr.Dataset:
-    """What the findings need: means so far at `times`, and totals."""
+    """The data for the findings: means up to each of `times`, and totals."""
     steps = data["step"]
     kept = {"outcome": data["outcome"], "net": data["reward"] * brushing_step.CAP}
     so_far = {

@@ -22,8 +22,8 @@ def all_numbers(parts: Mapping[str, xr.Dataset]) -> Numbers:
 def summarise(values: xr.DataArray) -> Numbers:
     """Mean over users and trials, half its 95% interval over users, and the paper's standard error.
 
-    `se_paper` is sum_i sd_i / (N sqrt(n)), which adds up the standard errors of N users in n trials as if all
-    erred the same way.
+    `se_paper` is sum_i sd_i / (N sqrt(n)), which adds up the standard errors of N users in n trials as if their errors
+    were perfectly correlated.
     """
     every: Floats = values.transpose("world", "replicate").values
     users, trials = every.shape
@@ -41,13 +41,13 @@ def whole_course(data: xr.Dataset, name: str = "net") -> xr.DataArray:
 
 
 def lead(data: xr.Dataset, first: str, second: str) -> Floats:
-    """How much higher `first` is than `second`, user by user on the same draws, in seconds per session."""
+    """The lead of `first` over `second`, user by user on the same draws, in seconds per session."""
     values = whole_course(data)
     return observations(values.sel(policy=first, drop=True) - values.sel(policy=second, drop=True))
 
 
 def lead_by_trial(data: xr.Dataset, first: str, second: str) -> Floats:
-    """How much higher `first` is than `second`, trial by trial: users who learn together also err together."""
+    """The lead of `first` over `second`, trial by trial: the errors of users who learn together are correlated."""
     values = whole_course(data)
     difference = values.sel(policy=first, drop=True) - values.sel(policy=second, drop=True)
     by_trial: Floats = difference.mean("world").values

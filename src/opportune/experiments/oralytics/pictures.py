@@ -18,12 +18,12 @@ from opportune.experiments.oralytics.verdicts import Z95
 
 PER_SESSION = "seconds per session"
 STYLES = POLICIES | {"PD1": POLICIES["PD1 range"], "PD2": POLICIES["PD2 range"]}
-"""PD1 and PD2 are those with scale range here, and look like them."""
+"""PD1 and PD2 have scale range here, and the corresponding styles."""
 SESSIONS_PER_DAY = 2
 
 
 def all_pictures(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbers) -> list[Picture]:
-    """Figure 3, then what costs, openings, shared budgets and models and our choices change."""
+    """Figure 3, then the effects of costs, openings, shared budgets and models, and our choices."""
     return [
         _curves(config, numbers["curves"]),
         _costs(config, numbers),
@@ -34,7 +34,7 @@ def all_pictures(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbe
 
 
 def _draw_line(axes: Axes, at: Sequence[float], points: Numbers, policy: str) -> None:
-    """Means with a band for the paper's 95% interval."""
+    """Draw means with a band for the paper's 95% interval."""
     style = STYLES[policy]
     mean, half = np.array(points["mean"]), Z95 * np.array(points["se_paper"])
     axes.plot(at, mean, label=policy, linewidth=1.8, **style._asdict())
@@ -58,8 +58,8 @@ def _curves(config: Config, curves: Numbers) -> Picture:
         figure=figure,
         caption=f"Mean seconds brushed per session up to each day: {config['users']} users of ROBAS 3, "
         f"{config['trials']} trials, B = {config['budget']} (bands: 1.96 standard errors by the paper's formula). "
-        "Left: the references show what there is to gain, from never to always sending. Right: the paper's three "
-        "policies alone, on a scale that does not begin at 0.",
+        "Left: the references show the possible range, from never to always sending. Right: only the paper's three "
+        "policies, on a scale that does not begin at 0.",
         alt="Mean brushing over time of PD2, PD1, naive and of never, randomly and always sending.",
     )
 
@@ -85,7 +85,7 @@ def _costs(config: Config, numbers: Numbers) -> Picture:
 def _draw_differences(
     axes: Axes, found: Mapping[str, Floats], places: Sequence[float], policy: str, label: str
 ) -> None:
-    """A dot with a 95% interval over users for each difference, side by side."""
+    """Draw a dot with a 95% interval over users for each difference, side by side."""
     intervals = [interval(values) for values in found.values()]
     axes.errorbar(
         places, [i.mean for i in intervals], yerr=[i.half_width for i in intervals], label=label, capsize=2,
@@ -94,11 +94,11 @@ def _draw_differences(
 
 
 Series = Mapping[str, tuple[str, Mapping[str, Floats]]]
-"""Differences by label: the policy whose dot stands for them, and the values in each column."""
+"""Differences by label: the policy whose style they have, and the values in each column."""
 
 
 def _fill_differences(axes: Axes, title: str, xlabel: str, columns: Sequence[str], series: Series) -> None:
-    """A panel of differences: one column per name, one kind of dot per series."""
+    """Fill a panel with differences: one column per name, one kind of dot per series."""
     axes.axhline(0.0, color="0.4", linewidth=1)
     for i, (label, (policy, found)) in enumerate(series.items()):
         places = [column + 0.16 * (i - (len(series) - 1) / 2) for column in range(len(columns))]
@@ -119,8 +119,8 @@ def _opens(config: Config, parts: Mapping[str, xr.Dataset]) -> Picture:
     return Picture(
         name="oralytics-open",
         figure=figure,
-        caption="How far PD2 is ahead of PD1 and naive against how often users open the app unasked, with 95% "
-        "intervals over users. Openings reveal free of charge: the closer to 0, the less the revealer matters.",
+        caption="PD2's lead over PD1 and naive by how often users open the app unasked, with 95% "
+        "intervals over users. Openings are free reveals: the closer to 0, the less the revealer matters.",
         alt="PD2's lead over PD1 and naive at each open rate, with intervals.",
     )
 
@@ -163,7 +163,7 @@ def _choices(parts: Mapping[str, xr.Dataset]) -> Picture:
     return Picture(
         name="oralytics-choices",
         figure=figure,
-        caption="What the paper leaves open, one change at a time: PD2's lead over PD1 (left) and over naive "
+        caption="Points that the paper leaves open, one change at a time: PD2's lead over PD1 (left) and over naive "
         "(right), user by user, with 95% intervals. Right of the line PD2 is ahead; where an interval crosses it, "
         "the order is not decided.",
         alt="Dots with intervals on both sides of zero, one for each reading of the experiment.",

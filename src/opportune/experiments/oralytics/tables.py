@@ -23,7 +23,7 @@ def all_tables(config: Config, parts: Mapping[str, xr.Dataset], numbers: Numbers
 
 
 def by_cost(config: Config, numbers: Numbers, policy: str) -> Numbers:
-    """A policy's means and their errors at each cost, 0 first."""
+    """A policy's means and their errors at each cost, from 0 up."""
     found = [numbers["base"][policy], *(numbers[f"cost-{c}"][policy] for c in config["costs"])]
     return {key: [n[key] for n in found] for key in ("mean", "half_width", "se_paper")}
 
@@ -60,7 +60,7 @@ def _costs(config: Config, numbers: Numbers) -> Table:
 
 
 def _pooled(data: xr.Dataset) -> Table:
-    """Reveals of the user who got fewest and most: what sharing does to fairness."""
+    """Reveals of the users who got fewest and most, to show how sharing affects fairness."""
     rows: list[list[Cell]] = []
     for policy in THREE:
         for name in BUDGETS:

@@ -1,4 +1,4 @@
-"""What the brushing experiment claims, and what came of it."""
+"""The claims of the brushing experiment, and their verdicts."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -24,7 +24,7 @@ from opportune.experiments.oralytics.numbers import Floats, Numbers, lead, lead_
 
 Parts = Mapping[str, xr.Dataset]
 CHEAP = 20
-"""The cost of a message, in seconds of brushing, up to which sending is cheap."""
+"""The highest cost of a message, in seconds of brushing, at which sending is cheap."""
 Z95 = 1.959963984540054
 """Standard errors in half an interval, as the paper counts them."""
 
@@ -48,7 +48,7 @@ def all_claims(config: Config, parts: Parts, numbers: Numbers) -> list[Claim]:
 
 
 def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
-    """Who wins in the paper's brushing study, why, and from which cost on there is something to decide."""
+    """Which policy wins in the paper's brushing study, why, and from which cost on knowing the user pays."""
     base = numbers["base"]
     policies = (*THREE, *REFERENCES, UNREVEALED, REVEALED)
     best = max(policies, key=lambda p: float(base[p]["mean"]))
@@ -65,7 +65,7 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
 
 
 def _worth_knowing(config: Config, parts: Parts) -> str:
-    """From which cost on one who knows the truth is clearly ahead of the better of always and never sending."""
+    """The least cost at which a policy that knows the truth clearly beats the better of always and never sending."""
     for c in config["costs"]:
         data = parts[f"cost-{c}"]
         found = measure("", lead(data, INFORMED, _better(data)), above=0.0)
@@ -79,13 +79,13 @@ def _worth_knowing(config: Config, parts: Parts) -> str:
 
 
 def _better(data: xr.Dataset) -> str:
-    """Always or never sending, whichever brings more."""
+    """The better of always and never sending."""
     values = whole_course(data)
     return max(("always send", "never send"), key=lambda p: float(values.sel(policy=p).mean()))
 
 
 def ahead(label: str, data: xr.Dataset, first: str, second: str) -> Estimate:
-    """By how much `first` is ahead of `second`, which must be above 0."""
+    """The lead of `first` over `second`, which must be above 0."""
     return measure(label, lead(data, first, second), above=0.0)
 
 
@@ -106,7 +106,7 @@ def paper_interval(number: Numbers) -> tuple[float, float]:
 
 
 def _overlap_claim(numbers: Numbers) -> Claim:
-    """No difference is estimated here: the paper's own intervals do overlap or do not."""
+    """Whether the paper's own intervals overlap; this estimates no difference."""
     intervals = {p: paper_interval(numbers[p]) for p in THREE}
     common = min(high for _, high in intervals.values()) - max(low for low, _ in intervals.values())
     estimates = [exact("seconds common to all three", common, above=0.0)]
@@ -191,7 +191,7 @@ def _context_claim(config: Config, parts: Parts) -> Claim:
 
 
 def _spread(data: xr.Dataset) -> Floats:
-    """How far the best of the three is ahead of the worst, user by user."""
+    """The lead of the best of the three over the worst, user by user."""
     values = whole_course(data)
     worst, _, best = sorted(THREE, key=lambda p: float(values.sel(policy=p).mean()))
     return lead(data, best, worst)
@@ -208,7 +208,7 @@ def _opens_claim(config: Config, parts: Parts) -> Claim:
 
 
 def _budget_claim(config: Config, data: xr.Dataset) -> Claim:
-    """Every run of every policy, against its own limit."""
+    """The spending of every run of every policy against its own limit."""
     exceptions, shown = 0, []
     for name, kind in BUDGETS.items():
         over = ["world"] if kind["shared"] else []
@@ -235,7 +235,7 @@ def _pooled_claim(data: xr.Dataset) -> Claim:
 
 
 def _model_claim(users: str, data: xr.Dataset, numbers: Numbers) -> Claim:
-    """Users who learn together err together: the difference must be clear over users and over trials."""
+    """The errors of users who learn together are correlated: the difference must be clear over users and trials."""
     others = ", ".join(
         f"{p} {float(np.mean(lead(data, f'{p} pooled', f'{p} own'))):+.1f}" for p in (*THREE[1:], REVEALED)
     )

@@ -1,4 +1,4 @@
-"""PACE, our own rule, on the paper's study and beyond it: how good, why, and where not (docs/pace.md)."""
+"""PACE, our own rule, on the paper's study and beyond: how good it is, why, and where it is not (docs/pace.md)."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ __all__ = ["EXPERIMENT", "config", "findings", "run_task", "tasks"]
 
 
 def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
-    """Regret, its parts, growth with the horizon, settings that a rule should survive, and brushing."""
+    """Regret, its parts, growth with the horizon, settings that break assumptions, and brushing."""
     numbers = all_numbers(config, parts)
     return Findings(
         found=what_was_found(config, parts, numbers),
@@ -29,8 +29,8 @@ def findings(config: Config, parts: Mapping[str, xr.Dataset]) -> Findings:
 EXPERIMENT = Experiment(
     name="pace",
     title="PACE: a better rule",
-    about="Our own rule instead of the paper's: rank the moment among those that can still be expected, count what "
-    "stale advice has cost, and let blind steps take turns among the actions that may be best. It is tried on the "
+    about="Our own rule instead of the paper's: rank the moment among those that can still be expected, count the cost "
+    "of stale advice, and let blind steps take turns among the actions that may be best. It is tested on the "
     "paper's study, with one idea left out at a time, as the horizon grows, in settings that break its assumptions, "
     "and in brushing.",
     config=config,

@@ -1,4 +1,4 @@
-"""What the experiment on PACE runs, and what is kept of it."""
+"""The grid of the experiment on PACE, and the reduction of each run."""
 
 import xarray as xr
 
@@ -65,7 +65,7 @@ def setting_task(name: str, budget: int) -> str:
 
 
 def setting_budgets(config: Config, name: str) -> list[int]:
-    """The budgets that a setting is run at."""
+    """The budgets at which a setting runs."""
     return list(SETTINGS[name].budgets or config["robust_budgets"])
 
 
@@ -99,7 +99,7 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def _reduce(data: xr.Dataset) -> xr.Dataset:
-    """Totals, curves averaged over replicates, and the two parts of regret where they are defined."""
+    """Totals, curves averaged over replicates, and the two parts of regret if they are defined."""
     runs = {"regret": regret(data), "realised_regret": realised_regret(data)}
     totals = keep_totals(data, **runs)
     curves = {name: values.mean("replicate") for name, values in runs.items()}

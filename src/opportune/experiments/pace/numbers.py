@@ -64,5 +64,5 @@ def _brushing(data: xr.Dataset) -> Numbers:
 
 
 def ahead(data: xr.Dataset, first: str, second: str) -> Floats:
-    """How many seconds per session `first` brings more than `second`, user by user on the same draws."""
+    """The lead of `first` over `second` in seconds per session, user by user on the same draws."""
     return observations(data["net"].sel(policy=first, drop=True) - data["net"].sel(policy=second, drop=True))

@@ -1,8 +1,8 @@
-"""Orders in which contexts may arrive: by chance, as in the paper, and such that time matters.
+"""Orders in which contexts may arrive: at random, as in the paper, and such that time matters.
 
-Each is a course for `DriftingWorld`, made of an instance's own probabilities p and true gaps. Gaps enter by their
-place r_k from -1 (least) to 1 (largest). The agents know the probabilities of the long run; in `unforeseen` they know
-those of the beginning.
+Each is a course for `DriftingWorld`, computed from an instance's own probabilities p and true gaps. Gaps enter by their
+rank r_k from -1 (least) to 1 (largest). The agents know the long-run probabilities; in `unforeseen` they know those at
+the beginning.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TILT = 2.0
 """A context of the largest gap is e^(2 TILT) times as frequent at one end of a trend as at the other."""
 WEEK = 7
 EARLY = 1.0 / 3.0
-"""The share of the study in which good moments come, where they stop."""
+"""The share of the study in which good moments come, in orders where they stop."""
 
 
 def trend(world: LinearWorld, horizon: int, direction: float) -> Floats:
@@ -33,19 +33,19 @@ def cycle(world: LinearWorld) -> Floats:
 
 
 def stop(world: LinearWorld, horizon: int) -> Floats:
-    """The best third of all moments comes in the first third of the study, then none of it comes again."""
+    """The best third of all moments comes in the first third of the study, and never again."""
     early = _best(world, -world.gaps)
     late = world.context_probs - early
     return _in_two(early, late, horizon)
 
 
 def unforeseen(world: LinearWorld, horizon: int) -> Floats:
-    """For a third of the study contexts come as announced; from then on only the worst third of them."""
+    """For a third of the study contexts arrive as announced; after that, only the worst third of them."""
     return _in_two(world.context_probs, _best(world, world.gaps), horizon)
 
 
 def _best(world: LinearWorld, order: Floats) -> Floats:
-    """How much of each context's probability lies in the first third, contexts put in this order."""
+    """The share of each context's probability that belongs to the first third, with contexts in this order."""
     probs, placed = world.context_probs, np.argsort(order, kind="stable")
     before = np.cumsum(probs[placed]) - probs[placed]
     share = np.zeros_like(probs)
@@ -76,4 +76,4 @@ ORDERS: dict[str, Callable[[LinearWorld, int], DriftingWorld]] = {
         w.problem, theta=w.theta, course=unforeseen(w, horizon), noise_sd=w.noise_sd, name=w.name
     ),
 }
-"""By the names of their tasks."""
+"""The orders by the names of their tasks."""

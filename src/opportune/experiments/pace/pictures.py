@@ -33,7 +33,7 @@ from opportune.experiments.studies import instance_means
 CURVES = ("naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, POINTWISE)
 FELT = ("naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, SECOND)
 MARKERS = {ADAPTIVE: "o", ROTATED: "s", PACE: "D", BOLD: "v", "PACE, guarded": "^", POINTWISE: "P"}
-TOP = 150.0  # of the regret axis: naive and PD1 go beyond, and would hide the rest
+TOP = 150.0  # of the regret axis; naive and PD1 exceed it, and would compress the rest
 
 
 def all_pictures(config: Config, parts: Parts, numbers: Numbers) -> list[Picture]:
@@ -74,10 +74,9 @@ def _regret(config: Config, parts: Parts, numbers: Numbers) -> Picture:
         name="pace",
         figure=figure,
         caption=f"The paper's study, p known. Left: regret so far at B = {first}, mean over instances with a 95% band "
-        "(naive and PD1 leave the picture); the paper's measure compares with an average context, so PACE ranks by the "
-        "paper's value here. Right: what patients really lose, against the budget, with PACE's second edition; dotted: "
-        f"what they lose if every step is revealed. At the end of the left panel: {shown}. Realised, B = {first}: "
-        f"{felt}.",
+        "(naive and PD1 exceed the plot); the paper's measure compares with an average context, so PACE ranks by the "
+        "paper's value here. Right: the actual loss of patients by budget, with PACE's second edition; dotted: the "
+        f"loss if every step is revealed. At the end of the left panel: {shown}. Realised, B = {first}: {felt}.",
         alt="Regret over time, and realised regret against the budget; PACE's lines lie far below the paper's, the "
         "second edition on the dotted floor.",
     )
@@ -85,7 +84,7 @@ def _regret(config: Config, parts: Parts, numbers: Numbers) -> Picture:
 
 def _draw_means(axes: Axes, x: Sequence[float], entries: Sequence[dict[str, float]], style: Style,
                 label: str | None = None) -> None:  # fmt: skip
-    """Means with 95% bands against a number."""
+    """Draw means with 95% bands against a number."""
     mean = np.array([e["mean"] for e in entries])
     half = np.array([e["half_width"] for e in entries])
     axes.plot(x, mean, marker="o", markersize=4, linewidth=1.6, label=label, **style._asdict())
@@ -148,8 +147,8 @@ def _parts(config: Config, numbers: Numbers) -> Picture:
     return Picture(
         name="pace-parts",
         figure=figure,
-        caption="Left: regret in two parts, what not knowing the arrivals costs (solid) and what not knowing the "
-        "rewards costs (pale). PACE all but removes the first and lowers the second. Right: PACE with one of its three "
+        caption="Left: regret in two parts, the cost of not knowing the arrivals (solid) and the cost of not knowing "
+        "the rewards (pale). PACE all but removes the first and lowers the second. Right: PACE with one of its three "
         "ideas left out, with 95% intervals over instances.",
         alt="Stacked bars of the two losses for PD2 and PACE, and bars of PACE's regret without each idea.",
     )
@@ -210,7 +209,7 @@ def _robustness(config: Config, numbers: Numbers) -> Picture:
 
 
 def _at(numbers: Numbers, name: str, budget: int, budgets: Sequence[int]) -> Numbers | None:
-    """A setting at a budget; one with a budget of its own stands in the last panel."""
+    """A setting's numbers at a budget; a setting with another budget is shown in the last panel."""
     found: dict[str, Numbers] = numbers["settings"][name]
     own = [found[str(b)] for b in SETTINGS[name].budgets if budget == budgets[-1]]
     return own[0] if own else found.get(str(budget))
@@ -243,7 +242,7 @@ def _brushing(config: Config, parts: Parts) -> Picture:
     return Picture(
         name="pace-brushing",
         figure=figure,
-        caption="Brushing net of the cost of messages, ten users, B = 30 each: how far PACE is ahead of PD2 as printed "
+        caption="Brushing net of the cost of messages, ten users, B = 30 each: PACE's lead over PD2 as printed "
         "(range), PD2 adaptive and PD2 with rotation, user by user on the same draws, with 95% intervals over users. "
         "Below the line PACE is behind.",
         alt="PACE's lead in seconds per session at each cost of a message, with intervals around it.",

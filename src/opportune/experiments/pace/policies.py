@@ -1,4 +1,4 @@
-"""The policies of the experiment on PACE, each by the name that its tables and figures have for it."""
+"""The policies of the experiment on PACE, by their names in tables and figures."""
 
 from opportune.policy import Budget, Policy
 from opportune.recommenders import LinUCB, Recommender
@@ -26,18 +26,18 @@ STUDY = (
 )  # fmt: skip
 """The paper's rules, ours, PACE with an idea left out, and the floors.
 
-PACE is the first edition, with the paper's radius and value; the second edition has others, and is judged by realised
-regret alone.
+PACE is the first edition, with the paper's radius and value; the second edition has others, and is judged only by
+realised regret.
 """
 UNKNOWN = (
     "naive", "PD1 range", PRINTED, ADAPTIVE, ROTATED, PACE, BOLD, POINTWISE, SECOND, REVEALED, REVEALED_POINTWISE,
 )  # fmt: skip
 FLOORS = (REVEALED, REVEALED_POINTWISE)
 BY_REGRET = (ADAPTIVE, ROTATED, PACE, BOLD, GUARDED, POINTWISE)
-"""Those of the settings that are judged by the paper's regret."""
+"""The policies of the settings that are judged by the paper's regret."""
 ROBUST = (*BY_REGRET, SECOND, LESS)
 SPLIT = (PRINTED, ADAPTIVE, ROTATED, PACE)
-"""Those whose regret is split into what arrivals and what learning cost."""
+"""The policies whose regret is split into the costs of unknown arrivals and of learning."""
 
 
 def make(name: str, budget: float | Budget, *, pooled: bool = False) -> Policy:

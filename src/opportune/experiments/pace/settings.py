@@ -1,7 +1,7 @@
-"""Settings that a rule should survive: the paper's study with one thing changed.
+"""Settings that test a rule's robustness: the paper's study with one thing changed.
 
-A setting says in which worlds and for how long policies run. Where participants share a budget or a model, ten of them
-are a study of their own, and what counts as one observation is such a study.
+A setting defines the worlds and the horizon. If participants share a budget or a model, ten of them form a study, which
+counts as one observation.
 """
 
 import json
@@ -23,9 +23,9 @@ from opportune.worlds.common import BEYOND
 from opportune.worlds.linear import LinearWorld
 
 PARTICIPANTS = 10
-"""How many share a budget or a model."""
+"""The number of participants who share a budget or a model."""
 LOOSE = 0.25
-"""What the bound on theta is multiplied by where it is wrong."""
+"""The factor on the bound on theta in the setting where it is wrong."""
 
 Worlds = Sequence[LinearWorld]
 
@@ -35,13 +35,13 @@ class Setting:
     """One thing changed.
 
     Attributes:
-        label: for people.
+        label: the name for readers.
         change: the changed worlds, from those of the study and the horizon.
         horizon: steps, as a multiple of the study's.
         stated: the horizon that the policies are given, as a multiple of the true one.
-        budgets: instead of the experiment's.
-        shared: ten participants have one budget.
-        pooled: ten participants have one model.
+        budgets: replace the experiment's.
+        shared: ten participants share one budget.
+        pooled: ten participants share one model.
         named: PACE is known to lose to PD2 adaptive here, or to gain little.
 
     """
@@ -75,14 +75,14 @@ def _louder(times: float) -> Callable[[Worlds, int], Worlds]:
 def _bound(share: float) -> Callable[[Worlds, int], Worlds]:
     def changed(worlds: Worlds, _: int) -> Worlds:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # that is what the setting is about
+            warnings.filterwarnings("ignore", message=BEYOND, category=UserWarning)  # the setting's purpose
             return [w.replace(problem=w.problem.replace(theta_bound=share * w.problem.theta_bound)) for w in worlds]
 
     return changed
 
 
 def _one_problem(worlds: Worlds, _: int) -> Worlds:
-    """The first participant's problem for all, each with a theta of its own."""
+    """The first participant's problem for all, each with their own theta."""
     first = worlds[0]
     return [first.replace(theta=w.theta, name=w.name) for w in worlds]
 
@@ -117,7 +117,7 @@ SETTINGS = {
     "reported-2": Setting(label="2 of 3 variables reported"),
     "reported-3": Setting(label="3 of 3 variables reported"),
 }
-"""By the names of their tasks."""
+"""The settings by the names of their tasks."""
 
 
 def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset:
@@ -128,7 +128,7 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
         return _run_together(config, setting, budget, seed)
     instances = config["robust_instances"] if setting.horizon == 1 else config["long_instances"]
     policies = [make(policy, budget) for policy in ROBUST]
-    cut = setting.stated > 1  # the rest of what policies counted on never comes
+    cut = setting.stated > 1  # the run ends before the horizon that policies expected
     return run_study(
         _worlds(name, instances, horizon, seed), policies, horizon=horizon * setting.stated,
         replicates=config["robust_replications"], seed=seed,
@@ -138,14 +138,14 @@ def run_setting(config: Config, name: str, budget: int, seed: int) -> xr.Dataset
 
 @lru_cache(maxsize=1)
 def _worlds(name: str, instances: int, horizon: int, seed: int) -> Worlds:
-    """The worlds of a setting, made once for all its budgets."""
+    """The worlds of a setting, created once for all its budgets."""
     if name.startswith("reported-"):
         return partial.worlds({"instances": instances, "actions": 5}, int(name.split("-")[1]), seed)
     return SETTINGS[name].change(study_worlds(instances, seed), horizon)
 
 
 def _first(data: xr.Dataset, horizon: int) -> xr.Dataset:
-    """Totals of the first steps: policies counted on more of them, which never came.
+    """Totals of the first steps; the policies expected more of them.
 
     The run ended there, so its clairvoyant is that of these steps.
     """

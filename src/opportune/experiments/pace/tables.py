@@ -28,7 +28,7 @@ LEFT_OUT = {
     PACE: "nothing", NO_ROTATION: "rotation", NO_DEBT: "debt", ROTATED: "pace: PD2's rule instead",
     ADAPTIVE: "all three: PD2 adaptive",
 }  # fmt: skip
-"""The ablation: which policy is PACE without what."""
+"""The ablation: the idea that each policy lacks, compared with PACE."""
 
 
 def all_tables(config: Config, numbers: Numbers) -> list[Table]:
@@ -62,8 +62,8 @@ def _study(config: Config, numbers: Numbers) -> Table:
 
 def _realised(config: Config, numbers: Numbers) -> Table:
     return Table(
-        caption="What patients really lost: mean realised regret at the end with p known, ± 95% interval over "
-        "instances, and how many of the reveals were made",
+        caption="The actual loss of patients: mean realised regret at the end with p known, ± 95% interval over "
+        "instances, and the number of reveals made",
         columns=["policy", *(f"B = {b}" for b in config["budgets"]), *(f"spent of {b}" for b in config["budgets"])],
         rows=[
             [
@@ -86,7 +86,7 @@ def _floor(config: Config, numbers: Numbers) -> Table:
         rows.append([policy, *(plus_minus(each["realised_regret"][policy]) for each in found), *nudges])
     return Table(
         caption=f"Realised regret on {config['floor_instances']:,} instances: mean at the end with p known, ± 95% "
-        "interval over instances, and how many of the reveals were made",
+        "interval over instances, and the number of reveals made",
         columns=["policy", *(f"B = {b}" for b in config["budgets"]), *(f"spent of {b}" for b in config["budgets"])],
         rows=rows,
     )
@@ -113,7 +113,7 @@ def _split(config: Config, numbers: Numbers) -> Table:
             row += [f"{lost:.1f}", f"{found['regret'][policy]['mean'] - lost:.1f}"]
         rows.append(row)
     return Table(
-        caption="Regret in two parts: what not knowing the arrivals costs, and what not knowing the rewards costs",
+        caption="Regret in two parts: the cost of not knowing the arrivals, and the cost of not knowing the rewards",
         columns=["policy", *(f"{part}, B = {b}" for b in config["budgets"] for part in ("arrivals", "rewards"))],
         rows=rows,
     )

@@ -1,4 +1,4 @@
-"""What is claimed of PACE, and what came of it."""
+"""The claims about PACE, and their verdicts."""
 
 import numpy as np
 import xarray as xr
@@ -55,7 +55,7 @@ def all_claims(config: Config, parts: Parts) -> list[Claim]:
 
 
 def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
-    """PACE beside PD2 and beside the floor, why, and where it does not come first."""
+    """PACE compared with PD2 and with the floor, why, and where it is not ahead."""
     b = config["budgets"][0]
     found = numbers["known"][str(b)]
     lost = {p: found["regret"][p]["mean"] for p in (PACE, POINTWISE, ADAPTIVE, PRINTED, "naive")}
@@ -73,16 +73,16 @@ def what_was_found(config: Config, parts: Parts, numbers: Numbers) -> str:
         f"Our own rule loses far less. At B = {b} PACE's mean regret is {lost[PACE]:.0f}, and "
         f"{lost[POINTWISE]:.0f} with a pointwise radius; PD2's is "
         f"{lost[ADAPTIVE]:.0f} (scale adaptive) or {lost[PRINTED]:.0f} (as printed, scale range) and naive's "
-        f"{lost['naive']:.0f}. The realised regret of its second edition, which patients feel, is {realised:.0f}, "
-        f"with {many['spent'][SECOND]['mean']:.1f} of {b} nudges, against {floor:.0f} if every step is revealed. "
-        f"Its limits: {limits}; and in brushing always sending beats it as well."
+        f"{lost['naive']:.0f}. The realised regret of its second edition, the actual loss of patients, is "
+        f"{realised:.0f}, with {many['spent'][SECOND]['mean']:.1f} of {b} nudges, against {floor:.0f} if every step "
+        f"is revealed. Its limits: {limits}; and in brushing always sending beats it as well."
         if lost[PACE] < lost[ADAPTIVE]
         else f"At B = {b} PACE's mean regret is {lost[PACE]:.0f}, PD2's {lost[ADAPTIVE]:.0f} (scale adaptive)."
     )
 
 
 def _edition_claims(config: Config, parts: Parts, both: Parts) -> list[Claim]:
-    """The second edition beside the first: its radius by regret, the whole of it by what patients feel."""
+    """The second edition compared with the first: its radius by regret, the whole of it by realised regret."""
     settings = {
         f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
         for name in config["settings"]
@@ -101,13 +101,13 @@ def _edition_claims(config: Config, parts: Parts, both: Parts) -> list[Claim]:
               "Realised regret lower by", felt),
         lower_claim(
             "A pointwise radius lowers regret also where the noise is ten times what is stated.", loud, POINTWISE, PACE,
-            note="Named as a setting in which it loses: the radius is the stated noise's.",
+            note="Named as a setting in which it loses: the radius assumes the stated noise.",
         ),
     ]  # fmt: skip
 
 
 def _less_claims(config: Config, parts: Parts, floors: Parts) -> list[Claim]:
-    """The second edition with a pointwise radius cut to 0.7, beside the whole one."""
+    """The second edition with a pointwise radius cut to 0.7, compared with the full radius."""
     lower = [
         measure(f"{SETTINGS[name].label}, B = {b}", advantage(parts[setting_task(name, b)], LESS, SECOND,
                 "final_realised"), above=0.0)
@@ -169,7 +169,7 @@ def _floor_claim(parts: Parts, rule: str, floor: str, words: str) -> Claim:
 
 
 def _part_claims(known: Parts) -> list[Claim]:
-    """Each idea is useful alone: PACE without it is worse."""
+    """Each idea helps by itself: PACE is worse without it."""
     ideas = {
         "rotation": "PACE without rotation", "debt": "PACE without debt", "pace": ROTATED,
     }  # fmt: skip
@@ -236,7 +236,7 @@ def _named_claim(config: Config, parts: Parts) -> Claim:
 
 
 def _order_claims(config: Config, parts: Parts) -> list[Claim]:
-    """Orders in which time matters: what patients feel, and what the guard is for."""
+    """Orders in which time matters: realised regret, and the effect of the guard."""
     tasks = {
         f"{SETTINGS[name].label}, B = {b}": parts[setting_task(name, b)]
         for name in config["settings"]

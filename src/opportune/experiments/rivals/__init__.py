@@ -1,4 +1,4 @@
-"""PACE beside the rules that a reviewer would ask for, each with the constant that suits it best."""
+"""PACE and the rules that a reviewer would ask for, each with the constant that suits it best."""
 
 from importlib import import_module
 
@@ -13,7 +13,7 @@ EXPERIMENT = Experiment(
     title="PACE and its rivals",
     about="Other ways to pace a budget, as revealers written for this experiment: re-solving, a coin by the linear "
     "program, dual gradient and mirror descent, confidence-budget matching, fixed intervals, an information bonus and, "
-    "for a budget that ten share, an index as of Whittle. All constants are tried on the instances on which the rule "
+    "for a budget that ten share, an index after Whittle. All constants are tried on the instances on which the rule "
     "is judged, and the best one counts: that favours the rivals.",
     config=config,
     tasks=tasks,

@@ -1,4 +1,4 @@
-"""What the experiment on rivals found: each rule at its best constant, beside PACE on the same draws."""
+"""Findings of the experiment on rivals: each rule at its best constant, beside PACE on the same draws."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,13 +30,13 @@ CBM = "CBM"
 MEASURES = {"paper": "final_regret", "realised": "final_realised"}
 SAID = {"paper": "regret", "realised": "realised regret"}
 TITLES = {"paper": "Regret, ranked by the paper's value", "realised": "Realised regret, by the realised value"}
-TOP = {"paper": 160.0, "realised": 60.0}  # rules that lose far more leave the picture
+TOP = {"paper": 160.0, "realised": 60.0}  # rules that lose far more exceed the plot
 SHARES = {"known": "p known", "unknown": "p unknown", "shared": "shared by ten"}
-"""How tasks begin."""
+"""The prefixes of task names."""
 
 
 def best(data: xr.Dataset, rule: str, value: str) -> tuple[float, Floats]:
-    """The constant with the least mean, and what was lost with it, instance by instance."""
+    """The constant with the least mean loss, and its losses instance by instance."""
     known = {**CONSTANTS, **TOGETHER, PACE: (0.0,)}
     by = "paper" if rule in ALWAYS_PAPER else value
     tried = {
@@ -83,7 +83,7 @@ def said(task: str) -> str:
 
 
 def _claims(parts: Parts) -> list[Claim]:
-    """PACE against each rule at its best constant, by either measure."""
+    """PACE against each rule at its best constant, by each measure."""
     found = []
     for value in VALUES:
         for rule in {**CONSTANTS, **TOGETHER}:
@@ -104,7 +104,7 @@ def _claims(parts: Parts) -> list[Claim]:
 
 
 def _matching_claim(parts: Parts) -> Claim:
-    """Confidence-budget matching against the first edition's value, which is not made for realised regret."""
+    """Confidence-budget matching against the first edition's value, which is not designed for realised regret."""
     margins = []
     for task, data in parts.items():
         if CBM in rules_of(task):
@@ -173,7 +173,7 @@ def _picture(config: Config, numbers: Mapping[str, Any]) -> Picture:
         name="rivals",
         figure=figure,
         caption="PACE and other rules on the paper's study, p known, all with the pointwise radius and rotation unless "
-        "said, each with the constant that is best on these instances. Left: the paper's regret. Right: what patients "
-        "really lost. Re-solving without rotation leaves the picture on the right.",
+        "noted, each with the constant that is best on these instances. Left: the paper's regret. Right: the actual "
+        "loss of patients. Re-solving without rotation exceeds the plot on the right.",
         alt="Two charts of regret against the budget for ten rules; PACE is among the lowest lines in both.",
     )

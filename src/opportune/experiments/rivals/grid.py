@@ -1,6 +1,6 @@
-"""What the experiment on rivals runs: every rule with each of its constants, by the paper's value and by the realised.
+"""The grid of the experiment on rivals: every rule with each of its constants, by the paper's and the realised value.
 
-A rule's constants are all tried on the instances that it is judged by, and the best of them counts at each budget.
+All constants of a rule are tried on the instances that it is judged by, and the best of them counts at each budget.
 """
 
 import xarray as xr
@@ -17,12 +17,12 @@ CONSTANTS: dict[str, tuple[float, ...]] = {
     "dual gradient": (1.0, 3.0, 10.0), "mirror descent": (0.1, 0.2, 0.4), "CBM": (0.1, 0.3, 1.0),
     "intervals": (0.3, 0.5, 0.75), "information": (0.1, 0.2),
 }  # fmt: skip
-"""Of each rule that is run with budgets of one's own."""
+"""The constants of each rule that runs with individual budgets."""
 TOGETHER: dict[str, tuple[float, ...]] = {"Whittle-like": (0.0,), "resolve": (0.0, 0.25)}
-"""Of each rule that is run with a budget for ten."""
+"""The constants of each rule that runs with one budget for ten."""
 INDEBTED = {COIN_WITH_DEBT, "mirror descent", "information", "Whittle-like"}
 ALWAYS_PAPER = {"CBM", "intervals"}
-"""Rules that ask of a gain only whether it is positive: by the paper's value it is so far more often."""
+"""Rules that only ask whether a gain is positive, which it is far more often by the paper's value."""
 PARTICIPANTS = 10
 VALUES = ("paper", "realised")
 
@@ -38,7 +38,7 @@ def config(quick: bool) -> Config:
 
 
 def tasks(config: Config) -> list[str]:
-    """One for each radius, budget, and whether p is known; and one for each budget that ten share."""
+    """One task for each radius, budget, and knowledge of p; and one for each budget that ten share."""
     own = [f"{p}-{radius}-B{b}" for p in config["known"] for radius in config["radii"] for b in config["budgets"]]
     return [*own, *(f"shared-uniform-B{b}" for b in config["shared_budgets"])]
 
@@ -60,20 +60,20 @@ def run_task(config: Config, task: str, seed: int) -> xr.Dataset:
 
 
 def name_of(rule: str, constant: float, value: str) -> str:
-    """What a rule with a constant is called among the results."""
+    """The name of a rule with a constant in the results."""
     return f"{rule}, {constant:g}, {value}"
 
 
 def policies(constants: dict[str, tuple[float, ...]], budget: Budget, radius: str) -> list[Policy]:
-    """PACE and all rules with all constants, by either value."""
-    from opportune.experiments.rivals.rules import Rival  # noqa: PLC0415  (which registers it)
+    """PACE and all rules with all constants, by each value."""
+    from opportune.experiments.rivals.rules import Rival  # noqa: PLC0415  (the import registers it)
 
     made = [pace_ucb(budget, radius=radius, value=value, name=name_of(PACE, 0.0, value)) for value in VALUES]
     for rule, tried in constants.items():
         recommender = LinUCB(rotate="without rotation" not in rule, radius=radius)
         for constant in tried:
             for value in VALUES[:1] if rule in ALWAYS_PAPER else VALUES:
-                indebted = rule in INDEBTED or value == "realised"  # without the debt, the realised value is of no use
+                indebted = rule in INDEBTED or value == "realised"  # without the debt, the realised value does not work
                 revealer = Rival(rule=rule.split(",")[0], constant=constant, debt=indebted, value=value)
                 name = name_of(rule, constant, value)
                 made.append(Policy(recommender=recommender, revealer=revealer, budget=budget, name=name))

@@ -1,7 +1,7 @@
-"""Rules that a reviewer would ask for beside PACE, as revealers of their own: importing this module registers them.
+"""Rules that a reviewer would compare with PACE, as revealers of their own; importing this module registers them.
 
-With the gains G and the debt F of PACE (revealers.pace), g = G(q_t) + F (F only where `debt` is set), above = P(G > g),
-tied = P(G = g), rho the share of the moments to come that the budget can pay for, and a constant c each:
+Let G be the gains and F the debt of PACE (revealers.pace), g = G(q_t) + F (F only if `debt` is set), above = P(G > g),
+tied = P(G = g), rho the share of future moments that the budget can pay for, and c a constant of each rule:
 
     resolve         x = 1 if above + c tied <= rho: the quantile of gaps that the rest of the budget can pay for
     LP coin         x = clip((rho - above) / tied, 0, 1): that linear program's own answer, a coin
@@ -48,7 +48,7 @@ LEAST = 1e-9
 
 
 class Settings(NamedTuple):
-    """The settings in numbers."""
+    """The settings as numbers."""
 
     rule: Annotated[Numbers, 1]
     constant: Annotated[Numbers, 1]
@@ -56,11 +56,11 @@ class Settings(NamedTuple):
     realised: Annotated[Numbers, 1]
     recent: Annotated[Numbers, 1]
     horizon: Annotated[Numbers, 1]
-    fading: Annotated[Numbers, 1]  # 1: contexts are counted
+    fading: Annotated[Numbers, 1]  # always 1: contexts are counted
 
 
 class State(NamedTuple):
-    """What a rule remembers of a participant; the latter half is what gains are worked out from, as in PACE."""
+    """The state of a participant; its latter half is the basis of gains, as in PACE."""
 
     debt: Annotated[Numbers, 1]
     price: Annotated[Numbers, 1, NOT_NEGATIVE]
@@ -73,7 +73,7 @@ class State(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What those who share a budget know of each other, each as of its latest step."""
+    """What participants who share the budget know of each other, each as of its latest step."""
 
     gain: Annotated[Numbers, "sharers", "ranked"]
     odds: Annotated[Numbers, "sharers", "ranked", SHARE]
@@ -81,7 +81,7 @@ class Shared(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in."""
+    """Scratch space."""
 
     base: Annotated[Numbers, "strata"]
     greedy: Annotated[Numbers, "strata"]
@@ -89,7 +89,7 @@ class Scratch(NamedTuple):
 
 @step_function
 def consult(p, own, moment, judged):  # type: ignore[no-untyped-def]
-    """X by the rule that is set."""
+    """The probability x according to the chosen rule."""
     state, rule, c = own.state, int(own.settings.rule[0]), own.settings.constant[0]
     left, amount = budget_left(p), p.rule.amount[0]
     gain = write_all_gains(p, own, moment)
@@ -140,7 +140,7 @@ def priced(own, worth, rule, step_size, share):  # type: ignore[no-untyped-def]
 
 @inner_function
 def stale_width(p, moment, judged):  # type: ignore[no-untyped-def]
-    """r_rec ||bar(z, A_stale)|| by what was frozen."""
+    """r_rec ||bar(z, A_stale)|| from the snapshot."""
     score_frozen(p, moment.stratum, p.snapshot.radius[0])
     upper = p.scratch.ucb[judged.stale_action]
     score_frozen(p, moment.stratum, 0.0)
@@ -149,7 +149,7 @@ def stale_width(p, moment, judged):  # type: ignore[no-untyped-def]
 
 @inner_function
 def largest(p, own, worth, left, to_come):  # type: ignore[no-untyped-def]
-    """Whether g is among the largest of all who share the budget, so many as each step to come can have; or a coin."""
+    """Whether g is among the largest of all who share the budget, as many as future steps can have; or a coin."""
     members, member = int(p.rule.sharers[0]), int(p.rule.member[0])
     own.shared.worth[member] = worth
     better = 0.0
@@ -161,7 +161,7 @@ def largest(p, own, worth, left, to_come):  # type: ignore[no-untyped-def]
 
 @step_function
 def conclude(p, own, moment, judged, nudged, revealed):  # type: ignore[no-untyped-def]
-    """A reveal pays the debt; contexts are counted where their distribution is not known."""
+    """A reveal pays the debt; contexts are counted if their distribution is unknown."""
     if revealed:
         own.state.debt[0] = 0.0
         own.state.known[0] = p.model.log_det[0]
@@ -194,7 +194,7 @@ class Rival(Revealer):
         checks.keep(self, value=checks.choice("value", self.value, VALUES))
 
     def numbers(self, use: Use) -> Mapping[str, float]:
-        """Each setting."""
+        """The value of each setting."""
         return {
             "rule": NAMES.index(self.rule), "constant": self.constant, "indebted": float(self.debt),
             "realised": float(self.value == "realised"), "recent": 0.0, "horizon": use.horizon,
@@ -202,7 +202,7 @@ class Rival(Revealer):
         }  # fmt: skip
 
     def extents(self, use: Use) -> Mapping[str, int]:
-        """Room to rank moments, which must be finitely many."""
+        """Space to rank moments, of which there must be finitely many."""
         if use.sizes.contexts == 0:
             raise InputError("a rival was given contexts that are not finite; expected finitely many")
         parts = use.sizes.senses or use.sizes.contexts
