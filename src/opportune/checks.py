@@ -309,7 +309,7 @@ def memory(what: str, needed: float, instead: str) -> None:
     """Reject a request that does not fit into memory, before any of it is allocated."""
     there = memory_there()
     if needed > 0.9 * there:
-        sizes = f"{what} takes {needed / _GIB:,.3g} GiB of memory; available are {there / _GIB:,.3g}"
+        sizes = f"{what} takes {needed / _GIB:,.3g} GiB of memory; {there / _GIB:,.3g} are available"
         raise InputError(f"{sizes}; expected {instead}")
 
 
