@@ -1,14 +1,14 @@
 """The paper's table, in small
 ===========================
 
-The paper measures its two revealers by their *competitive ratio*: the share of a clairvoyant's gain that a rule keeps
-although it does not know what is coming. This page computes the ratio for a few problems and names the command that
+The paper measures its two revealers by their *competitive ratio*: the share of a clairvoyant's gain that a rule
+achieves without knowing the future. This page computes the ratio for a few problems and names the command that
 reproduces the whole table.
 """
 
 # %%
-# The paper's synthetic problems are made by one function. Each is drawn from its own number, so everybody who writes
-# ``seed=1`` gets the same ones.
+# One function makes the paper's synthetic problems. Each depends only on the seed and its number, so ``seed=1`` gives
+# everybody the same ones.
 import numpy as np
 import opportune as op
 
@@ -23,9 +23,9 @@ data = op.simulate(worlds, policies, horizon=300, replicates=20, seed=1)
 # %%
 # The competitive ratio
 # ---------------------
-# Suppose the rewards are known and only the arrivals are not. The gap says what knowing the context is worth at each
-# step. A clairvoyant spends the budget on the largest gaps; the rules must decide step by step. PD2 also asks how far
-# what the recommender knows has fallen behind, which here is taken from the runs above.
+# Suppose the rewards are known and only the arrivals are not. The gap is the value of knowing the context at each step.
+# A clairvoyant spends the budget on the largest gaps; the rules must decide step by step. PD2 also considers how stale
+# the recommender's knowledge is, which is taken from the runs above.
 from opportune.analysis.bounds import tolerance
 from opportune.analysis.clairvoyant import auxiliary, clairvoyant
 
@@ -46,13 +46,13 @@ for budget in budgets:
 # %%
 # Where regret comes from
 # -----------------------
-# In a study the rewards must be learned as well. :func:`opportune.decomposition` splits regret in what not knowing the
-# arrivals costs and what not knowing the rewards costs; the competitive ratio is about the first.
+# In a study the rewards must be learned as well. :func:`opportune.decomposition` splits regret into the cost of not
+# knowing the arrivals and the cost of not knowing the rewards; the competitive ratio is about the first.
 parts = op.decomposition(data).isel(step=-1).mean(["world", "replicate"])
 print(parts.to_dataframe().drop(columns="step", errors="ignore").round(1))
 
 # %%
-# Regret over time shows the same from the other side.
+# Regret over time, with its 95% intervals:
 figure = op.plot_regret(data)
 
 # %%
@@ -61,4 +61,4 @@ figure = op.plot_regret(data)
 #
 #     opportune reproduce table
 #
-# :doc:`/reproduce` says what came out.
+# :doc:`/reproduce` shows the results.

@@ -1,14 +1,14 @@
 """A problem of your own
 =====================
 
-Describe a problem by a formula, say what is true in a simulated world, and put policies beside each other.
+Describe a problem by a formula, set the true effects of a simulated world, and compare policies.
 """
 
 # %%
 # What agents know
 # ----------------
-# The formula says which features the reward depends on, over what is known of a moment and over the action. Here the
-# app knows the time of day, and the phone senses stress from 1 to 5.
+# The formula names the features that the reward depends on: variables of the moment, and the action. Here the app knows
+# the time of day, and the phone senses stress from 1 to 5.
 import matplotlib.pyplot as plt
 
 import opportune as op
@@ -25,8 +25,8 @@ print(problem.terms)
 # %%
 # What is true
 # ------------
-# A world adds the true effects, which the agents must learn: breathing helps the more the higher the stress, walking
-# the other way round. Half of the nudges are answered, and now and then patients open the app by themselves.
+# A world adds the true effects, which the agents must learn: breathing helps most under high stress, walking under low
+# stress. Half of the nudges are answered, and now and then patients open the app unasked.
 world = op.LinearWorld(
     problem,
     theta={
@@ -44,14 +44,13 @@ world = op.LinearWorld(
 # %%
 # Who does best
 # -------------
-# Every policy meets the same patients, moments and noise, so differences between policies are differences between
-# policies.
+# Every policy meets the same patients, moments and noise, so only the policies differ.
 policies = [op.naive_ucb(10), op.pd2_ucb(10), op.pace_ucb(10)]
 data = op.simulate(world, policies, horizon=140, replicates=200, seed=1)
 print(op.realised_regret(data).isel(step=-1).mean(["world", "replicate"]).to_series().round(2))
 
 # %%
-# What patients lose against knowing everything, over time:
+# What patients lose over time, compared with the best action at every moment:
 lost = op.realised_regret(data).mean(["world", "replicate"])
 figure, axes = plt.subplots()
 for policy in lost.policy.values:

@@ -1,14 +1,14 @@
 """A revealer of your own: first in Python, then compiled
 ======================================================
 
-You have an idea when a nudge is worth spending. Try it in plain Python, beside the rules that are there and with the
-same patients; once it pays, write it as a compiled rule that can be simulated by the million and served in a trial.
+You have an idea of when a nudge is worth spending. Try it in plain Python, beside the built-in rules and with the same
+patients. If it works, write it as a compiled rule that can be simulated by the million and served in a trial.
 """
 
 # sphinx_gallery_thumbnail_path = "images/rivals.png"
 # %%
-# The idea: nudge when the advice is old, but only in a moment in which stress is high. A policy in Python is a function
-# that says whether to nudge and one that says what to recommend.
+# The idea: nudge when the advice is old, but only while stress is high. A policy in Python consists of a function that
+# decides whether to nudge and one that decides what to recommend.
 import opportune as op
 
 problem = op.Problem.from_formula(
@@ -30,7 +30,7 @@ def propose(moment, memory):
 # %%
 # The recommender learns a mean for each action and level of stress. It learns from every step, but it may use what it
 # learned only once a reveal brings it up to date: ``shown.revealed``. Without a reveal it does not see stress either,
-# and goes by what was best over all levels.
+# and takes the action with the best mean over all levels.
 def learn(experience, memory):
     """Keep a running mean for each action and level."""
     total, count = memory.setdefault(("seen", experience.action, experience.context["stress"]), [0.0, 0])
@@ -38,7 +38,7 @@ def learn(experience, memory):
 
 
 def settle(shown, memory):
-    """The action with the best mean among what was known at the last reveal; what was never tried comes first."""
+    """The action with the best mean as of the last reveal; untried actions come first."""
     if shown.revealed:
         memory["known"] = {key[1:]: value for key, value in memory.items() if key[0] == "seen"}
 
@@ -57,8 +57,7 @@ def settle(shown, memory):
 mine = op.PythonPolicy(propose=propose, settle=settle, learn=learn, budget=10, name="old and stressed")
 
 # %%
-# :func:`opportune.simulate` runs it beside compiled policies. They meet the same patients, so the difference is the
-# policies' own.
+# :func:`opportune.simulate` runs it beside compiled policies. All meet the same patients, so only the policies differ.
 data = op.simulate(world, [mine, op.naive_ucb(10), op.pace_ucb(10)], horizon=150, replicates=40, seed=1, progress=False)
 lost = op.realised_regret(data).isel(step=-1)
 print(op.mean_interval(lost, ["replicate"]).to_dataframe().round(2)[["mean", "low", "high"]])
@@ -68,7 +67,7 @@ print(op.mean_interval(lost, ["replicate"]).to_dataframe().round(2)[["mean", "lo
 # ------------------
 # A compiled rule is one function over numbers and a class that names its settings. It runs on all cores and on a GPU,
 # and a service can serve it. This one fits every problem: the age is counted as above, and in place of high stress
-# it asks for a positive gap, which says that knowing the context would help::
+# it requires a positive gap, which means that knowing the context would help::
 #
 #     @step_function
 #     def consult(p, own, moment, judged):

@@ -1,9 +1,9 @@
 """Plan, rehearse and analyse a trial
 ===================================
 
-A trial is one study file. This page takes one that comes with the package, asks how many calls it needs, rehearses it
-on the real service with simulated participants, and analyses the rehearsal as the trial will be analysed. Everything
-happens on the command line; Python only runs the commands.
+One study file describes a trial. This page takes one that comes with the package, plans how many calls it needs,
+rehearses it on the real service with simulated participants, and analyses the rehearsal as the trial will be analysed.
+Everything happens on the command line; Python only runs the commands.
 """
 
 # %%
@@ -22,7 +22,7 @@ folder = Path(tempfile.mkdtemp())
 
 
 def opportune(line):
-    """Run a command and print what it says, as a terminal does."""
+    """Run a command and print its output, as a terminal does."""
     command = [sys.executable, "-m", "opportune", *line.split()]
     environment = {**os.environ, "COLUMNS": "80"}
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
@@ -43,18 +43,18 @@ _ = (folder / "study.toml").write_text(text, encoding="utf-8")
 # message keeps a minimum probability, and at moments that call for a nudge, or nearly do, a coin decides.
 
 # %%
-# ``opportune check`` names every mistake with its line and says what will happen.
+# ``opportune check`` names every mistake with its line, and explains what will happen.
 opportune("check study.toml")
 
 # %%
 # Plan
 # ----
-# How many calls does the study need, for how much work, and what will it be able to show? The numbers here are kept
-# small; leave the options out for a plan to rely on.
+# How many calls does the study need, for how much work, and what will it be able to show? The numbers here are
+# small; for a reliable plan, leave the options out.
 opportune("plan study.toml --out plan --budgets 5,20,80 --participants 10 --replicates 10")
 
 # %%
-# The whole answer is a page, ``plan/stress-messages-plan.html``. One of its figures shows what each further call adds:
+# The full report is ``plan/stress-messages-plan.html``. One of its figures shows how much each further call adds:
 plt.figure(figsize=(7, 4))
 plt.imshow(imread(folder / "plan" / "stress-messages-plan-value.png"))
 plt.axis("off")
@@ -71,8 +71,8 @@ opportune("rehearse study.toml --participants 16 --days 42 --export rehearsal")
 # %%
 # Analyse
 # -------
-# The export is what the trial will give. The same command analyses both, so the analysis is written and tried before
-# there is a single patient.
+# The trial will give an export like this one, and the same command analyses both. So the analysis is ready, and tried,
+# before the first patient.
 opportune("analyse rehearsal --out analysis")
 
 # %%
@@ -84,6 +84,6 @@ with (folder / "analysis" / "stress-messages-analysis-effects.csv").open(encodin
         print(f"{row['analysis']}, {row['coefficient']}: {float(row['estimate']):.2f} ({low:.2f} to {high:.2f})")
 
 # %%
-# Here the truth is known, because participants were simulated from ``[effects]``; in a trial the same page is all there
-# is. Then ``opportune serve study.toml`` runs it: :doc:`/planning`, :doc:`/rehearsal`, :doc:`/service` and
-# :doc:`/analysis` go further, and :doc:`/coordinator` walks from the first day to the last.
+# Here the truth is known, because participants were simulated from ``[effects]``; in a trial you have only the page.
+# ``opportune serve study.toml`` runs the trial. :doc:`/planning`, :doc:`/rehearsal`, :doc:`/service` and
+# :doc:`/analysis` go further, and :doc:`/coordinator` leads from the first day to the last.

@@ -20,13 +20,13 @@ print(f"{data.sizes['policy'] * data.sizes['world'] * data.sizes['replicate']} r
 print(op.regret(data).mean(["world", "replicate"]).to_series().round(1))
 
 # %%
-# A million runs differ in one word. With an NVIDIA card and ``pip install 'opportune[gpu]'``::
+# A million runs need one more argument. With an NVIDIA card and ``pip install 'opportune[gpu]'``::
 #
 #     data = op.simulate(worlds, policies, horizon=300, replicates=250_000, seed=1, trace=False, device="cuda")
 #
-# The decisions are those of the CPU. Under joblib, ``with joblib.parallel_config("dask"):`` spreads the runs over the
-# workers of a cluster; :doc:`/scale` has the details, :doc:`/performance` the rates that were measured.
+# The GPU makes the decisions of the CPU, except for ties. With joblib, ``with joblib.parallel_config("dask"):`` spreads
+# the runs over the workers of a cluster. :doc:`/scale` has the details, :doc:`/performance` the measured rates.
 #
-# Error bars shrink with the number of *worlds*, not of replicates, where worlds differ. ``op.mean_interval`` takes that
-# into account:
+# If worlds differ, intervals shrink with the number of *worlds*, not of replicates. ``op.mean_interval`` accounts for
+# that:
 print(op.mean_interval(op.regret(data), ["world", "replicate"]))

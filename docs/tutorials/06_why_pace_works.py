@@ -2,7 +2,7 @@
 =============================
 
 PACE asks three questions at every decision: how good is this moment among those to come, what has stale advice cost so
-far, and what should a recommender that sees nothing do with its time? This page shows what each answer brings.
+far, and what should a recommender that sees nothing do with its time? This page shows what each answer adds.
 """
 
 # %%
@@ -19,8 +19,8 @@ data = op.simulate(worlds, policies, horizon=300, replicates=10, seed=1, progres
 # %%
 # Which moments get a nudge
 # -------------------------
-# The gap says how much knowing the context would help right now. A price rises as the budget is used up, so PD2 spends
-# early and whatever comes later must clear a high bar. PACE ranks: with n nudges for N decisions it takes the best n/N.
+# The gap is the value of knowing the context right now. PD2's price rises as the budget is used up, so PD2 spends
+# early, and later moments must clear a high bar. PACE ranks: with n nudges for N decisions it takes the best n/N.
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
 for panel, policy in zip(axes, data.policy.values, strict=True):
     run = data.sel(policy=policy).isel(world=0, replicate=0)
@@ -47,10 +47,10 @@ axes[0].set(ylabel="action taken")
 plt.show()
 
 # %%
-# What comes of it
-# ----------------
+# The result
+# ----------
 # Regret against a clairvoyant with the same budget: mean over problems.
 figure = op.plot_regret(data)
 
 # %%
-# :doc:`/pace` has the rule, what is proved and what is not, and where it loses.
+# :doc:`/pace` explains the rule, what is proved and what is not, and where it loses.

@@ -1,5 +1,5 @@
-"""Gymnasium: a random agent, a rule that is learned, a learner from elsewhere
-============================================================================
+"""Gymnasium: a random agent, a learned rule, a learner from another library
+==========================================================================
 
 With the extra ``gym`` a world is a `Gymnasium <https://gymnasium.farama.org>`_ environment. This page steps through one
 at random, learns when to nudge by trial and error, and ends with the loop that reinforcement-learning libraries use.
@@ -32,7 +32,7 @@ BUDGET, HORIZON = 8, 80
 # A random agent
 # --------------
 # Each decision takes two steps of the environment: nudge or not (phase 0), then an action (phase 1).
-# ``info["action_mask"]`` says what counts now, ``info["cost"]`` is 1 where a nudge was made.
+# ``info["action_mask"]`` marks the valid choices, ``info["cost"]`` is 1 if a nudge was made.
 env = gymnasium.make("opportune/Reveal-v0", world=world, budget=BUDGET, horizon=HORIZON)
 seen, info = env.reset(seed=1)
 env.action_space.seed(1)
@@ -45,19 +45,20 @@ print(f"{nudges:.0f} nudges, reward {total:.2f}")
 print({name: value.tolist() for name, value in seen.items()})
 
 # %%
-# A stopping rule that is learned
-# -------------------------------
-# When to nudge is a problem of optimal stopping. To learn only this, let the recommender know the effects: it rests
-# while it sees nothing, and breathes where a reveal shows that this helps. A rule is seven numbers: a score for each
-# level of stress, and how it changes with the share of nudges and of time that is left. A positive score means nudge.
+# A learned stopping rule
+# -----------------------
+# When to nudge is a problem of optimal stopping. To learn only this, let the recommender know the effects: it
+# recommends rest while it sees nothing, and breathing if a reveal shows that breathing helps. A rule consists of seven
+# numbers: a score for each level of stress, and two weights for the shares of nudges and of time that are left. A
+# positive score means nudge.
 #
-# The vector environment steps many participants at once by compiled code, so trial and error is affordable: the
+# The vector environment steps many participants at once with compiled code, so trial and error is affordable. The
 # cross-entropy method draws rules, keeps the best ones, and draws again around them.
 effects = np.array([-0.35, -0.1, 0.15, 0.4, 0.65])  # of breathing, by stress
 
 
 def play(rule, participants, seed):
-    """The mean reward of each participant's episode when nudges go by a rule."""
+    """The total reward of each participant's episode under a rule."""
     many = gymnasium.make_vec(
         "opportune/Reveal-v0",
         num_envs=participants,
@@ -98,7 +99,7 @@ print(dict(zip(["stress 1", "2", "3", "4", "5", "nudges left", "time left"], cen
 
 # %%
 # How good is it? Here the best possible rule can be computed backwards from the last decision: with b nudges and t
-# decisions left, a moment is nudged if what it brings exceeds what the nudge would bring later.
+# decisions left, the rule nudges if the gain exceeds what the nudge would bring later.
 gains, probs = np.maximum(effects, 0.0), np.array([0.4, 0.3, 0.15, 0.1, 0.05])
 value = np.zeros(BUDGET + 1)
 for _ in range(HORIZON):
@@ -136,13 +137,13 @@ class Table:
         self.generator = np.random.default_rng(seed)
 
     def key(self, seen):
-        """What the table tells apart."""
+        """The row of the table."""
         stress = int(seen["context"][0]) if seen["known"][0] else -1
         pace = seen["budget_left"][0] / max(1.0 - seen["time"][0], 1 / HORIZON)
         return int(seen["phase"]), stress, int(np.digitize(pace, [0.01, 0.8, 1.2]))
 
     def predict(self, seen, action_masks):
-        """The best action that counts, by the table."""
+        """The best valid action, by the table."""
         values = self.values.get(self.key(seen), np.zeros(2))
         return int(np.argmax(np.where(action_masks, values, -np.inf)))
 
@@ -178,7 +179,7 @@ half = 1.96 * np.std(totals) / len(totals) ** 0.5
 print(f"table: {np.mean(totals):.2f} ({np.mean(totals) - half:.2f} to {np.mean(totals) + half:.2f})")
 
 # %%
-# With sb3-contrib (tried with 2.9) the class is ready-made and the loop stays as it is; expect a network to need many
+# With sb3-contrib (tried with 2.9) the class is ready-made and the loop stays the same. Expect a network to need many
 # more steps than a table::
 #
 #     from sb3_contrib import MaskablePPO
