@@ -154,7 +154,7 @@ def test_a_study_file_gives_a_rule_its_own_settings(tmp_path: Path) -> None:
     (tmp_path / "rule.py").write_text(RULE, encoding="utf-8")
     made, lacking, unknown, inner = run(IN_A_STUDY, tmp_path)
     assert made == "NowAndThen(every=2, probability=0.5)"
-    assert lacking.endswith("[[policies]] of kind 'now and then' lacks 'probability'; expected a value")
+    assert "line 15: [[policies]] of kind 'now and then' lacks 'probability'; expected a value" in lacking
     assert "unknown key 'probably' in [[policies]]" in unknown
     assert "unknown key 'settings' in [[policies]]" in inner
 

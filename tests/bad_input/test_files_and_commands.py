@@ -129,7 +129,7 @@ def test_wrong_values_have_their_line(line: str, value: str) -> None:
         (STUDY.replace("[variables.stress]", '[variables."a b"]'), "a formula cannot name a variable"),
         (STUDY.replace("range = [1, 3]", f"levels = {list(range(40_000))}"), "expected"),
         (STUDY.replace("[study]", "[study]\ninstances = 1000000000"), "instances in [study] is 1000000000"),
-        ("\n".join(f"k{i} = 1" for i in range(20_000)), "and 19953 more"),
+        ("\n".join(f"k{i} = 1" for i in range(20_000)), "and 19903 more"),
     ],
     ids=range(17),
 )
@@ -137,7 +137,7 @@ def test_files_that_are_no_study(text: str, said: str) -> None:
     """Deep, huge, broken and odd files are refused quickly, with no more errors than one can read."""
     refused = refused_study(text)
     assert said in refused
-    assert refused.count("\n") <= 50
+    assert refused.count("\n") <= 101
 
 
 PLACES = {
@@ -340,7 +340,7 @@ def test_a_terminal_that_is_not_utf_8(folder: Path) -> None:
     variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, check=False, cwd=folder)
     assert done.returncode == 2
-    assert done.stderr.decode("ascii").count("\n") == 1
+    assert done.stderr.decode("ascii").count("odd.toml, line ") == 1
     assert r"\xfc" in done.stderr.decode("ascii")
 
 

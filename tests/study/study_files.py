@@ -49,7 +49,7 @@ kind = "naive"
 kind = "PD2"
 scale = "adaptive"
 """
-WAITING = "once these mistakes are corrected"
+WAITING = "more check"
 EXAMPLE = files("opportune.study.examples").joinpath("stress-messages.toml").read_text(encoding="utf-8")
 
 

@@ -124,7 +124,7 @@ def mark_wrong(value: Any, place: Sequence[str | int]) -> Any:
     key, *rest = place
     copy: Any = value.model_copy() if isinstance(value, Table) else value.copy()
     is_field = isinstance(value, Table) and key in type(value).model_fields
-    held = copy.__dict__ if is_field else copy.__pydantic_extra__ if isinstance(value, Table) else copy
+    held = copy.__dict__ if is_field else (copy.__pydantic_extra__ or {}) if isinstance(value, Table) else copy
     if isinstance(held, dict) and key not in held:  # missing, or known to be wrong
         return value
     marked = mark_wrong(held[key], rest)

@@ -29,7 +29,7 @@ def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error]
     more = [f"{source}: and {len(said) - MOST_ERRORS} more"] if len(said) > MOST_ERRORS else []
     if waiting:
         checks = "1 more check follows" if waiting == 1 else f"{waiting} more checks follow"
-        more.append(f"{source}: {checks} once these mistakes are corrected")
+        more.append(f"{source}: {checks} once {'this is' if len(said) == 1 else 'these are'} corrected")
     return "\n".join([*said[:MOST_ERRORS], *more])
 
 
@@ -41,23 +41,17 @@ def _line(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def schema_errors(errors: Iterable[ErrorDetails], content: Mapping[str, Any], within: Place = ()) -> list[Error]:
-    """What pydantic found wrong, in words; a missing key that an unknown one resembles is left out."""
+    """What pydantic found wrong with known keys, in words."""
     found: list[Error] = []
-    guessed: set[Place] = set()
-    missing: list[Error] = []
     for error in errors:
         place = (*within, *error["loc"])
-        if error["type"] == "extra_forbidden":
-            message, guess = unknown_key(place, error["input"])
-            guessed.add((*place[:-1], guess))
-            found.append((place, message))
-        elif error["type"] == "missing":
-            missing.append((place, _missing_key(place)))
+        if error["type"] == "missing":
+            found.append((place, _missing_key(place)))
         elif error["type"] == "study":
             found += [_own_error(place, key, message) for key, message in error["ctx"]["mistakes"]]
         else:
             found.append((place, _wrong_value(place, content)))
-    return found + [(place, message) for place, message in missing if place not in guessed]
+    return found
 
 
 def _own_error(place: Place, key: str, message: str) -> Error:

@@ -1,10 +1,11 @@
 """Reading a file that has mistakes: what is valid in it is read all the same, so that all mistakes come at once."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from opportune.study.base import WRONG
 from opportune.study.content import content_errors
@@ -45,23 +46,38 @@ def read(content: Mapping[str, Any]) -> Reading:
         try:
             return Reading(StudyFile.model_validate(rest), errors, misspelt)
         except ValidationError as error:
-            details = error.errors()
-        unknown = {detail["loc"]: detail["input"] for detail in details if detail["type"] == "extra_forbidden"}
+            unknown, others = _split(error.errors())
+        found = schema_errors(others, rest)
+        corrected = {}
+        for place, value in unknown.items():
+            message, guess = unknown_key(place, value)
+            errors.append((place, message))
+            if table_of(place).table.one_value:
+                marked.add(_mark(rest, place[:-1]))
+            elif meant := _correct(rest, place, guess):
+                corrected[meant] = place
         wrong = set()
-        for place, message in schema_errors(details, rest):
-            if place in unknown:
-                errors.append((place, message))
-                if table_of(place).table.one_value:
-                    _mark(rest, place[:-1])
-                elif meant := _correct(rest, place, unknown_key(place, unknown[place])[1]):
-                    misspelt[meant] = place
-                continue
-            wrong.add(value := _mark(rest, place))
-            if value not in misspelt:
-                errors.append((place, message))
+        for place, message in found:
+            if place not in corrected:  # a missing key that has its value now
+                wrong.add(value := _mark(rest, place))
+                if value not in misspelt:
+                    errors.append((place, message))
         if not unknown and wrong <= marked:  # nothing new was marked: the next round would find the same
             rest |= dict.fromkeys((str(place[0]) for place in wrong), WRONG)
         marked |= wrong
+        misspelt |= corrected
+
+
+def _split(details: Iterable[ErrorDetails]) -> tuple[dict[Place, Any], list[ErrorDetails]]:
+    """The values of unknown keys, and all other errors."""
+    unknown: dict[Place, Any] = {}
+    others: list[ErrorDetails] = []
+    for detail in details:
+        if detail["type"] == "extra_forbidden":
+            unknown[detail["loc"]] = detail["input"]
+        else:
+            others.append(detail)
+    return unknown, others
 
 
 def _correct(content: dict[str, Any], place: Place, guess: str) -> Place | None:

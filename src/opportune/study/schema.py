@@ -18,7 +18,7 @@ from opportune.problems.settings import LEAST_WIDTH, MOST_ACTIONS
 from opportune.recommenders import RECOMMENDERS, LinUCB, Recommender
 from opportune.revealers import RECOMMENDED, REVEALERS, Revealer
 from opportune.study.analysis import AnalysisTable
-from opportune.study.base import WRONG, Mistakes, Table, keys_of, refuse, show
+from opportune.study.base import WRONG, Mistakes, Table, WrongValueError, keys_of, refuse, show
 from opportune.study.people import ActionTable, NudgeTable, ParticipantsTable, RedcapTable, ScheduleTable, ServeTable
 from opportune.study.trial import ArmsTable, LearningTable, PriorEffect, ProbabilitiesTable, StaffTable
 from opportune.study.truth import Effect, WorldTable, as_effect
@@ -243,7 +243,7 @@ class PolicyTable(Table):
     def _mistakes_of_owner(self, key: str) -> Mistakes:
         """A setting that is given must belong to the revealer or to the recommender."""
         revealers, recommenders = _owners(REVEALERS, key), _owners(RECOMMENDERS, key)
-        _ = key in self.settings or getattr(self, key)  # a wrong value has been reported
+        self._value(key)  # a wrong value has been reported
         if self.kind not in revealers and self.recommender not in recommenders:
             of = f"kind {self.kind!r}" if revealers else f"recommender {self.recommender!r}"
             owners = " or ".join(map(repr, revealers or recommenders))
@@ -297,8 +297,14 @@ class PolicyTable(Table):
         return self._recommender(**settings)
 
     def _settings(self, chosen: type[Revealer] | type[Recommender]) -> dict[str, Any]:
-        given = {**{name: getattr(self, name) for name in self.model_fields_set}, **self.settings}
-        return {field.name: given[field.name] for field in dataclasses.fields(chosen) if field.name in given}
+        given = {*self.model_fields_set, *self.settings}
+        return {field.name: self._value(field.name) for field in dataclasses.fields(chosen) if field.name in given}
+
+    def _value(self, key: str) -> Any:
+        value = self.settings[key] if key in self.settings else getattr(self, key)
+        if value is WRONG:
+            raise WrongValueError
+        return value
 
 
 def _owners(registry: Registry, key: str) -> list[str]:
