@@ -174,7 +174,7 @@ def test_staff_correct_on_pages(site: Site, sqlite: Database) -> None:
     (person,) = rows(site, "participants")
     assert (person["timezone"], person["status"]) == ("Europe/Rome", "active")
     page = anna.page("/participants/0")
-    for told in ("heard wrongly", "another person", "moved", "the wrong one", "withdrawal taken back"):
+    for told in ("heard wrongly", "another person", "moved", "the wrong one", "withdrawal undone"):
         assert told in page, told
     assert anna.request("POST", path, {**forms[0], "what": "reward", "reason": "x"}).status_code == 422
     assert verify(sqlite).findings == []

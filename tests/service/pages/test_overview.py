@@ -50,7 +50,7 @@ def test_the_checklist_goes_on_record(site: Site) -> None:
     """Until all of it is done the study page says what is missing; each item has a name, a note, and can be undone."""
     found = desks(site, ada="admin", cora="analyst")
     ada, cora = found["ada"], found["cora"]
-    assert "the launch checklist lacks: Hours, Safety" in first_line(cora.page("/study"))
+    assert "missing from the launch checklist: Hours, Safety" in first_line(cora.page("/study"))
     assert cora.request("GET", "/checklist").status_code == 403
     for item in ITEMS:
         page = ada.page("/checklist")
@@ -59,12 +59,12 @@ def test_the_checklist_goes_on_record(site: Site) -> None:
         assert fields["item"] == item
         went(ada.request("POST", "/checklist", fields))
     assert "Everything is done." in ada.page("/checklist")
-    assert "checklist lacks" not in first_line(cora.page("/study"))
+    assert "missing from the launch checklist" not in first_line(cora.page("/study"))
     kinds = [item["event"]["kind"] for item in good(site.get("events"))["items"]]
     assert kinds.count("checked") == len(ITEMS)
     (form,) = re.findall(r'<section class="card" id="hours".*?</section>', ada.page("/checklist"), flags=re.DOTALL)
     went(ada.request("POST", "/checklist", ada.form(form, "/checklist")))
-    assert "the launch checklist lacks: Hours" in first_line(cora.page("/study"))
+    assert "missing from the launch checklist: Hours" in first_line(cora.page("/study"))
 
 
 def test_a_test_alert_is_sent(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +198,4 @@ def test_calls_to_come_are_those_of_the_simulation(sqlite: Database, monkeypatch
         forecast.keep(sqlite, running, known)
         assert expected(90) == pytest.approx(4 * known.mean[-1])
         assert expected(7) == 0.0
-        assert "what simulating the study gives" in anna.page("/week")
+        assert "the simulation of the study" in anna.page("/week")

@@ -463,7 +463,7 @@ def test_a_call_that_is_no_longer_needed(site: Site) -> None:
     went(anna.send("/today", "/today/take", decision=decision))
     fields = anna.form(anna.page("/today"), "/today/outcome", decision=decision, outcome="declined")
     good(site.post(f"decisions/{decision}/answer", {"answered": False, "opened": True}))
-    assert "opened the app, so that no call was needed" in anna.page("/today")
+    assert "opened the app, so no call was needed" in anna.page("/today")
     refused = anna.request("POST", "/today/outcome", fields)
     assert refused.status_code == 409
     assert "no longer needed" in refused.text
@@ -575,7 +575,7 @@ def test_participants(site: Site) -> None:
     assert anna.send("/participants/0/active", "/participants/0/status").status_code == 409
     seen = cora.page("/participants/0")
     assert "<svg" in seen
-    assert "Keep the note" not in seen
+    assert "Save the note" not in seen
     assert ">Withdraw<" not in seen
     assert verify(site.service.database).findings == []
 
@@ -637,7 +637,7 @@ def test_a_moment_that_was_past_is_not_said_to_matter_less(sqlite: Database) -> 
     answer_of(writer.do(Propose(who="app", received=midnight, at=evening, participant="P001", given=given)))
     with site_on(sqlite, times=True, policy="always") as site:
         page = desks(site, anna="staff")["anna"].page("/participants/0")
-    assert "No call: this moment was past when it became known." in page
+    assert "No call: this moment had passed before the service learned of it." in page
     assert "moments to come may matter more" not in page
     assert "No decision was made here" in page, "the control: nobody asked about the morning"
     assert page.count("evening") == 1
@@ -659,7 +659,7 @@ def test_the_study_and_the_record(site: Site) -> None:
     page = cora.send("/record", "/record", kind="enrolled", participant="P002").text
     assert "P002" in page
     assert page.count("<tr>") == 2
-    assert re.search(r"The record is whole: \d+ events, 2 decisions", cora.send("/record", "/record/verify").text)
+    assert re.search(r"The record is intact: \d+ events, 2 decisions", cora.send("/record", "/record/verify").text)
     table = cora.request("GET", "/exports/decisions.csv")
     assert table.text.startswith("\ufeffparticipant,") or table.text.startswith("participant,")
     assert "attachment" in table.headers["content-disposition"]
@@ -825,7 +825,7 @@ def test_a_long_list_is_there_at_once(sqlite: Database) -> None:
             began = time.process_time()  # whatever else runs on the machine
             page = anna.page("/today")
             taken.append(time.process_time() - began)
-        assert page.count("In this study calls come by a plan") == 500
+        assert page.count("In this study calls follow a plan") == 500
         assert min(taken) < 0.3, taken
 
 

@@ -168,7 +168,7 @@ def test_a_days_work(opened: Open, trial: Trial) -> None:
     """Sign in, call, report, not reached, undo, enrol, correct, withdraw; all of it on record, and it verifies."""
     page = opened("anna")
     expect(page.get_by_role("heading", name="To call: 6")).to_be_visible()
-    expect(card(page, "P001")).to_contain_text("In this study calls come by a plan, whatever the phone has sensed.")
+    expect(card(page, "P001")).to_contain_text("In this study calls follow a plan, whatever the phone measures.")
     card(page, "P001").get_by_role("button", name="I will call").click()
     card(page, "P001").get_by_label("Rather low").check()
     card(page, "P001").get_by_label("Note").fill("Sleeps badly. <script>alert(1)</script>")
@@ -221,7 +221,7 @@ def test_a_days_work(opened: Open, trial: Trial) -> None:
     assert text.startswith("participant,")
     assert text.count("\n") == 1 + 7 * len(NAMES)
     analyst.get_by_role("button", name="Verify the record").click()
-    expect(analyst.get_by_role("status")).to_contain_text("The record is whole")
+    expect(analyst.get_by_role("status")).to_contain_text("The record is intact")
 
 
 def test_two_browsers_at_one_list(opened: Open, trial: Trial) -> None:
@@ -239,7 +239,7 @@ def test_two_browsers_at_one_list(opened: Open, trial: Trial) -> None:
     trial.post(f"decisions/{trial.open_decision('P001')}/answer", {"answered": False, "opened": True})
     expect(card(anna, "P001")).to_contain_text("no longer needed")
     expect(card(anna, "P001").get_by_label("Note")).to_have_value("half a sen")
-    expect(bert.locator(".done")).to_contain_text("opened the app, so that no call was needed")
+    expect(bert.locator(".done")).to_contain_text("opened the app, so no call was needed")
 
 
 def test_both_click_at_once(opened: Open, trial: Trial) -> None:
@@ -310,7 +310,7 @@ def test_with_the_keyboard_alone(opened: Open) -> None:
     page = opened("anna")
     page.goto("/today")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="To the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
 
     def tab_to(name: str) -> None:
@@ -338,7 +338,7 @@ def test_the_list_on_paper(opened: Open) -> None:
     """Printed: the date, names, reasons, until when, boxes for answers and outcomes; no buttons, no minutes left."""
     page = opened("anna")
     page.emulate_media(media="print")
-    expect(card(page, "P001")).to_contain_text("In this study calls come by a plan")
+    expect(card(page, "P001")).to_contain_text("In this study calls follow a plan")
     expect(page.get_by_role("button", name="I will call").first).to_be_hidden()
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
     expect(page.get_by_text(", printed at ")).to_be_visible()
@@ -455,7 +455,7 @@ def test_what_must_be_seen_to_stands_first(opened: Open, trial: Trial) -> None:
     anna.goto("/participants/0/adverse")
     anna.get_by_label("What happened").fill("Fell on the stairs.")
     anna.get_by_label("When it began").fill("this morning")
-    anna.get_by_label("How severe it is").select_option("moderate")
+    anna.get_by_label("Severity").select_option("moderate")
     anna.get_by_role("button", name="Report the adverse event").click()
     expect(anna.get_by_role("status")).to_contain_text("The adverse event is on record")
     expect(bert.get_by_role("heading", name="Urgent: 1")).to_be_visible()
@@ -501,7 +501,7 @@ def test_a_session_that_has_ended(opened: Open, trial: Trial) -> None:
     page.goto("/participants/0/adverse")
     page.get_by_label("What happened").fill("Fell on the stairs.")
     page.get_by_label("When it began").fill("today")
-    page.get_by_label("How severe it is").select_option("mild")
+    page.get_by_label("Severity").select_option("mild")
     with trial.database.writing.begin() as connection:
         connection.execute(tables.sessions.delete())
     report = page.get_by_role("button", name="Report the adverse event")

@@ -36,9 +36,9 @@ def test_a_call_by_chance_has_no_special_reason() -> None:
 @pytest.mark.parametrize("changed", [{"instead": HERE}, {"better": False}, {"sure": 0.4}])
 def test_what_was_learned_speaks_for_other_advice_only_if_that_helps_more(changed: dict[str, Any]) -> None:
     """Where it does not, more is known than the app's advice uses; without a contact there is none to count from."""
-    assert said(debt=True).startswith("What was learned since the last contact (3 days ago) speaks for other advice.")
-    assert said(debt=True, **changed).startswith("Since the last contact (3 days ago) more has become known than ")
-    assert said(None, debt=True, **changed).startswith("By now more is known than the app's advice uses.")
+    assert said(debt=True).startswith("What the study has learned since the last contact (3 days ago) suggests ")
+    assert said(debt=True, **changed).startswith("Since the last contact (3 days ago) the study has learned more than ")
+    assert said(None, debt=True, **changed).startswith("The study has learned more than the app's advice reflects.")
 
 
 def test_a_variable_makes_a_call_matter_more_and_does_not_make_the_advice() -> None:

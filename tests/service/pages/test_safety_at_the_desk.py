@@ -119,7 +119,7 @@ def test_serious_events_stand_first_and_are_reported_of_those_who_left(site: Sit
         went(anna.send("/participants/0/adverse", "/participants/0/adverse", **given))
     page = anna.page("/today")
     assert page.index("Fell.") < page.index("Coughs.")
-    assert "from the study: no" in page
+    assert "related to the study: no" in page
     for number in range(2):  # first the serious one
         went(anna.send("/today", "/escalations/acknowledge", note="Told the doctor."))
         assert ("Coughs." in anna.page("/today")) == (number == 0)

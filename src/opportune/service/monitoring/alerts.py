@@ -16,15 +16,15 @@ from opportune.service.state.study import StudyInForce
 
 RED, YELLOW, GREEN = "red", "yellow", "green"
 CODES = {
-    "fallback": (RED, "A decision was made by the study's fallback, as the learned policy could not be used."),
-    "undecided": (RED, "A decision was asked for and could not be made."),
+    "fallback": (RED, "A decision was made by the study's fallback, because the learned policy could not be used."),
+    "undecided": (RED, "A requested decision could not be made."),
     "unrecorded": (RED, "An answer, a reward or something that staff did could not be recorded."),
-    "rebuilt": (YELLOW, "A stored state could not be read; all states were made again from the record."),
+    "rebuilt": (YELLOW, "A stored state could not be read; all states were rebuilt from the record."),
     "verify": (RED, "The record does not verify."),
-    "silent": (YELLOW, "A participant has asked for no decision for longer than the study expects."),
-    "rewards": (YELLOW, "Results are overdue and were given up."),
+    "silent": (YELLOW, "A participant's app has been silent for longer than the study expects."),
+    "rewards": (YELLOW, "Overdue results were given up."),
     "clock": (RED, "The clock of the server may be wrong: nothing is recorded until an administrator confirms it."),
-    "overspent": (RED, "More of a budget is spent than there is."),
+    "overspent": (RED, "More than the budget was spent."),
     "unshown": (RED, "A nudge was decided and nobody has looked at it."),
     "escalation": (RED, "A participant needs attention: look at the page Today."),
     "redcap": (YELLOW, "Participants could not be enrolled from REDCap."),

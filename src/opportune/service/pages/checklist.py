@@ -36,18 +36,20 @@ def items(t: Texts) -> dict[str, tuple[str, str]]:
     """Each item: its name, and what to check."""
     _ = t.gettext
     return {
-        "hours": (_("Hours"), _("Staff hours, holidays, quiet hours and the answer window are those of the protocol.")),
+        "hours": (_("Hours"), _("Staff hours, holidays, quiet hours and the answer window match the protocol.")),
         "safety": (
             _("Safety"),
-            _("The actions that are forbidden and the values that are urgent are right; everyone knows whom to tell."),
+            _("The forbidden actions and the urgent values are right; everyone knows whom to inform."),
         ),
         "randomisation": (
-            _("Randomisation"), _("Arms, blocks and strata, and who is blinded, are as the protocol says."),
+            _("Randomisation"), _("Arms, blocks, strata and blinding match the protocol."),
         ),
         "accounts": (_("Accounts"), _("Everyone who needs access was invited and has signed in; nobody else can.")),
         "backups": (_("Backups"), _("A backup was made, restored on another machine, and verified there.")),
-        "alerts": (_("Alerts"), _("A test alert reached whoever is on call, by every way that the study file names.")),
-        "rehearsal": (_("Rehearsal"), _("Those who call have rehearsed some days with simulated participants.")),
+        "alerts": (_("Alerts"), _("A test alert reached the person on call by every channel in the study file.")),
+        "rehearsal": (
+            _("Rehearsal"), _("The people who call have rehearsed for some days with simulated participants."),
+        ),
     }  # fmt: skip
 
 
@@ -105,7 +107,7 @@ def _findings(view: View) -> dict[str, str]:
         "backups": _("Last backup: %(at)s.", at=view.t.moment(backup, view.timezone)) if backup
         else _("No backup was made yet."),
         "alerts": _("Alerts go to: %(ways)s.", ways=", ".join(ways)) + _tested(view) if ways
-        else _("The study file names no mail and no webhook: alerts are seen on these pages only."),
+        else _("The study file names no mail and no webhook: alerts appear on these pages only."),
     }  # fmt: skip
 
 

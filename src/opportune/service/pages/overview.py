@@ -61,7 +61,7 @@ def verdict(view: View, alerts: list[dict[str, Any]], undelivered: int, backup: 
         look.append(ngettext("%(num)s yellow alert", "%(num)s yellow alerts", yellow))
     missing = checklist.missing(view)
     if missing:
-        look.append(_("the launch checklist lacks: %(items)s", items=", ".join(missing)))
+        look.append(_("missing from the launch checklist: %(items)s", items=", ".join(missing)))
     if not view.service.rehearsal and (backup is None or view.now - backup > OLD):
         look.append(_("last backup: %(age)s", age=age_of(view, backup)))
     if undelivered:

@@ -30,7 +30,7 @@ def why(running: StudyInForce, row: Mapping[str, Any], because: Because | None, 
     if because is None and row["mode"] == FALLBACK_MODE:
         return _("The study's fallback has chosen this moment.")
     if because is None:
-        return _("Why this moment was chosen is not on record.")
+        return _("The reason for this call is not on record.")
     occasion = _no_special_reason(t) if because["chance"] else _occasion(running, because, days, t)
     return f"{occasion} {_advice(running, because, t)}"
 
@@ -38,7 +38,7 @@ def why(running: StudyInForce, row: Mapping[str, Any], because: Because | None, 
 def _occasion(running: StudyInForce, because: Because, days: int | None, t: Texts) -> str:
     _ = t.gettext
     if because["overdue"]:
-        return _("It is time to ask how things are: only the participant can tell what the study learns from.")
+        return _("It is time for a call: only the participant can report what the study learns from.")
     if because["debt"]:
         other = because["instead"] != because["present"] and because["better"] and because["sure"] >= HALF
         return _speaks_for_other_advice(days, t) if other else _more_is_known(days, t)
@@ -46,10 +46,10 @@ def _occasion(running: StudyInForce, because: Because, days: int | None, t: Text
         named = [f"{_named(running, one, t)}." for one in because["variables"]]
         return " ".join([*named, _("That makes a call matter more now.")])
     if because["together"]:
-        return _("What the phone has sensed, taken together, speaks for a call.")
+        return _("Taken together, the phone's measurements suggest a call.")
     if because["by_context"]:
         return _no_special_reason(t)
-    return _("In this study calls come by a plan, whatever the phone has sensed.")
+    return _("In this study calls follow a plan, whatever the phone measures.")
 
 
 def _no_special_reason(t: Texts) -> str:
@@ -61,12 +61,12 @@ def _speaks_for_other_advice(days: int | None, t: Texts) -> str:
     """That results since the last contact show that other advice helps more."""
     _, ngettext = t.gettext, t.ngettext
     if days is None:
-        return _("What was learned so far speaks for other advice.")
+        return _("What the study has learned so far suggests different advice.")
     if days == 0:
-        return _("What was learned since the last contact (today) speaks for other advice.")
+        return _("What the study has learned since the last contact (today) suggests different advice.")
     return ngettext(
-        "What was learned since the last contact (%(num)s day ago) speaks for other advice.",
-        "What was learned since the last contact (%(num)s days ago) speaks for other advice.", days,
+        "What the study has learned since the last contact (%(num)s day ago) suggests different advice.",
+        "What the study has learned since the last contact (%(num)s days ago) suggests different advice.", days,
     )  # fmt: skip
 
 
@@ -74,12 +74,12 @@ def _more_is_known(days: int | None, t: Texts) -> str:
     """That the app's advice is behind what is known by now, whether or not that speaks for other advice."""
     _, ngettext = t.gettext, t.ngettext
     if days is None:
-        return _("By now more is known than the app's advice uses.")
+        return _("The study has learned more than the app's advice reflects.")
     if days == 0:
-        return _("Since the last contact (today) more has become known than the app's advice uses.")
+        return _("Since the last contact (today) the study has learned more than the app's advice reflects.")
     return ngettext(
-        "Since the last contact (%(num)s day ago) more has become known than the app's advice uses.",
-        "Since the last contact (%(num)s days ago) more has become known than the app's advice uses.", days,
+        "Since the last contact (%(num)s day ago) the study has learned more than the app's advice reflects.",
+        "Since the last contact (%(num)s days ago) the study has learned more than the app's advice reflects.", days,
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _advice(running: StudyInForce, because: Because, t: Texts) -> str:
                  instead=instead, n=n)  # fmt: skip
     if instead == present:
         if sure >= ALMOST:
-            return _("The call will hardly change the advice “%(present)s”; it tells the study how things are.",
+            return _("The call will hardly change the advice “%(present)s”; it tells the study how the participant is.",
                      present=present)  # fmt: skip
         return _("In about %(n)s of 10 such calls the advice stays “%(present)s”; the answers decide.",
                  present=present, n=n)  # fmt: skip

@@ -35,7 +35,7 @@ def sentences(t: Texts) -> dict[str, str]:
         "invalid": _("Something in the form cannot be used. Nothing was recorded."),
         "malformed": _("The form could not be read. Nothing was recorded."),
         "closed": _("The study is closed. Nothing was changed."),
-        "forbidden": _("You may not do this, or the page is too old. Nothing was recorded."),
+        "forbidden": _("You are not allowed to do this, or this page has expired. Nothing was recorded."),
         "not_found": _("Page not found."),
         "key_reused": _("This form was sent before, with other content. Check it and send it again."),
         "too_many": _("Too many attempts. Wait a few minutes."),

@@ -41,7 +41,9 @@ def advice(t: Texts) -> dict[str, str]:
         "rebuilt": _("It was repaired automatically. Have the record verified on the page Record."),
         "verify": _("Do not use the data until this is understood. Tell the study's statistician now."),
         "silent": _("Ask the participant whether the app works, or pause the participation."),
-        "rewards": _("They are not awaited any more. Tell whoever looks after the app that results do not arrive."),
+        "rewards": _(
+            "The service no longer waits for them. Tell whoever looks after the app that results do not arrive."
+        ),
         "unshown": _("Someone should have been called and was not. Look at the list of calls, and at who is on duty."),
         "escalation": _("Open the page Today, do what it says, and write there what was done."),
         "clock": _("Nothing is recorded until the clock is confirmed. Tell whoever looks after the service now."),
@@ -74,7 +76,7 @@ def _budget(view: View, found: Course) -> Figure | None:
     if found.forecast:
         _day, low, high = found.forecast[-1]
         if low >= 0.995 * found.budget:
-            described += " " + _("All of it will probably be used.")
+            described += " " + _("The whole budget will probably be used.")
         else:
             described += " " + _(
                 "At the end, %(low)s to %(high)s will probably be used.", low=view.t.number(low),

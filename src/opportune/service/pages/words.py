@@ -58,16 +58,16 @@ def outcome(row: dict[str, Any], why: str, t: Texts) -> str:
     if not row["available"]:
         return _("No decision was made here; the advice stands.")
     if row["mode"] == "fallback":
-        return _("The study's fallback decided, as the learned policy could not be used.")
+        return _("The study's fallback decided, because the learned policy could not be used.")
     if not row["nudge"] and row["outcome"] == "opened":
-        return _("The app was opened, so that the advice is for this moment.")
+        return _("The app was opened, so the advice is for this moment.")
     if not row["nudge"] and row["why"].startswith(WAS_PAST):
-        return _("No call: this moment was past when it became known.")
+        return _("No call: this moment had passed before the service learned of it.")
     if not row["nudge"]:
         return _("No call: later moments may matter more. The advice stands.")
     became = {
-        "opened": _("The app was opened before the call, so that the advice is for this moment."),
-        "answered": _("The call was answered, so that the advice is for this moment."),
+        "opened": _("The app was opened before the call, so the advice is for this moment."),
+        "answered": _("The call was answered, so the advice is for this moment."),
         "unanswered": _("The call was not answered; the advice stands."),
     }
     return f"{why} {became.get(row['outcome'], '')}".strip()
@@ -97,7 +97,7 @@ def cause(code: str, t: Texts) -> str:
         "completed": _("completed"),
         "closed": _("the study was closed"),
         "overdue": _("did not arrive"),
-        "default": _("the study's default, as none came"),
+        "default": _("the study's default, because none arrived"),
     }.get(code, "")
 
 
@@ -122,7 +122,7 @@ def adverse(given: Mapping[str, Any], t: Texts) -> str:
     return "; ".join([
         *([_("serious")] if given["serious"] else []), severity(given["severity"], t),
         *([_("began: %(when)s", when=given["began"])] if given["began"] else []),
-        *([_("from the study: %(related)s", related=given["related"])] if given["related"] else []),
+        *([_("related to the study: %(related)s", related=given["related"])] if given["related"] else []),
     ])  # fmt: skip
 
 
