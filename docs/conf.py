@@ -33,7 +33,7 @@ exclude_patterns = ["tutorials", "sg_execution_times.rst"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = False
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "tasklist"]
 myst_heading_anchors = 4
 
 autodoc_typehints = "description"
@@ -76,10 +76,12 @@ warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 reference_pages.write(HERE / "reference")
 
 
-def lead_to_project_pages(_app: Any, _name: str, source: list[str]) -> None:
-    """Links of a page to the repository's root lead to the copies in the site."""
+def lead_to_the_site(_app: Any, _name: str, source: list[str]) -> None:
+    """Links to files of the repository lead to their copies in the site, or else to the repository."""
     names = "|".join(name.removesuffix(".md") for name in reference_pages.PROJECT_PAGES)
-    source[0] = re.sub(rf"\]\(\.\./({names})\.md", r"](reference/\1.md", source[0])
+    text = re.sub(rf"\]\(\.\./({names})\.md", r"](reference/\1.md", source[0])
+    text = re.sub(r"\]\(tutorials/(\w+)\.py\)", r"](learn/\1.rst)", text)
+    source[0] = text.replace("](../src/", f"]({reference_pages.HOME}/blob/main/src/")
 
 
 PROPERTIES: dict[str, list[str]] = {}
@@ -100,6 +102,6 @@ def restore_property(_app: Any, what: str, name: str, _thing: Any, _options: Any
 
 def setup(app: Any) -> None:
     """What Sphinx calls."""
-    app.connect("source-read", lead_to_project_pages)
+    app.connect("source-read", lead_to_the_site)
     app.connect("autodoc-process-docstring", keep_property, priority=400)
     app.connect("autodoc-process-docstring", restore_property, priority=600)  # napoleon has 500

@@ -126,13 +126,14 @@ def test_properties_are_documented_as_written(site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_headings_are_not_cut_off(tab: Tab, site: Path) -> None:
-    """Long addresses in headings are broken, on a phone and on a desktop."""
+def test_long_words_are_not_cut_off(tab: Tab, site: Path) -> None:
+    """Long addresses in headings and long commands in texts are broken, on a phone and on a desktop."""
     try:
         for width in (390, 1280):
             tab.set_viewport_size({"width": width, "height": 844})
-            tab.goto((site / "reference" / "http.html").as_uri(), wait_until="domcontentloaded")
-            cut = "[...document.querySelectorAll('article h2, article h3')].filter(h => h.scrollWidth > h.clientWidth)"
-            assert tab.evaluate(f"{cut}.map(h => h.innerText)") == []
+            for page, parts in (("reference/http", "h2, article h3"), ("apps", "p"), ("paper", "section > p")):
+                tab.goto((site / f"{page}.html").as_uri(), wait_until="domcontentloaded")
+                cut = f"[...document.querySelectorAll('article {parts}')].filter(h => h.scrollWidth > h.clientWidth)"
+                assert tab.evaluate(f"{cut}.map(h => h.innerText)") == []
     finally:
         tab.set_viewport_size({"width": 390, "height": 844})
