@@ -38,11 +38,11 @@ NAMES = [f"P{number:03d}" for number in range(1, 7)]
 class Trial:
     """A study that runs on a server of its own: whom the rule nudges, it nudges always."""
 
-    def __init__(self, database: Database, address: str) -> None:
+    def __init__(self, database: Database, address: str, *, rehearsal: bool = False) -> None:
         self.database, self.address = database, address
         text = study_text(policy="always", planned=20)
         text = text.replace("[serve]\n", '[serve]\nsecond_factor = "nobody"\n')  # test_on_record.py has them
-        launch(database, StudyInForce.from_text(text))
+        launch(database, StudyInForce.from_text(text), rehearsal=rehearsal)
         for name, role in PEOPLE.items():
             add_person(database, name, role, PASSWORD)
         self._keys = {role: add_key(database, role, role) for role in ("app", "staff")}
@@ -99,10 +99,10 @@ def servers() -> Iterator[Parent]:
 
 
 @pytest.fixture
-def trial(sqlite: Database, servers: Parent) -> Iterator[Trial]:
-    """A running study."""
+def trial(sqlite: Database, servers: Parent, request: pytest.FixtureRequest) -> Iterator[Trial]:
+    """A running study, or a rehearsal if a test asks for one."""
     port = free_port()
-    found = Trial(sqlite, f"http://127.0.0.1:{port}")
+    found = Trial(sqlite, f"http://127.0.0.1:{port}", rehearsal=getattr(request, "param", False))
     found.begin()
     pid = servers.start(sqlite.url, port)
     yield found
@@ -292,6 +292,14 @@ def test_every_page_is_accessible(opened: Open, trial: Trial, viewport: Any, sch
         page.get_by_role("button", name="Sign out").click()
         found += violations(page)
     assert found == []
+
+
+@pytest.mark.parametrize("trial", [True], ids=["rehearsal"], indirect=True)
+def test_a_rehearsal_says_so_accessibly(opened: Open, trial: Trial) -> None:
+    """The line that says so stands in a landmark of its own."""
+    page = opened("anna")
+    expect(page.get_by_role("complementary", name="Rehearsal")).to_contain_text("these participants are simulated")
+    assert violations(page) == []
 
 
 def test_something_would_be_found(opened: Open, trial: Trial) -> None:
