@@ -319,6 +319,16 @@ def resolves(name: str) -> bool:
     return False
 
 
+def test_tests_that_security_names_exist() -> None:
+    """Each promise of the page on security names a test that is there."""
+    rows = [line for line in (DOCS / "security.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    for row in rows[1:]:
+        names = re.findall(r"`([\w/]+/(?:test_\w+\.py)?)`", row.rpartition(" | ")[2])
+        assert names, row
+        for name in names:
+            assert (ROOT / "tests" / "service" / name).exists(), name
+
+
 def test_experiments_are_described() -> None:
     """The page on reproducing says of each experiment what it asks and what was found."""
     text = (DOCS / "reproduce.md").read_text(encoding="utf-8")
