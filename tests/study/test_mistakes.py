@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from study_files import errors_of
+from study_files import edit, errors_of, report_of
 
 from opportune.study.examples import EXAMPLES, example
 
@@ -156,6 +156,28 @@ def test_many_mistakes_are_reported_at_once() -> None:
     assert len(found) == len(expected), found
 
 
+def test_checks_that_depend_on_a_mistake_wait() -> None:
+    """The levels of a variable are not compared with wrong ones; one sentence says that checks wait, if any does."""
+    labels = 'level_labels = ["Low", "High"]'
+    wrong, waiting = report_of(edit(("range = [1, 3]", f'levels = ["low", "low"]\n{labels}')))
+    assert wrong.startswith('study.toml, line 14: [variables.stress] has levels = ["low", "low"]')
+    assert re.fullmatch(r"study\.toml: \d more checks follow once this is corrected", waiting)
+    (corrected,) = errors_of(edit(("range = [1, 3]", f"range = [1, 3]\n{labels}")))
+    assert corrected.startswith("study.toml, line 15: [variables.stress] has level_labels")
+    assert len(report_of(edit(("[world]", "[nudge]\nminutes = 0\n[world]")))) == 1, "the control: nothing waits"
+
+
+def test_the_value_of_a_misspelt_key_is_read() -> None:
+    """A misspelt key is one mistake; its value is read as that of the key that was meant, unless it cannot be."""
+    spelt, value = errors_of(edit(("budgets = [4, 8]", "budgts = [4, 80]")))
+    assert spelt == "study.toml, line 7: unknown key 'budgts' in [study]; did you mean 'budgets'?"
+    assert value == "study.toml, line 7: budgets in [study] holds 80; expected at most 40, the horizon"
+    assert errors_of(edit(("budgets = [4, 8]", "budgts = 4"))) == [spelt]
+    section, key = errors_of(edit(("[reward]", "[rewards]"), ("noise_sd = 0.2", "noise_sd = 0")))
+    assert section == "study.toml, line 20: unknown section [rewards]; did you mean [reward]?"
+    assert key.startswith("study.toml, line 22: noise_sd in [reward] is 0")
+
+
 class Mistake(NamedTuple):
     """A mistake to make in a file."""
 
@@ -275,7 +297,7 @@ def is_toml(text: str) -> bool:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @given(mistakes=st.lists(st.sampled_from(MISTAKES), min_size=1, max_size=12, unique=True))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_mistakes_in_examples_are_reported_at_once(name: str, mistakes: list[Mistake]) -> None:
     """Whatever mistakes an example has, one round reports them all, each with its line, and nothing else."""
     text = with_mistakes(name, mistakes)

@@ -73,6 +73,8 @@ WRONG = {
     "share": ("share = 2", "share = 0", 21, "share in nudges of [arms] is 0; expected a whole number >= 1"),
     "key of an arm": ("share = 2", "shar = 2", 21, "unknown key 'shar' in nudges of [arms]; did you mean 'share'?"),
     "one arm": ('control = { share = 1, policy = "never", recommender = "random" }\n', "", 20, "[arms] has only"),
+    "no arm": ("block = 6", "blok = 6", 23, "unknown key 'blok' in [arms]; did you mean 'block'?"),
+    "no table": ("block = 6", "size = 6", 23, "unknown key 'size' in [arms]; expected one of block, strata, or an arm"),
     "block": ("block = 6", "block = 7", 23, "block in [arms] is 7, and shares sum to 3; expected a multiple of 3"),
     "policy": ('"PD2"', '"PACE"', 21, "policy of 'nudges' in [arms] is 'PACE'; expected 'naive', 'PD2' or 'never'"),
     "recommender": ('"random"', '"coin"', 22, "recommender of 'control' in [arms] is 'coin'; expected 'linucb'"),

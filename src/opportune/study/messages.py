@@ -1,6 +1,7 @@
 """What is wrong with a study file, in words: what stands there, what was expected, and on which line."""
 
 import difflib
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ Errors: TypeAlias = "Iterator[Error | Errors]"
 
 def list_errors(source: str, lines: Mapping[Place, int], errors: Iterable[Error], *, waiting: int = 0) -> str:
     """Errors in the order of the file, one per line, each with its line number; last, how many checks still wait."""
-    found = sorted((_line(lines, place), message) for place, message in errors)
+    found = sorted(((_line(lines, place), message) for place, message in errors), key=operator.itemgetter(0))
     said = [f"{source}, line {line}: {message}" if line else f"{source}: {message}" for line, message in found]
     said = [text if len(text) <= MOST_LENGTH else text[: MOST_LENGTH - 3] + "..." for text in dict.fromkeys(said)]
     more = [f"{source}: and {len(said) - MOST_ERRORS} more"] if len(said) > MOST_ERRORS else []
@@ -91,7 +92,8 @@ def unknown_key(place: Place, value: Any) -> tuple[str, str]:
     for section, table in sections().items():
         if key in keys_of(table):
             return f"{text}; it belongs in {brackets(section)}", ""
-    return f"{text}; expected one of {', '.join(known)}", ""
+    arm = f", or an arm such as {key} = {{ share = 1 }}" if place[0] == "arms" and len(place) == 2 else ""
+    return f"{text}; expected one of {', '.join(known)}{arm}", ""
 
 
 def _missing_key(place: Place) -> str:

@@ -69,11 +69,12 @@ def read(content: Mapping[str, Any]) -> Reading:
 
 
 def _split(details: Iterable[ErrorDetails]) -> tuple[dict[Place, Any], list[ErrorDetails]]:
-    """The values of unknown keys, and all other errors."""
+    """The values of unknown keys, and all other errors; a key of [arms] that is no arm is unknown."""
     unknown: dict[Place, Any] = {}
     others: list[ErrorDetails] = []
     for detail in details:
-        if detail["type"] == "extra_forbidden":
+        no_arm = detail["type"] == "model_type" and detail["loc"][:-1] == ("arms",)
+        if detail["type"] == "extra_forbidden" or no_arm:
             unknown[detail["loc"]] = detail["input"]
         else:
             others.append(detail)

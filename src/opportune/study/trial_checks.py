@@ -288,14 +288,17 @@ def _check_condition(settings: StudyFile, name: str, table: ActionTable) -> Erro
         return
     variables = readable_variables(settings, condition)
     require_right(condition, variables.wrong)
-    for doubts in ({name: "forbid"}, None):
-        if doubts is None and table.when_unknown is not None:
-            return
-        try:
-            Conditions({name: condition}, doubts, (name, OTHER), variables.known, variables.visibility)
-        except InputError as error:
-            yield ("actions", name, "never_if"), str(error)
-            return
+    place = ("actions", name, "never_if")
+    try:
+        found = Conditions({name: condition}, {name: "forbid"}, (name, OTHER), variables.known, variables.visibility)
+    except InputError as error:
+        yield place, str(error)
+        return
+    used = [list(variables.known)[v] for v in sorted(found.of[0].variables)]
+    hidden = [variable for variable in used if variables.visibility[variable] != "public"]
+    if hidden and table.when_unknown is None:
+        text = f"never_if of {name!r} uses {hidden[0]!r}, which is not always known"
+        yield place, f"{text}; expected when_unknown = 'forbid' or when_unknown = 'allow' beside it"
 
 
 def check_fallback(study: "Study") -> Errors:
