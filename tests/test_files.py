@@ -106,8 +106,8 @@ def test_a_reproduction_on_a_full_disk_ends_with_one_line(small_disk: Path, tmp_
         code, said = ended(command)
     assert code == 1
     (line,) = said
-    expected = rf"opportune: error: {small_disk}/\S+ cannot be written: the disk is full; what is finished is kept in "
-    assert re.match(expected + f"{small_disk}; the same command goes on from there$", line), line
+    expected = rf"opportune: error: {small_disk}/\S+ cannot be written: the disk is full; finished parts are kept in "
+    assert re.match(expected + f"{small_disk}; the same command resumes there$", line), line
     assert not list(small_disk.glob("*.json"))
 
 

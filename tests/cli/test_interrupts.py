@@ -17,7 +17,7 @@ from processes import COMMAND, STUDY, Started, needs_linux
 SOON = 4.0  # seconds, on a busy machine
 AT_ONCE = 1.5
 EXPERIMENTS = ("reproduce", "opens", "pace", "--quick", "--out", "out")
-KEPT = "opportune: interrupted: what is finished is kept in out; the same command goes on from there"
+KEPT = "opportune: interrupted: finished parts are kept in out; the same command resumes there"
 
 LONG = (
     STUDY.replace('name = "tiny"', 'name = "long"')
@@ -147,7 +147,7 @@ def test_ctrl_c_is_heard_during_the_first_compilation(tmp_path: Path) -> None:
         time.sleep(2.0)
         command.interrupt()
         assert command.ended(SOON) == 130
-        assert command.said()[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
+        assert command.said()[-1] == "opportune: interrupted: no replicate was finished, and nothing was written"
 
 
 def test_a_command_that_was_told_to_ignore_ctrl_c_does(tmp_path: Path) -> None:

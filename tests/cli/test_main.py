@@ -167,7 +167,7 @@ def test_entry_point_is_quick_to_answer() -> None:
         (["simulate", "--jbos", "2"], "No such option: --jbos"),
         (["simulate", "--jobs", "two"], "Invalid value for '--jobs'"),
         (["simulate", "a.toml", "b.toml"], "Got unexpected extra argument"),
-        (["simulate"], "no study file is named; expected STUDY.toml, or --example, which prints one"),
+        (["simulate"], "no study file is given; expected STUDY.toml, or --example, which prints one"),
         (["simulate", "nix.toml"], "nix.toml does not exist; expected a study file in TOML"),
         (["fit-brushing", "a.csv", "--study", "robas3"], "Missing option '--out'"),
         (
@@ -253,7 +253,7 @@ def test_interrupted_before_anything_was_finished(
 
     monkeypatch.setattr(Study, "run", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
-    assert errors(capsys)[-1] == "opportune: interrupted: no replicate was finished, nothing was written"
+    assert errors(capsys)[-1] == "opportune: interrupted: no replicate was finished, and nothing was written"
     monkeypatch.setattr("opportune.study.load_study", stop)
     assert cli.run(["simulate", "tiny.toml"]) == 130
     assert errors(capsys) == ["opportune: interrupted: nothing was written"]
@@ -335,7 +335,7 @@ def test_simulate_results(tiny: Simulated) -> None:
         ["4", "nudges", "naive"],
         ["4", "nudges", "PD2"],
     ]
-    assert "Without a budget, and so not in this table: never." in regrets
+    assert "Not in this table, as they have no budget: never." in regrets
 
 
 def test_the_table_is_written_in_full(tiny: Simulated) -> None:
@@ -496,7 +496,7 @@ def test_reproduce_wrong_name(capsys: pytest.CaptureFixture[str]) -> None:
     expected = f"NAME is 'regrets'; expected one of {known}, 'all'; did you mean 'regret'?"
     assert errors(capsys) == [f"opportune: error: {expected}"]
     assert cli.run(["reproduce"]) == 2
-    expected = f"no experiment is named; expected one of {known}, or 'all'"
+    expected = f"no experiment is given; expected one of {known}, or 'all'"
     assert errors(capsys) == [f"opportune: error: {expected}"]
 
 
@@ -510,7 +510,7 @@ def test_reproduce_interrupted(
 
     monkeypatch.setattr(sys.modules["opportune.experiments.runner"], "reproduce", stop)
     assert cli.run(["reproduce", "all", "--out", "here"]) == 130
-    expected = "what is finished is kept in here; the same command goes on from there"
+    expected = "finished parts are kept in here; the same command resumes there"
     assert errors(capsys) == [f"opportune: interrupted: {expected}"]
     assert runner == {}
 

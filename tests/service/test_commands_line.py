@@ -278,7 +278,7 @@ def test_what_is_left_of_an_export_that_was_interrupted(
     monkeypatch.setattr(exports, "export", export)
     code, _, err = run("export", str(tmp_path / "out"), "--db", db)
     assert code == 130
-    assert "files that were finished are in" in err
+    assert "finished files are in" in err
     assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".csv") == [
         "decisions.csv", "participants.csv",
     ]  # fmt: skip

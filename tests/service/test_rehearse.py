@@ -97,7 +97,7 @@ def test_it_makes_the_decisions_of_simulate(
     code, out, err = rehearse(place, "--staff", "--days", "8")
     assert code == 0, err
     made = int(re.findall(r"decisions +(\d+)", out)[0])
-    assert f"All {made} decisions are those of simulate" in out
+    assert f"All {made} decisions equal those of simulate" in out
     assert made == (3 * 16 if sharing else 16 + 14 + 12), "those who share nothing begin one after the other"
     for row in ("calls", "answered", "rewards", "away"):
         assert int(re.findall(rf" {row} +(\d+)", out)[0]) > 0, row
@@ -131,7 +131,7 @@ def test_people_who_remember_and_wear_out_are_rehearsed(
     code, out, err = rehearse(place, "--staff", "--days", "10")
     assert code == 0, err
     made = int(re.findall(r"decisions +(\d+)", out)[0])
-    assert f"All {made} decisions are those of simulate" in out
+    assert f"All {made} decisions equal those of simulate" in out
     assert int(re.findall(r" calls +(\d+)", out)[0]) > 2
     with place.client() as client, HttpAccess(client, in_order=False) as access:
         shown = [decision for name in ("P001", "P002", "P003") for decision in access.decisions(name)]
@@ -149,7 +149,7 @@ def test_it_goes_on_postgresql_and_where_it_stopped(
     assert "All 12 decisions" in rehearse(place, "--staff", "--days", "3")[1]
     code, out, err = rehearse(place, "--staff", "--days", "6")
     assert code == 0, err
-    assert "All 30 decisions are those of simulate" in out
+    assert "All 30 decisions equal those of simulate" in out
     code, out, _ = rehearse(place, "--staff", "--days", "6")
     assert code == 0
     assert "All 30 decisions" in out, "nothing is left to do"
@@ -229,12 +229,12 @@ def test_ctrl_c_ends_it_in_good_order(sqlite: Database, serve: Callable[..., Pla
         process.interrupt()
         assert process.ended(within=20) == 130
         (said,) = [line for line in process.said() if "interrupted" in line]
-        assert said.endswith("what was decided is on record; the same command goes on from there")
+        assert said.endswith("decisions made so far are on record; the same command resumes there")
     with place.client() as client:
         step = max(row["step"] for row in client.pages("participants"))
     code, out, err = rehearse(place, "--staff", "--days", str(step // 2 + 5))
     assert code == 0, err
-    assert "are those of simulate" in out
+    assert "equal those of simulate" in out
 
 
 def test_without_staff_calls_are_left_to_people(sqlite: Database, serve: Callable[..., Place], rehearse: Run) -> None:
@@ -266,7 +266,7 @@ def test_more_participants_than_were_thought_of(sqlite: Database, serve: Callabl
         client.enrol("someone-else")
     code, out, err = rehearse(place, "--staff", "--days", "5")
     assert code == 0, err
-    assert "All 24 decisions are those of simulate" in out
+    assert "All 24 decisions equal those of simulate" in out
 
 
 def test_more_participants_the_next_time(sqlite: Database, serve: Callable[..., Place], rehearse: Run) -> None:
@@ -275,7 +275,7 @@ def test_more_participants_the_next_time(sqlite: Database, serve: Callable[..., 
     assert rehearse(place, "--staff", "--days", "3")[0] == 0
     code, out, err = rehearse(place, "--staff", "--days", "5", "--participants", "5")
     assert code == 0, err
-    assert "All 28 decisions are those of simulate" in out, "5, 4 and 3 days of three; the last day of two"
+    assert "All 28 decisions equal those of simulate" in out, "5, 4 and 3 days of three; the last day of two"
 
 
 def test_study_time_goes_as_fast_as_was_said(sqlite: Database, serve: Callable[..., Place]) -> None:
@@ -344,7 +344,7 @@ def test_when_decisions_cannot_be_compared(tmp_path: Path) -> None:
         (["--url", "http://127.0.0.1:1"], "no service answers at http://127.0.0.1:1; expected one that was started"),
         (["--key", "opp_1"], "No such option: --key"),
         (["OPPORTUNE_KEY", ""], "no key is given; expected OPPORTUNE_KEY in the environment"),
-        (["OPPORTUNE_KEY", "clé"], "the key has signs that no key has; expected OPPORTUNE_KEY"),
+        (["OPPORTUNE_KEY", "clé"], "the key contains characters that no key has; expected OPPORTUNE_KEY"),
         (["OPPORTUNE_KEY", "opp_wrong"], "the service does not know this key; expected one of role admin"),
         (["OPPORTUNE_KEY", "STAFF"], "the key's role is 'staff'; expected admin"),
     ],

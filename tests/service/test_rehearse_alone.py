@@ -46,7 +46,7 @@ def test_the_whole_study_is_rehearsed(tmp_path: Path, case: dict[str, bool]) -> 
     )
     assert result.exit_code == 0, result.output
     assert "the record verifies" in result.output
-    assert "decisions are those of simulate" in result.output
+    assert "decisions equal those of simulate" in result.output
     with (tmp_path / "out" / "decisions.csv").open(encoding="utf-8") as opened:
         rows = list(csv.DictReader(opened))
     assert len(rows) == 8 * 40
@@ -97,7 +97,7 @@ def test_a_baseline_range_is_what_was_said_at_enrolment(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     result = CliRunner().invoke(app, ["rehearse", str(tmp_path / "study.toml"), "--participants", "2"])
     assert result.exit_code == 0, result.output
-    assert "All 120 decisions are those of simulate" in result.output
+    assert "All 120 decisions equal those of simulate" in result.output
 
 
 def test_days_before_all_have_begun(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_days_before_all_have_begun(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "participants 4 of 6; the others begin later" in " ".join(result.output.split())
     assert "calls to people" in result.output, "the study's own word"
-    assert "decisions are those of simulate" in result.output
+    assert "decisions equal those of simulate" in result.output
 
 
 def test_a_pooled_model_with_people_who_begin_later(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_a_pooled_model_with_people_who_begin_later(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(staggered(pooled=True), encoding="utf-8")
     result = CliRunner().invoke(app, ["rehearse", str(tmp_path / "study.toml")])
     assert result.exit_code == 0, result.output
-    assert "All 360 decisions are those of simulate" in result.output
+    assert "All 360 decisions equal those of simulate" in result.output

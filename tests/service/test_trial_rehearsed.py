@@ -112,4 +112,4 @@ def test_the_trial_decides_live_as_it_is_simulated(tmp_path: Path) -> None:
     for coupled, alone in (("per_day = 10 ", "# per_day = 10 "), ('pooled = "partial"', "pooled = false")):
         assert text.count(coupled) == 1
         text = text.replace(coupled, alone)
-    assert "1,008 decisions are those of simulate" in rehearse(text, tmp_path)
+    assert "1,008 decisions equal those of simulate" in rehearse(text, tmp_path)

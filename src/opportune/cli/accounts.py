@@ -125,7 +125,7 @@ def resume_person(name: Name, db: Db = None) -> None:
 
 
 def _first_or_admin(database: "Database", role: str) -> "Actor":
-    """Who adds an account: an admin; only the first admin is added by whoever has the database."""
+    """The author of a new account: an admin must sign in, except to add the first admin."""
     if role == "admin" and may_be_first(database):
         from opportune.service.accounts.changes import launching  # noqa: PLC0415
 

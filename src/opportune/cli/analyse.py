@@ -1,4 +1,4 @@
-"""`opportune analyse`: from a study's record to a report that says what was found, and how sure that is."""
+"""`opportune analyse`: from a study's record to a report with estimates and their uncertainty."""
 
 import shlex
 import tempfile
@@ -41,12 +41,12 @@ def analyse(
         typer.Option(help="NAME-plan-power.csv, as opportune plan writes it.", metavar="FILE", show_default=False),
     ] = None,
     policies: Annotated[
-        bool, typer.Option("--policies/--no-policies", help="Simulate what other budgets would have brought.")
+        bool, typer.Option("--policies/--no-policies", help="Estimate the rewards of other policies and budgets.")
     ] = True,
 ) -> None:
     """Analyse a study."""
     if (folder is None) == (db is None):
-        raise InputError("expected either DIR, what opportune export wrote, or --db URL")
+        raise InputError("expected either DIR, a folder that opportune export wrote, or --db URL")
     from opportune.files import held  # noqa: PLC0415
     from opportune.report.analysis import write_analysis  # noqa: PLC0415
     from opportune.trial.export import read_export  # noqa: PLC0415
@@ -61,7 +61,7 @@ def analyse(
         record = read_export(source)
         stack.enter_context(held(out))
         say(f"{record.name}: analysing {len(record.decisions):,} decision points", DONE)
-        stack.enter_context(kept("nothing is left of it"))
+        stack.enter_context(kept("nothing was kept"))
         found = make(record, blinded=blinded, plan=plan, policies=policies)
         words = ["opportune", "analyse", *([str(folder)] if folder is not None else ["--db", shown_url(str(db))])]
         words += ["--out", str(out), *(["--blinded"] if blinded else [])]

@@ -38,7 +38,7 @@ def fit_brushing(
     if not out.parent.is_dir():
         raise InputError(f"--out is {str(out)!r}; expected a path in a folder that exists")
     if out.is_dir():
-        raise InputError(f"--out is {str(out)!r}; expected a file to write, and it is a folder")
+        raise InputError(f"--out is {str(out)!r}, a folder; expected a file to write")
     data = load(file)
     with kept("nothing was written"):
         with bar() as show:
@@ -50,7 +50,7 @@ def fit_brushing(
 
 
 def _print_fit(table: "BrushingTable") -> None:
-    """A few lines on how the fit went."""
+    """Print a summary of the fit."""
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415

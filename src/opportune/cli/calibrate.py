@@ -28,7 +28,7 @@ def calibrate(
                                   show_default=False)
     ] = None,
     prior: Annotated[
-        bool, typer.Option("--prior", help="Also write [prior], from which agents start; an existing one is updated.")
+        bool, typer.Option("--prior", help="Also write [prior], from which agents start; update an existing one.")
     ] = False,
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Leave bad rows out.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,

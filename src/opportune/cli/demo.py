@@ -1,4 +1,4 @@
-"""`opportune demo`: a study in the middle of its course, to look at."""
+"""`opportune demo`: a study in mid-course, to look at."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ HOST = "127.0.0.1"
 
 
 def demo(
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free port.", min=0, max=65535)] = 8000,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address.")
     ] = True,
@@ -52,7 +52,7 @@ def demo(
         Path | None, typer.Option(help="A new folder for the study, to keep.", metavar="DIR", show_default=False)
     ] = None,
 ) -> None:
-    """Fill a study, serve it, and open it."""
+    """Simulate a study, serve it, and open its pages."""
     require_extra()
     from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
     from opportune.rehearsal.demo import STAFF, fill, local_timezone  # noqa: PLC0415
@@ -67,11 +67,11 @@ def demo(
 
     checks.choice("--language", language, list(languages()))
     free = free_port(HOST, port)
-    log_as_json(least=logging.ERROR)  # between what is said to people there are no lines of JSON
-    with _ending_in_good_order(), _folder(keep) as folder:
+    log_as_json(least=logging.ERROR)  # no lines of JSON between the messages to people
+    with _signals_as_interrupts(), _folder(keep) as folder:
         timezone = local_timezone()
         with Bar("forty participants, three weeks") as bar:
-            database = fill(folder, timezone=timezone, language=language, told=bar.show)
+            database = fill(folder, timezone=timezone, language=language, progress=bar.show)
         running = exports.study_in_force(database)
         planned = forecast.simulated(running)
         if planned is not None:
@@ -85,7 +85,7 @@ def demo(
         phone = _phone(database, address)
         url = database.url
         database.close()
-        say(f"or as {STAFF[0]} by this address, once, within ten minutes: {link}", DONE)
+        say(f"or sign in as {STAFF[0]} with this address, once, within ten minutes: {link}", DONE)
         if phone:
             say(f"the phone of {phone[0]}, who waits to be called: {phone[1]}", DONE)
         say(f"{address} (Ctrl-C ends it)", DONE)
@@ -94,7 +94,7 @@ def demo(
             links = [link, *(phone[1:] if phone else ())]
             threading.Thread(target=_open, args=(address, links), daemon=True).start()
         serve(url, PARTICIPANT_APP, host=HOST, port=free)
-    further = f"; opportune serve {keep / 'study.toml'} --rehearsal goes on" if keep else ""
+    further = f"; continue with opportune serve {keep / 'study.toml'} --rehearsal" if keep else ""
     say(f"the demonstration is over{further}", DONE)
     if keep:
         say(f"to analyse it: opportune analyse --db {url} --out {keep / 'report'}", DONE)
@@ -103,7 +103,7 @@ def demo(
 
 
 def _phone(database: "Database", address: str) -> tuple[str, str] | None:
-    """The participant whose phone stands beside the nurse's page, and its address, with a token made for it."""
+    """The participant whose phone is shown beside the nurse's page, and the phone's address with a new token."""
     from opportune.rehearsal.demo import STAFF, participant_to_watch  # noqa: PLC0415
     from opportune.rehearsal.participant_app import APP  # noqa: PLC0415
     from opportune.service.accounts import tokens  # noqa: PLC0415
@@ -117,8 +117,8 @@ def _phone(database: "Database", address: str) -> tuple[str, str] | None:
 
 
 @contextmanager
-def _ending_in_good_order() -> Iterator[None]:
-    """Whatever ends the process, but a kill, ends it as Ctrl-C does: the folder is removed."""
+def _signals_as_interrupts() -> Iterator[None]:
+    """Let the signals that end a process act like Ctrl-C, so that the folder is removed."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -136,29 +136,29 @@ def _ending_in_good_order() -> Iterator[None]:
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Where the study lies: in a folder that is new, or in one that is removed at the end."""
+    """The folder of the study: a new one, or a temporary one that is removed at the end."""
     if keep is None:
-        with kept("nothing is left of it"), tempfile.TemporaryDirectory(prefix="opportune-demo-") as name:
+        with kept("nothing was kept"), tempfile.TemporaryDirectory(prefix="opportune-demo-") as name:
             yield Path(name)
         return
     try:
         keep.mkdir(parents=True, exist_ok=True)
-        there = any(keep.iterdir())
+        used = any(keep.iterdir())
     except OSError as error:
         raise InputError(f"--keep is {keep}, which cannot be a folder ({error.strerror})") from None
-    if there:
-        raise InputError(f"--keep is {keep}, which has files in it; expected a new or empty folder")
-    with kept(f"{keep} holds what was made of it"):
+    if used:
+        raise InputError(f"--keep is {keep}, which contains files; expected a new or empty folder")
+    with kept(f"{keep} contains what was made so far"):
         yield keep
 
 
 def _has_display() -> bool:
-    """Whether a browser would open in a window of its own; one in the terminal would be in the way."""
+    """Whether a browser would open in its own window; one in the terminal would be in the way."""
     return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _open(address: str, links: Sequence[str]) -> None:
-    """Open the pages once the service is there."""
+    """Open the pages once the service is ready."""
     import httpx  # noqa: PLC0415
 
     end = time.monotonic() + 60.0

@@ -1,4 +1,4 @@
-"""How a command ends: after Ctrl-C in good order and soon, after the second at once; quietly when nobody reads it."""
+"""How a command ends: soon after Ctrl-C, at once after the second, and quietly if its output is closed."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ from types import FrameType
 from opportune.cli.shared import FAILED, INTERRUPTED, Interrupted
 from opportune.errors import WriteError
 
-PATIENCE = 2.0  # seconds that a command has to answer the first Ctrl-C
-AGAIN = 0.02  # seconds after which Ctrl-C is tried again where it could not be heard
+PATIENCE = 2.0  # seconds in which a command must respond to the first Ctrl-C
+AGAIN = 0.02  # seconds after which Ctrl-C is raised again if LLVM would have swallowed it
 LLVM = "llvmlite.binding.executionengine"
 _NOTHING = "nothing was written"
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 
 class _Listener:
-    """Hears Ctrl-C, and knows what to report if the command has no time to."""
+    """Handles Ctrl-C, and knows what to report if the command cannot."""
 
     def __init__(self) -> None:
         self.kept = _NOTHING
@@ -46,25 +46,25 @@ class _Listener:
             self.timer.cancel()
 
     def end(self) -> None:
-        """End the process and its children now; files are whole or not there, so nothing breaks."""
+        """End the process and its children now; files are complete or absent, so nothing breaks."""
         for process in _started_by(os.getpid()):
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
         shown = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
-        with suppress(OSError):  # nobody reads it any more
+        with suppress(OSError):  # standard error is closed
             os.write(2, f"{shown}\nopportune: interrupted: {self.kept}\n".encode(errors="replace"))
         os._exit(INTERRUPTED)
 
 
 def _called_back(frame: FrameType | None) -> bool:
-    """Whether LLVM is calling Python: what is raised there is printed and lost."""
+    """Whether LLVM is calling Python: an exception raised there would be printed and lost."""
     while frame is not None and frame.f_globals.get("__name__") != LLVM:
         frame = frame.f_back
     return frame is not None
 
 
 def _started_by(process: int) -> list[int]:
-    """The processes that a process started, and those that these started; where there is no /proc, none."""
+    """The process's descendants; none on systems without /proc."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -80,22 +80,22 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Hear Ctrl-C from now on, unless this process was started to ignore it, as by nohup."""
+    """Handle Ctrl-C from now on, unless this process was started to ignore it, as by nohup."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _listener.hear)
 
 
 def answered() -> None:
-    """The command has heard Ctrl-C and is about to save what is finished: it may take its time, until the second."""
+    """Note that the command responds to Ctrl-C and saves what is finished: it may take its time, until the second."""
     _listener.answered()
 
 
 def leave(code: int) -> None:
-    """Exit with a code; after Ctrl-C without waiting for what else may be going on, such as a compilation."""
+    """Exit with a code; after Ctrl-C, without waiting for other work, such as a compilation."""
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
-    except OSError:  # a pipe that was closed, or a full disk: Python would try again at its end, and complain
+    except OSError:  # a closed pipe or a full disk: Python would try to flush again at exit, and complain
         os._exit(code or FAILED)
     if code == INTERRUPTED:
         os._exit(code)
@@ -104,7 +104,7 @@ def leave(code: int) -> None:
 
 @contextmanager
 def kept(what: str) -> Iterator[None]:
-    """Say what was kept if Ctrl-C comes while this lasts, or if a file cannot be written."""
+    """Report what was kept if the block is interrupted by Ctrl-C, or if a file cannot be written."""
     before, _listener.kept = _listener.kept, what
     try:
         yield

@@ -1,4 +1,4 @@
-"""The command `opportune`: thin, and quick to answer: a command imports what is heavy when it is run."""
+"""The command `opportune`. It starts fast, as each command imports heavy modules only when it is run."""
 
 import errno
 import os
@@ -39,8 +39,8 @@ Words:
   nudge        a call or message that makes a patient open the app
   reveal       what is sensed, and what the patient reports, becomes known
   revealer     picks the moments that are worth a nudge
-  recommender  picks the treatment, by what it knew at the last reveal
-  budget       how many nudges there are in a run
+  recommender  picks the treatment, from what it knew at the last reveal
+  budget       the number of nudges in a run
   regret       what a policy loses against one that knows the truth
 
 \b
@@ -54,7 +54,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.
 
 MOST_CHARACTERS = 1_000
 MAY_BE_EMPTY = ("--reported", "--reason")
-"""Options whose value may be nothing, or who say themselves that it may not."""
+"""Options whose value may be empty, or which report an empty value themselves."""
 WRONG_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 app = typer.Typer(
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
         )
     except Interrupted as stop:
         return say(f"opportune: interrupted: {stop}", INTERRUPTED)
-    except BrokenPipeError:  # whoever reads the output has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         return FAILED
     except (KeyboardInterrupt, typer.Abort):
         return say("opportune: interrupted: nothing was written", INTERRUPTED)
@@ -93,19 +93,19 @@ def run(arguments: list[str]) -> int:
         if debug:
             traceback.print_exc()
         return _report(error)
-    if code == INTERRUPTED:  # typer turns Ctrl-C into this where a command has not said more
+    if code == INTERRUPTED:  # typer returns this for Ctrl-C if the command has not reported more
         say("opportune: interrupted: nothing was written", INTERRUPTED)
     return code if isinstance(code, int) else DONE
 
 
 def _at_home(argument: str) -> str:
-    """An argument, or an option's value after "=", with the user's home for "~" at its beginning."""
+    """An argument, or an option's value after "=", with a leading "~" replaced by the user's home."""
     option, sign, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
     return f"{option}{sign}{os.path.expanduser(value)}"
 
 
 def _check_arguments(arguments: list[str]) -> None:
-    """Refuse what no name, number or path can be: control characters, books, and nothing at all."""
+    """Refuse values that no name, number or path can have: control characters, very long text, empty text."""
     for number, argument in enumerate(arguments):
         before = arguments[number - 1] if number else "opportune"
         option, sign, value = argument.partition("=") if argument.startswith("--") else (before, "=", argument)
@@ -114,16 +114,16 @@ def _check_arguments(arguments: list[str]) -> None:
 
             checks.text(f"argument {number + 1}", argument, lines=before == "--reason")
         if sign and not value and option not in MAY_BE_EMPTY:
-            raise InputError(f"what follows {option} is empty; expected something (see 'opportune --help')")
+            raise InputError(f"the value of {option} is empty; expected a value (see 'opportune --help')")
 
 
 def _report(error: Exception) -> int:
-    """Say what went wrong, one line per error, and return the exit code."""
+    """Report an error, one line for each part, and return the exit code."""
     if isinstance(error, OpportuneError):
         for line in str(error).splitlines():
             say(f"opportune: error: {line}", FAILED)
         return WRONG_USE if isinstance(error, InputError | DataError) else FAILED
-    if type(error).__name__ == "NoArgsIsHelpError":  # a command that is only the first word of several
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands, without a command
         for line in str(error).splitlines():
             say(line, WRONG_USE)
         return WRONG_USE
@@ -141,7 +141,7 @@ def _report(error: Exception) -> int:
 
 
 def _report_file(error: OSError) -> int:
-    """Say which file cannot be used, and why; what is printed has no name."""
+    """Report which file cannot be used, and why; without a file name, the error concerns standard output."""
     if error.filename is None:
         return say("opportune: error: the output cannot be written: the disk is full", FAILED)
     wrong = isinstance(error, WRONG_PATHS) or error.errno in {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS}
@@ -162,7 +162,7 @@ def options(
     ] = False,
     _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """The options that stand before a command."""
+    """Options that come before the command."""
 
 
 app.command(help=reproduce.HELP)(reproduce.reproduce)

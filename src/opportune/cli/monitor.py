@@ -34,7 +34,7 @@ def monitor(
         typer.Option("--unblinded", help="Name arms and show effects; requires an admin account, and is recorded."),
     ] = False,
 ) -> None:
-    """Make the report."""
+    """Write the monitoring report of a study."""
     from opportune.files import held  # noqa: PLC0415
     from opportune.report.monitor import write_monitoring  # noqa: PLC0415
     from opportune.trial.export import read_export  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`opportune plan`: how many nudges, how much work, who gets them, how sure, and with what power."""
+"""`opportune plan`: how many nudges a study needs, the workload, who gets them, the uncertainty, and the power."""
 
 import shlex
 from contextlib import ExitStack
@@ -30,13 +30,13 @@ def plan(
     budgets: Annotated[
         str | None,
         typer.Option(
-            help="Budgets to try, in nudges per participant; the file's unless given.",
+            help="Budgets to try, in nudges per participant; by default the file's.",
             metavar="LIST",
             show_default=False,
         ),
     ] = None,
     target: Annotated[
-        float, typer.Option(help="Share of the most that nudges can bring that the budget should reach.", metavar="X")
+        float, typer.Option(help="Share of the largest possible gain that the budget should reach.", metavar="X")
     ] = 0.9,
     participants: Annotated[
         int | None,
@@ -65,9 +65,9 @@ def plan(
     settings_of(loaded, **given)
     with ExitStack() as stack:
         stack.enter_context(threads.limited(jobs, name="--jobs"))
-        stack.enter_context(held(out))  # better refused before the run than after it
+        stack.enter_context(held(out))  # refuse before the run, not after it
         say(f"{loaded.name}: planning (the first time, compiling takes half a minute)", DONE)
-        stack.enter_context(kept(f"what is finished is kept in {out}; the same command goes on from there"))
+        stack.enter_context(kept(f"finished parts are kept in {out}; the same command resumes there"))
         if cluster is not None:
             from opportune.simulation.cluster import connect  # noqa: PLC0415
 

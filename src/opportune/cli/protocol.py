@@ -22,7 +22,7 @@ def protocol(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", hidden=True)],
     out: Annotated[Path | None, typer.Option(help="The file to write.", metavar="FILE", show_default=False)] = None,
 ) -> None:
-    """Write the document, and say how many gaps are left."""
+    """Write the document, and report the number of gaps."""
     from opportune.files import write_whole  # noqa: PLC0415
     from opportune.study import load_study  # noqa: PLC0415
     from opportune.study.protocol import GAP  # noqa: PLC0415

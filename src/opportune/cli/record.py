@@ -1,4 +1,4 @@
-"""The commands about a study that runs: verify, export, backup, restore, status, amend, confirm-clock, close."""
+"""The commands for a live study: verify, export, backup, restore, upgrade, status, amend, confirm-clock, close."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ Reason = Annotated[str, typer.Option(help="Why; the reason is recorded.")]
 
 @contextmanager
 def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
-    """The database of a study: the one named, or the only one in this folder."""
+    """Open the database of a study: the one named, or the only one in this folder."""
     require_extra()
     from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
     from opportune.service.record.database import Database, file_url  # noqa: PLC0415
@@ -34,8 +34,8 @@ def opened(db: str | None, *, current: bool = True) -> Iterator["Database"]:
     if db is None:
         found = sorted(Path.cwd().glob("*.db"))
         if len(found) != 1:
-            there = ", ".join(path.name for path in found) or "none"
-            raise InputError(f"the folder has not one .db file ({there}); expected --db URL")
+            names = ", ".join(path.name for path in found) or "none"
+            raise InputError(f"this folder does not contain exactly one .db file ({names}); expected --db URL")
         db = file_url(found[0])
     database = Database(db)
     try:
@@ -65,12 +65,12 @@ def verify(db: Db = None) -> None:
 
 
 def _reader(database: "Database", *allowed: str) -> "Actor | None":
-    """Whoever runs a command that an auditor can run, too: nobody on a copy without accounts."""
+    """The author of a command that auditors may run, too: None on a copy without accounts."""
     return None if accountless(database) else signed_in(database, *allowed)
 
 
 def _verify(database: "Database", actor: "Actor | None") -> None:
-    """Verify, say what was found, and put on record who did; an auditor's copy, without accounts, stays as it is."""
+    """Verify, report the findings, and record who verified; an auditor's copy, without accounts, is not changed."""
     from opportune.service.accounts.changes import note_access  # noqa: PLC0415
     from opportune.service.monitoring.alerts import Alerts  # noqa: PLC0415
     from opportune.service.verify.check import verify as check  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _verify(database: "Database", actor: "Actor | None") -> None:
     if verdict.chain_only:
         typer.echo("only the chain was checked: actions are drawn with the secret seed, which closing discloses")
     elif verdict.concealed:
-        typer.echo("coins were not recomputed: the secret seed is not here, and closing the study discloses it")
+        typer.echo("coins were not recomputed: the secret seed is missing here; closing the study discloses it")
 
 
 def export(
@@ -116,22 +116,22 @@ def write_export(database: "Database", folder: Path, *, redcap: bool = False) ->
     from opportune.service.export.beside import beside  # noqa: PLC0415
     from opportune.service.export.redcap import files  # noqa: PLC0415
 
-    finished = kept(f"files that were finished are in {folder}")
-    with finished, held(folder), _bar("export") as progress, database.still() as as_of_now:
+    finished = kept(f"finished files are in {folder}")
+    with finished, held(folder), _bar("export") as progress, database.still() as frozen:
         progress(0, len(exports.NAMES))
         for number, name in enumerate(exports.NAMES):
-            _write_parts(folder / f"{name}.csv", exports.export(as_of_now, name))
+            _write_parts(folder / f"{name}.csv", exports.export(frozen, name))
             progress(number + 1, len(exports.NAMES))
-        for name, text in beside(as_of_now).items():
+        for name, text in beside(frozen).items():
             write_whole(folder / name, text.encode())
         if redcap:
             (folder / "redcap").mkdir(exist_ok=True)
-            for name, texts in files(as_of_now):
+            for name, texts in files(frozen):
                 _write_parts(folder / "redcap" / name, texts)
 
 
 def _write_parts(file: Path, texts: Iterable[str]) -> None:
-    """Write a file a piece at a time; it appears only once it is complete."""
+    """Write a file in pieces; it appears only once it is complete."""
     part = file.with_name(f"{file.name}.part")
     try:
         with part.open("w", encoding="utf-8", newline="") as opened_part:
@@ -146,7 +146,7 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     for_auditor: Annotated[
         bool,
-        typer.Option("--for-auditor", help="Copy only the record and what follows from it: no secret seed, no keys."),
+        typer.Option("--for-auditor", help="Copy only the record and tables derived from it: no secret seed, no keys."),
     ] = False,
     db: Db = None,
 ) -> None:
@@ -168,7 +168,7 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file written by opportune backup.")],
     db: Annotated[str, typer.Option("--db", metavar="URL", help="An empty database.")],
     moved_from: Annotated[
-        str | None, typer.Option(help="The database that the study leaves for good; it accepts nothing more.",
+        str | None, typer.Option(help="The database that the study leaves for good, which accepts no more writes.",
                                  metavar="URL", show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
@@ -183,10 +183,11 @@ def restore(
             done = copy(file, database, signed_in, progress)
         typer.echo(f"{database.name}: {done.rows:,} rows")
         if moved_from is None:
-            say("this is a copy: where the study was, it goes on, unless --moved-from names that database", DONE)
+            say("this is a copy: the study continues in its old database, unless --moved-from names that one", DONE)
         if done.suspended:
             say(
-                f"suspended until an admin lets them in (keys resume, people resume): {', '.join(done.suspended)}", DONE
+                f"suspended until an admin readmits them (keys resume, people resume): {', '.join(done.suspended)}",
+                DONE,
             )
         with kept("everything is restored, but not verified: see opportune verify"):
             _verify(database, done.by)
@@ -196,12 +197,12 @@ def upgrade(
     backup_to: Annotated[
         Path | None,
         typer.Option(
-            "--backup", help="Where the backup goes; a dated file in this folder unless given.", metavar="FILE"
+            "--backup", help="The file for the backup; by default a dated file in this folder.", metavar="FILE"
         ),
     ] = None,
     db: Db = None,
 ) -> None:
-    """Bring a database to this version of Opportune: back it up, migrate it in one transaction, verify it."""
+    """Upgrade a database to this version of Opportune: back it up, migrate it in one transaction, verify it."""
     with opened(db, current=False) as database:
         import datetime as dt  # noqa: PLC0415
 
@@ -217,7 +218,7 @@ def upgrade(
                     raise InputError(f"{database.name} has no tables of a study; expected one to upgrade")
                 database.require_algorithm(connection)
             if found == newest():
-                typer.echo(f"{database.name}: the tables are of version {found}; there is nothing to do")
+                typer.echo(f"{database.name}: the tables are of version {found} already")
                 return
             made = dt.datetime.now(dt.UTC)
             file = backup_to or Path(f"before-upgrade-{made:%Y%m%dT%H%M%S}.backup")
@@ -227,7 +228,7 @@ def upgrade(
             database.migrate()
             if actor is not None:
                 note_access(database, actor, "upgraded", tables_from=found, tables_to=newest())
-            typer.echo(f"{database.name}: tables of version {found} are now of version {newest()}")
+            typer.echo(f"{database.name}: upgraded from version {found} to version {newest()}")
             with kept("everything is upgraded, but not verified: see opportune verify"):
                 _verify(database, actor)
 
@@ -263,7 +264,7 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
         from opportune.service.state import clock  # noqa: PLC0415
         from opportune.service.state.study import StudyInForce  # noqa: PLC0415
 
-        actor, why = signed_in(database), _said(reason)
+        actor, why = signed_in(database), _given(reason)
         text = StudyInForce.from_file(study).text
         row = study_row(database)
         typer.echo(difference("" if row is None else row["file"], text), nl=False)
@@ -271,7 +272,7 @@ def amend(study: Annotated[Path, typer.Argument(metavar="STUDY.toml")], reason: 
             who=actor.name, received=clock.now(), file=text, source=str(study), reason=why, origin={**actor.origin}
         )
         _do(database, command)
-        say("amended; a service that runs goes on by the new file", DONE)
+        say("amended; a running service uses the new file from now on", DONE)
 
 
 def close(reason: Reason, db: Db = None) -> None:
@@ -280,7 +281,7 @@ def close(reason: Reason, db: Db = None) -> None:
         from opportune.service.commands.administration import Close  # noqa: PLC0415
         from opportune.service.state import clock  # noqa: PLC0415
 
-        actor, why = signed_in(database), _said(reason)
+        actor, why = signed_in(database), _given(reason)
         _do(database, Close(who=actor.name, received=clock.now(), reason=why, origin={**actor.origin}))
         say("closed", DONE)
 
@@ -291,9 +292,9 @@ def confirm_clock(reason: Reason, db: Db = None) -> None:
         from opportune.service.commands.administration import ConfirmClock  # noqa: PLC0415
         from opportune.service.state import clock  # noqa: PLC0415
 
-        actor, why, now = signed_in(database), _said(reason), clock.now()
+        actor, why, now = signed_in(database), _given(reason), clock.now()
         _do(database, ConfirmClock(who=actor.name, received=now, reason=why, origin={**actor.origin}))
-        say(f"confirmed: it is {clock.iso(now)[:19]} in UTC; a service that waited goes on within seconds", DONE)
+        say(f"confirmed: it is {clock.iso(now)[:19]} in UTC; a waiting service continues within seconds", DONE)
 
 
 def _do(database: "Database", command: "Command") -> None:
@@ -306,9 +307,10 @@ def _do(database: "Database", command: "Command") -> None:
         raise InputError(str(refused)) from None
 
 
-def _said(reason: str) -> str:
+def _given(reason: str) -> str:
+    """The reason, which must not be empty."""
     if not reason.strip():
-        raise InputError("--reason is empty; expected why")
+        raise InputError("--reason is empty; expected a reason")
     from opportune import checks  # noqa: PLC0415  (NumPy is slow to import)
 
     return checks.text("--reason", reason.strip(), lines=True)

@@ -63,7 +63,7 @@ def rehearse(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed of everything that participants meet; the study's unless given.", metavar="N",
+            help="Seed of the simulated participants; by default the study's.", metavar="N",
             show_default=False, min=0, max=2**64 - 1,
         ),
     ] = None,
@@ -76,7 +76,7 @@ def rehearse(
         Path | None, typer.Option(help="Folder to write exports to; not with --url.", metavar="DIR", show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
-    """Drive a service, then say how it went."""
+    """Rehearse a study, then print a summary."""
     require_extra()
     from opportune.client import Client  # noqa: PLC0415
     from opportune.rehearsal import start  # noqa: PLC0415
@@ -101,10 +101,10 @@ def rehearse(
         now = dt.datetime.fromisoformat(start.enter(client, address, running)["now"])
         steps = min(running.horizon, days * decisions_per_day(running.study.settings))
         people = People(running, count=participants, steps=steps, seed=seed)
-        with kept("what was decided is on record; the same command goes on from there"), Bar("rehearsal") as bar:
+        with kept("decisions made so far are on record; the same command resumes there"), Bar("rehearsal") as bar:
             rehearsal = Rehearsal(
                 running, access, people, count=participants, days=days, first=start.first_day(now, running),
-                now=now, staff=staff, factor=factor, told=bar.show,
+                now=now, staff=staff, factor=factor, progress=bar.show,
             )  # fmt: skip
             begin = time.perf_counter()
             rehearsal.run()
@@ -116,7 +116,7 @@ def _alone(
     running: "StudyInForce", participants: int | None, days: int | None, *, seed: int | None, keep: Path | None,
     export: Path | None,
 ) -> None:  # fmt: skip
-    """Go through the whole study on a database of its own; then exports, the table, and what verify says."""
+    """Rehearse on a separate database, then write exports, verify the record, and print the summary."""
     from opportune.cli.record import write_export  # noqa: PLC0415
     from opportune.rehearsal import start  # noqa: PLC0415
     from opportune.rehearsal.alone import days_of, rehearse_alone  # noqa: PLC0415
@@ -129,10 +129,12 @@ def _alone(
         folder = Path(made) if keep is None else keep
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "study.db").exists():
-            raise InputError(f"{folder / 'study.db'} is there already; expected a folder without a database")
+            raise InputError(f"{folder / 'study.db'} exists; expected a folder without a database")
         with Bar("rehearsal") as bar:
             begin = time.perf_counter()
-            database, rehearsal = rehearse_alone(running, folder, people=people, days=days, seed=seed, told=bar.show)
+            database, rehearsal = rehearse_alone(
+                running, folder, people=people, days=days, seed=seed, progress=bar.show
+            )
             took = time.perf_counter() - begin
         try:
             if export is not None:
@@ -153,12 +155,12 @@ def _alone(
 
 
 def _key() -> str:
-    """The key from the environment, or asked for: an argument could be read by everyone on the machine."""
+    """The key from the environment or a prompt; an argument could be read by everyone on the machine."""
     key = os.environ.get("OPPORTUNE_KEY", "")
     if not key and sys.stdin.isatty():
         key = getpass.getpass("Key of role admin: ")
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        what = "no key is given" if not key else "the key has signs that no key has"
+        what = "no key is given" if not key else "the key contains characters that no key has"
         raise InputError(f"{what}; expected OPPORTUNE_KEY in the environment, of role admin")
     return key
 
@@ -180,12 +182,12 @@ class Bar:
         self._bar.stop()
 
     def show(self, done: int, total: int) -> None:
-        """How far it is."""
+        """Show progress."""
         self._bar.update(self._task, completed=done, total=total)
 
 
 def _sum_up(rehearsal: "Rehearsal", access: "Access", seconds: Sequence[float], took: float, *, fast: bool) -> None:
-    """The table at the end, and whether decisions are those of `simulate`."""
+    """Print the summary, and whether the decisions equal those of `simulate`."""
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -218,4 +220,4 @@ def _sum_up(rehearsal: "Rehearsal", access: "Access", seconds: Sequence[float], 
         wrong = f"{len(compared.differing):,} of {compared.decisions:,} decisions differ from simulate's"
         say(f"opportune: error: {wrong}", FAILED)
         raise typer.Exit(FAILED)
-    typer.echo(f"All {compared.decisions:,} decisions are those of simulate, with the same seed.")
+    typer.echo(f"All {compared.decisions:,} decisions equal those of simulate with the same seed.")

@@ -47,7 +47,7 @@ def reproduce(
 
     chosen = _chosen(names or [])
     checks.seed("--seed", seed)
-    with kept(f"what is finished is kept in {out}; the same command goes on from there"):
+    with kept(f"finished parts are kept in {out}; the same command resumes there"):
         from opportune.experiments.runner import reproduce as run_experiments  # noqa: PLC0415
 
         report = run_experiments(
@@ -57,11 +57,11 @@ def reproduce(
 
 
 def _chosen(given: list[str]) -> list[str]:
-    """The experiments that names stand for."""
+    """The experiments that these names denote."""
     from opportune import checks  # noqa: PLC0415
 
     if not given:
-        raise InputError(f"no experiment is named; expected one of {', '.join(map(repr, NAMES))}, or 'all'")
+        raise InputError(f"no experiment is given; expected one of {', '.join(map(repr, NAMES))}, or 'all'")
     for name in given:
         checks.choice("NAME", name, [*NAMES, "all"])
     return list(NAMES) if "all" in given else list(dict.fromkeys(given))

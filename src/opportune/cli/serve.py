@@ -34,13 +34,13 @@ Db = Annotated[
     str | None,
     typer.Option(
         "--db", metavar="URL", show_default=False, envvar="OPPORTUNE_DB",
-        help="sqlite:///FILE or postgresql://...; the only .db file here unless given.",
+        help="sqlite:///FILE or postgresql://...; by default the only .db file in this folder.",
     ),
 ]  # fmt: skip
 
 
 def require_extra() -> None:
-    """Say what to install where the extra is missing."""
+    """Refuse with a hint on what to install, if the extra is missing."""
     try:
         import litestar  # noqa: F401, PLC0415
         import sqlalchemy  # noqa: F401, PLC0415
@@ -49,7 +49,7 @@ def require_extra() -> None:
 
 
 def warn_of_password(db: str | None) -> None:
-    """Say that a password in the command itself can be read by everyone on this machine."""
+    """Warn of a password in the command itself, which everyone on this machine can read."""
     from sqlalchemy.engine import make_url  # noqa: PLC0415
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 
@@ -59,12 +59,13 @@ def warn_of_password(db: str | None) -> None:
         return
     if password and any(str(password) in word for word in sys.argv):
         say(
-            "opportune: warning: --db holds a password, which ps shows to everyone here; set OPPORTUNE_DB instead", DONE
-        )
+            "opportune: warning: --db contains a password, which ps shows to everyone on this machine; set "
+            "OPPORTUNE_DB instead", DONE,
+        )  # fmt: skip
 
 
 def warn_of_open_secret(database: "Database") -> None:
-    """Say so where whoever has the database, or a backup of it, has the seed of the coins."""
+    """Warn if anyone with the database or a backup can read the seed of the coins."""
     from opportune.service.record.secret import OPEN, lies_open  # noqa: PLC0415
 
     with database.reading.connect() as connection:
@@ -73,7 +74,7 @@ def warn_of_open_secret(database: "Database") -> None:
 
 
 def free_port(host: str, port: int) -> int:
-    """A port that nobody listens on there: the one that is asked for, or with 0 any."""
+    """Check that a port is free; 0 picks any free port."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError):
@@ -84,13 +85,13 @@ def free_port(host: str, port: int) -> int:
             found.bind(address)
         except OSError as error:
             text = f"--port is {port}, which cannot be used at {host} ({os.strerror(error.errno or 0)})"
-            raise InputError(f"{text}; expected one that is free, or 0 for any") from None
+            raise InputError(f"{text}; expected a free port, or 0 for any") from None
         return int(found.getsockname()[1])
 
 
 @contextmanager
 def readable(database: "Database") -> Iterator[None]:
-    """Say in one line what is wrong with a database that cannot be reached, or with a file that is none."""
+    """Report in one line a database that cannot be reached, or a file that is not a database."""
     from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
 
     try:
@@ -106,17 +107,17 @@ def serve(
         str | None,
         typer.Option(
             "--db", metavar="URL", show_default=False, envvar="OPPORTUNE_DB",
-            help="sqlite:///FILE or postgresql://...; a SQLite file beside the study file unless given.",
+            help="sqlite:///FILE or postgresql://...; by default a SQLite file beside the study file.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any that is free.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free port.", min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(help="Processes; more than one needs PostgreSQL.", min=1, max=64)] = 1,
     rehearsal: Annotated[
-        bool, typer.Option("--rehearsal", help="Rehearse: requests state the time. Never use it with patients.")
+        bool, typer.Option("--rehearsal", help="Rehearse: requests set the time. Never use it with patients.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Launch the study if it is new, and answer until stopped."""
+    """Launch the study if it is new, and serve it until stopped."""
     require_extra()
     from opportune.service.monitoring.logs import log_as_json  # noqa: PLC0415
     from opportune.service.record.database import Database  # noqa: PLC0415
@@ -137,18 +138,18 @@ def serve(
     with readable(database), database.beginning():
         launched = launch(database, running, rehearsal=rehearsal)
         alone, standby = may_be_first(database), database.standby()
-    say(f"{running.study.name}: {'launched' if launched else 'goes on'}, in {database.name}", DONE)
+    say(f"{running.study.name}: {'launched' if launched else 'resumed'}, in {database.name}", DONE)
     if launched and not rehearsal:
-        say(f"it is {clock.iso(clock.now())[:19]} in UTC by this machine: everybody's days go by its clock", DONE)
+        say(f"it is {clock.iso(clock.now())[:19]} in UTC by this machine's clock, which sets everybody's days", DONE)
     warn_of_open_secret(database)
     if standby is not None:
         say(f"opportune: warning: {standby}", DONE)
     if rehearsal:
-        say("this is a rehearsal: requests say what time it is; never with patients", DONE)
+        say("this is a rehearsal: requests set the time; never use it with patients", DONE)
     if alone:
-        there = database.url if database.sqlite else database.name  # without the password
-        say(f"nobody can sign in yet: opportune people add NAME --role admin --db {shlex.quote(there)}", DONE)
+        shown = database.url if database.sqlite else database.name  # without the password
+        say(f"nobody can sign in yet: opportune people add NAME --role admin --db {shlex.quote(shown)}", DONE)
     database.close()
-    there = f"[{host}]" if ":" in host else host
-    say(f"http://{there}:{free} (Ctrl-C stops it; nothing that was answered is lost)", DONE)
+    name = f"[{host}]" if ":" in host else host
+    say(f"http://{name}:{free} (Ctrl-C stops it; no answered request is lost)", DONE)
     answer(url, host=host, port=free, workers=workers)

@@ -1,4 +1,4 @@
-"""What all commands share: options, exit codes, what is said on standard error."""
+"""What all commands share: options, exit codes, messages on standard error."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 Out = Annotated[Path, typer.Option(help="Folder for results; created if missing.", metavar="DIR")]
 Jobs = Annotated[
     int | None,
-    typer.Option(help="Cores to use on this machine; all of them unless given.", metavar="N", show_default=False),
+    typer.Option(help="Cores to use on this machine; by default all of them.", metavar="N", show_default=False),
 ]
 Cluster = Annotated[
     str | None,
@@ -33,18 +33,18 @@ Device = Annotated[
 
 
 class Interrupted(Exception):  # noqa: N818  (nothing went wrong)
-    """Ctrl-C, with what was kept."""
+    """Ctrl-C; the message says what was kept."""
 
 
 def say(line: str, code: int) -> int:
-    """Write a line to standard error and hand back the code; what a terminal would obey is shown instead."""
-    with suppress(BrokenPipeError):  # nobody reads it any more
+    """Write a line to standard error, with control characters escaped, and return the exit code."""
+    with suppress(BrokenPipeError):  # standard error is closed
         print("".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr, flush=True)
     return code
 
 
 def speak_plainly() -> None:
-    """Have the terminal show what it can, whatever its encoding, and warnings in one line without their place."""
+    """Make output work in any encoding, and show warnings in one line without their place in the code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -52,6 +52,6 @@ def speak_plainly() -> None:
 
 
 def _show_warning(message: Any, category: Any, filename: Any, lineno: Any, file: Any = None, line: Any = None) -> None:
-    """Show a warning that is meant for users in one line; takes the place of `warnings.showwarning`."""
+    """Show a warning for users in one line; replaces `warnings.showwarning`."""
     if issubclass(category, UserWarning | RuntimeWarning):
         say(f"opportune: warning: {' '.join(str(message).split())}", DONE)

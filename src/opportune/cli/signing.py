@@ -1,4 +1,4 @@
-"""Who runs a command on the server's machine: an account's key, or a name and password that are asked for."""
+"""Signing in for a command on the server's machine: with an account's key, or with a name and password."""
 
 import getpass
 import os
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from opportune.service.record.database import Database
 
 KEY = "OPPORTUNE_KEY"
-WRONG = "name, password or code are wrong, or the name is locked after too many attempts"
+WRONG = "the name, password or code is wrong, or the account is locked after too many attempts"
 
 
 def signed_in(database: "Database", *allowed: str) -> "Actor":
-    """Whoever runs this command, which must have one of some roles; admin unless another is named."""
+    """Sign in whoever runs this command; they must have one of these roles, by default admin."""
     from opportune.service.accounts.changes import Actor, at_the_machine  # noqa: PLC0415
     from opportune.service.accounts.keys import ADMIN  # noqa: PLC0415
 
@@ -34,7 +34,7 @@ def _by_key(database: "Database", wanted: str) -> "Caller":
 
     found = Keys(database).find(os.environ[KEY].strip())
     if found is None:
-        raise InputError(f"{KEY} holds no key of this study that is in use; expected one of role {wanted}")
+        raise InputError(f"{KEY} is not an active key of this study; expected one of role {wanted}")
     return found
 
 
@@ -42,8 +42,8 @@ def _by_password(database: "Database", wanted: str) -> "Caller":
     from opportune.service.accounts import people  # noqa: PLC0415
 
     if not sys.stdin.isatty():
-        raise InputError(f"nobody says who runs this; expected {KEY} with a key of role {wanted}, or a terminal")
-    print(f"This needs an account of {database.name} with the role {wanted}.", file=sys.stderr)
+        raise InputError(f"sign-in is required; expected {KEY} with a key of role {wanted}, or a terminal")
+    print(f"This requires an account of {database.name} with the role {wanted}.", file=sys.stderr)
     print("name: ", end="", file=sys.stderr, flush=True)
     name = sys.stdin.readline().strip()
     caller = people.sign_in(database, name, getpass.getpass("password: "))
@@ -54,7 +54,7 @@ def _by_password(database: "Database", wanted: str) -> "Caller":
 
 
 def _second_factor(database: "Database", caller: "Caller") -> None:
-    """Ask for the second factor of whoever has one, or must."""
+    """Ask for the second factor, if the person has one or must have one."""
     from opportune.service.accounts import people, second_factor  # noqa: PLC0415
     from opportune.service.accounts.changes import Actor, at_the_machine  # noqa: PLC0415
     from opportune.service.export.exports import study_in_force  # noqa: PLC0415
@@ -62,8 +62,8 @@ def _second_factor(database: "Database", caller: "Caller") -> None:
     name, role = caller
     if not second_factor.confirmed(database, name):
         if second_factor.required(study_in_force(database).study.settings.serve.second_factor, role):
-            text = f"{name!r} must have a second factor and has none yet"
-            raise InputError(f"{text}; expected it to be set up on the pages first, or {KEY}")
+            text = f"{name!r} needs a second factor and has none yet"
+            raise InputError(f"{text}; expected one that is set up on the pages, or {KEY}")
         return
     where, origin = people.open_places(database, name, people.AT_THE_MACHINE, None), at_the_machine()
     code = getpass.getpass("code of your authenticator: ")
@@ -74,7 +74,7 @@ def _second_factor(database: "Database", caller: "Caller") -> None:
 
 
 def accountless(database: "Database") -> bool:
-    """Whether nobody at all has an account, as in an auditor's copy."""
+    """Whether the database has no accounts, as in an auditor's copy."""
     from opportune.service.accounts.keys import list_keys  # noqa: PLC0415
     from opportune.service.accounts.people import list_people  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def accountless(database: "Database") -> bool:
 
 
 def may_be_first(database: "Database") -> bool:
-    """Whether there is no admin yet, so that the first can be added by whoever has the database."""
+    """Whether there is no admin yet, so that anyone with the database can add the first."""
     from opportune.service.accounts.keys import ADMIN, list_keys  # noqa: PLC0415
     from opportune.service.accounts.people import list_people  # noqa: PLC0415
 

@@ -57,7 +57,7 @@ def simulate(
 ) -> None:
     """Simulate a study described in a file, or print an example of one, or what it may name."""
     if (example or policies) and (study is not None or (example and policies)):
-        raise InputError("--example and --policies stand alone; expected one of them, or a study file")
+        raise InputError("--example and --policies cannot be combined; expected one of them, or a study file")
     if example:
         from opportune.study.examples import example as text_of  # noqa: PLC0415
 
@@ -67,7 +67,7 @@ def simulate(
         _print_policies()
         return
     if study is None:
-        raise InputError("no study file is named; expected STUDY.toml, or --example, which prints one")
+        raise InputError("no study file is given; expected STUDY.toml, or --example, which prints one")
     from opportune import checks, threads  # noqa: PLC0415
     from opportune.analysis.comparison import compare_policies, pick_reference  # noqa: PLC0415
     from opportune.analysis.results import save  # noqa: PLC0415
@@ -81,7 +81,7 @@ def simulate(
     checks.choice("--device", device, DEVICES)
     if cluster is not None:
         check_address(cluster)
-    with threads.limited(jobs, name="--jobs"), held(out):  # better refused before the run than after it
+    with threads.limited(jobs, name="--jobs"), held(out):  # refuse before the run, not after it
         data = _run_study(loaded, cluster, device)
         if data.attrs["interrupted"]:
             _keep_unfinished(data, out / loaded.name, loaded.settings.study.replicates)
@@ -98,7 +98,7 @@ def simulate(
 
 
 def _keep_unfinished(data: "xr.Dataset", stem: Path, replicates: int) -> None:
-    """Write what was finished before Ctrl-C under a name that says so, and end."""
+    """Write what was finished before Ctrl-C under another name, and end."""
     answered()
     from opportune.analysis.results import save  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def _keep_unfinished(data: "xr.Dataset", stem: Path, replicates: int) -> None:
 
 
 def _check_reference(study: "Study", reference: str | None) -> None:
-    """Refuse a reference that is none of the study's policies, before anything runs."""
+    """Refuse a reference that is not one of the study's policies, before anything runs."""
     from opportune import checks  # noqa: PLC0415
     from opportune.simulation.pack import policy_labels  # noqa: PLC0415
 
@@ -126,7 +126,7 @@ def _print_policies() -> None:
 
 
 def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset":
-    """Run a study here or on a cluster; what was finished before Ctrl-C comes back."""
+    """Run a study here or on a cluster; after Ctrl-C, returns what was finished."""
     general = study.settings.study
     runs = len(study.policies()) * general.instances * general.replicates
     size = f"{study.name}: {runs:,} runs of {general.horizon:,} steps"
@@ -139,16 +139,16 @@ def _run_study(study: "Study", cluster: str | None, device: str) -> "xr.Dataset"
 
         stack.enter_context(on_device(device))
         say(f"{size} (the first time, compiling takes half a minute)", DONE)
-        stack.enter_context(kept("no replicate was finished, nothing was written"))
+        stack.enter_context(kept("no replicate was finished, and nothing was written"))
         stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # said at the end
+        warnings.filterwarnings("ignore", message="interrupted", category=RuntimeWarning)  # reported at the end
         return study.run(progress=True, on_interrupt="return")
 
 
 def write_results(
     data: "xr.Dataset", rows: "Sequence[Compared]", reference: str, stem: Path, command: str
 ) -> Iterator[Path]:
-    """Write the table, the figures and, last, the report; yields each file once it is there."""
+    """Write the table, the figures and, last, the report; yields each file once it is written."""
     from opportune.report.study import write_csv, write_study_report  # noqa: PLC0415
 
     yield write_csv(rows, stem.with_name(stem.name + ".csv"))
@@ -159,7 +159,7 @@ def write_results(
 
 
 def print_results(data: "xr.Dataset", rows: "Sequence[Compared]", reference: str) -> None:
-    """What can be compared between all policies first, then regret, clairvoyant by clairvoyant."""
+    """Print the outcomes of all policies, then regret against each clairvoyant."""
     from rich.console import Console  # noqa: PLC0415
 
     from opportune.report.study import observed, outcome_table, regret_table  # noqa: PLC0415
@@ -168,7 +168,7 @@ def print_results(data: "xr.Dataset", rows: "Sequence[Compared]", reference: str
     unit = data.attrs.get("unit", "")
     title = f"{data.attrs.get('study', 'Results')}: means after {data.attrs['horizon']:,} steps"
     outcomes = outcome_table(data, rows, reference)
-    shown = [i for i, column in enumerate(outcomes.columns) if column != "reveals"]  # in the file and on the page
+    shown = [i for i, column in enumerate(outcomes.columns) if column != "reveals"]  # only in the file and the report
     console.print(_terminal_table(title, outcomes, shown))
     typer.echo(f"Outcome: mean expected reward per step{f' ({unit})' if unit else ''}; more is better.")
     typer.echo(f"Beside {reference}: the difference on the same draws.")
@@ -178,11 +178,11 @@ def print_results(data: "xr.Dataset", rows: "Sequence[Compared]", reference: str
         console.print(_terminal_table("Regret, by clairvoyant", lost, range(3)))
         absent = [row.policy for row in rows if row.regret is None]
         if absent:
-            typer.echo(f"Without a budget, and so not in this table: {', '.join(absent)}.\n")
+            typer.echo(f"Not in this table, as they have no budget: {', '.join(absent)}.\n")
 
 
 def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> "Table":
-    """A table for the terminal; names are shown as they are, whatever they hold."""
+    """A table for the terminal; names are shown literally, without markup."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -192,7 +192,7 @@ def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> 
     for i in places:
         words = table.columns[i]
         is_name = words in {"policy", "clairvoyant with"}
-        longest = None if is_name else max(map(len, words.split()))  # a word of a heading is not broken
+        longest = None if is_name else max(map(len, words.split()))  # do not break words of a heading
         drawn.add_column(Text(words[:1].upper() + words[1:]), justify="left" if is_name else "right", min_width=longest)
     for row in table.rows:
         drawn.add_row(*(Text("-" if row[i] is None else str(row[i])) for i in places))
@@ -200,7 +200,7 @@ def _terminal_table(title: str, table: "record.Table", shown: Iterable[int]) -> 
 
 
 def _draw(data: "xr.Dataset", stem: Path, reference: str) -> "list[record.FigureFiles]":
-    """The figures: differences and, with a trace, what happened over time."""
+    """Draw the figures: differences between policies and, with a trace, the course over time."""
     from opportune.analysis.metrics import has_regret  # noqa: PLC0415
     from opportune.analysis.plots import (  # noqa: PLC0415
         plot_differences,

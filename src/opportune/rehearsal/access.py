@@ -1,4 +1,4 @@
-"""How a rehearsal reaches a study: over HTTP, several requests at once."""
+"""How a rehearsal reaches a study, and the access over HTTP with several requests at once."""
 
 import datetime as dt
 import threading
@@ -20,33 +20,33 @@ ADDRESSES = {
     NOTE: ("POST", "participants/{}/notes"),
 }
 AT_ONCE = 16
-"""Requests at a time."""
+"""The number of requests at a time."""
 
 
 class Write(NamedTuple):
-    """Something that participants, apps or staff do, about a participant or a decision."""
+    """An action of participants, apps or staff, about a participant or a decision."""
 
     kind: str
     about: str
     body: dict[str, Any]
     key: str
-    """Does not change when the write is tried again, also after an interruption, so that it happens once."""
+    """The idempotency key: the same when the write is retried, even after an interruption, so that it happens once."""
 
 
 class Access(Protocol):
     """What a rehearsal needs of a study."""
 
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
-        """Have things done at a time; each is answered or refused."""
+        """Carry out writes at this time; returns an answer or a refusal for each."""
 
     def set_time(self, at: dt.datetime) -> None:
-        """Say what time it is."""
+        """Set the study's time."""
 
     def participants(self) -> Iterable[dict[str, Any]]:
-        """Everyone who takes part."""
+        """All participants."""
 
     def decisions(self, participant: str) -> Iterable[dict[str, Any]]:
-        """A participant's decisions, in their order."""
+        """A participant's decisions, by step."""
 
     def decision(self, decision: str) -> dict[str, Any]:
         """One decision."""
@@ -56,12 +56,12 @@ class Access(Protocol):
 
 
 class HttpAccess:
-    """A service that runs in rehearsal. With `in_order` one request at a time, in the order given."""
+    """Access to a running service in rehearsal; with `in_order`, one request at a time, in the order given."""
 
     def __init__(self, client: Client, *, in_order: bool) -> None:
         self.client = client
         self.seconds: list[float] = []
-        """How long each decision took, from here."""
+        """How long each request for a decision took."""
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(1 if in_order else AT_ONCE, thread_name_prefix="rehearsal")
 
@@ -72,9 +72,9 @@ class HttpAccess:
         self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
-        """Have things done, those that wait for each other least first."""
+        """Carry out writes at this time, in parallel unless `in_order`."""
         self.client.rehearsal_time = at
-        if writes and writes[0].kind == ENROL:  # numbers follow from the order
+        if writes and writes[0].kind == ENROL:  # the order determines participants' numbers
             return [self._send(write) for write in writes]
         return list(self._pool.map(self._send, writes))
 
@@ -93,22 +93,22 @@ class HttpAccess:
                     self.seconds.append(time.perf_counter() - begin)
 
     def set_time(self, at: dt.datetime) -> None:
-        """Any request says it."""
+        """Set the study's time, which any request does."""
         self.client.rehearsal_time = at
         self.client.get("study")
 
     def participants(self) -> Iterable[dict[str, Any]]:
-        """Page by page."""
+        """All participants, fetched page by page."""
         return self.client.pages("participants")
 
     def decisions(self, participant: str) -> Iterable[dict[str, Any]]:
-        """Page by page."""
+        """A participant's decisions, fetched page by page."""
         return self.client.pages(f"participants/{participant}/decisions")
 
     def decision(self, decision: str) -> dict[str, Any]:
-        """As it stands."""
+        """One decision."""
         return self.client.get(f"decisions/{decision}")
 
     def calls(self) -> Iterable[dict[str, Any]]:
-        """Page by page."""
+        """Open calls, fetched page by page."""
         return self.client.pages("calls")

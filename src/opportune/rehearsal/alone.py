@@ -1,4 +1,4 @@
-"""A rehearsal with a database of its own: all days of a study at full speed, with simulated participants and staff."""
+"""A rehearsal with its own database: all days of a study at full speed, with simulated participants and staff."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -19,9 +19,9 @@ STAFF = "rehearsal"
 
 def rehearse_alone(
     running: StudyInForce, folder: Path, *, people: int, days: int, seed: int | None = None,
-    told: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> tuple[Database, Rehearsal]:  # fmt: skip
-    """Launch the study in a folder as of its first day, and go through so many days of it; staff answer every call."""
+    """Launch the study in a folder, dated to its first day, and run some days of it; staff answer every call."""
     settings = running.study.settings
     database = Database(file_url(folder.resolve() / "study.db"))
     database.migrate()
@@ -35,14 +35,16 @@ def rehearse_alone(
         )
     )  # fmt: skip
     steps = min(running.horizon, days * decisions_per_day(settings))
-    met = People(running, count=people, steps=steps, seed=seed)
-    rehearsal = Rehearsal(running, access, met, count=people, days=days, first=first, staff=True, told=told)
+    rehearsal = Rehearsal(
+        running, access, People(running, count=people, steps=steps, seed=seed), count=people, days=days, first=first,
+        staff=True, progress=progress,
+    )  # fmt: skip
     rehearsal.run()
     return database, rehearsal
 
 
 def days_of(running: StudyInForce, people: int) -> int:
-    """The days from the first one's enrolment to the last one's last decision."""
+    """The number of days from the first enrolment to the last participant's last decision."""
     settings = running.study.settings
     spread = settings.participants.enrolment_days if settings.participants.first_day is not None else 1
     own = -(-running.horizon // decisions_per_day(settings))

@@ -1,4 +1,4 @@
-"""The calendar of a rehearsal: who begins on which day, and which decision points come at which time."""
+"""The calendar of a rehearsal: when each participant begins, and which decision points come when."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from opportune.study.timetable import decision_minutes
 
 
 class Moment(NamedTuple):
-    """A time at which decision points come: when, when the next come, and whose they are with their steps."""
+    """A time with decision points, the next such time, and the step of each participant who has one."""
 
     at: dt.datetime
     following: dt.datetime
@@ -19,10 +19,10 @@ class Moment(NamedTuple):
 
 
 def first_days(people: int, running: StudyInForce) -> list[int]:
-    """The day on which each begins, from 0: evenly over the study's days of enrolment.
+    """The day on which each participant begins, from 0: spread evenly over the study's days of enrolment.
 
-    Those who share a budget or a model all begin on the first, as in `simulate`, unless the study file has a date for
-    it.
+    Participants who share a budget or a model all begin on the first day, as in `simulate`, unless the study file sets
+    a first date of enrolment.
     """
     settings = running.study.settings.participants
     days = 1 if running.together and settings.first_day is None else settings.enrolment_days
@@ -30,7 +30,7 @@ def first_days(people: int, running: StudyInForce) -> list[int]:
 
 
 class Calendar:
-    """Days from a first one on, in the study's time zone."""
+    """The days of a rehearsal, in the study's time zone."""
 
     def __init__(self, running: StudyInForce, first: dt.date, begins: Sequence[int]) -> None:
         self.first, self.begins = first, list(begins)
@@ -44,22 +44,22 @@ class Calendar:
         return len(self._times)
 
     def at(self, day: int, place: int) -> dt.datetime:
-        """When a decision point comes; places beyond a day's last are those of the next day."""
+        """When a decision point comes; places beyond the last of a day belong to the next day."""
         day, place = day + place // self.per_day, place % self.per_day
         date, minutes = self.first + dt.timedelta(days=day), self._times[place]
         there = dt.datetime(date.year, date.month, date.day, minutes // 60, minutes % 60, tzinfo=self._zone)
         return there.astimezone(dt.UTC)
 
     def date_of(self, moment: dt.datetime) -> dt.date:
-        """The day that a time lies in."""
+        """The local date of a time."""
         return moment.astimezone(self._zone).date()
 
     def last_step(self, person: int, days: int) -> int:
-        """The last step of a participant within so many days."""
+        """The last step of a participant within the first `days` days."""
         return max(0, min(self._horizon, (days - self.begins[person]) * self.per_day))
 
     def moments(self, days: int) -> Iterator[Moment]:
-        """All of them within so many days, in order."""
+        """All moments within the first `days` days, in order."""
         for day in range(days):
             for place in range(self.per_day):
                 steps = {

@@ -1,4 +1,4 @@
-"""What was simulated is what runs: the decisions of a rehearsal beside those of `simulate`."""
+"""Compares the decisions of a rehearsal with those of `simulate`: what was simulated is what runs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from opportune.study.arrivals import decisions_per_day
 
 
 class Compared(NamedTuple):
-    """How many decisions were compared, and a sentence for each that differs."""
+    """The number of decisions compared, and a sentence for each that differs."""
 
     decisions: int
     differing: list[str]
@@ -22,11 +22,11 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
     """Why decisions cannot be compared with those of `simulate`; None if they can."""
     running = people.running
     if not staff:
-        return "without --staff calls are answered by people, or by nobody"
+        return "without --staff, people answer calls, or nobody does"
     if not fast:
-        return "at this speed the service's clock may close windows first"
+        return "at this speed, the service's clock may close windows first"
     if people.seed != running.seed:
-        return f"the seed is {people.seed}, and the study draws with its own, {running.seed}"
+        return f"the seed is {people.seed}, but the study draws with its own, {running.seed}"
     step = 24 * clock.HOUR // decisions_per_day(running.study.settings)
     if (most_late(people.conditions(0).worlds[0]) + 1) * step > running.reward_window:
         return "rewards may arrive later than wait_hours in [reward], when they no longer count"
@@ -34,22 +34,23 @@ def why_not(people: People, *, staff: bool, fast: bool, count: int) -> str | Non
 
 
 def _not_alike(running: StudyInForce, count: int) -> str | None:
-    """Why what participants share is not what they share in `simulate`; None if it is."""
+    """Why participants share something else than in `simulate`; None if they share the same."""
     if len(running.policies) > 1 and running.together:
         return "participants of several arms share a budget or a model, and simulate runs each arm separately"
     if running.shared and count != running.participants:
-        return f"a budget for {running.participants} participants is shared, and {count} were rehearsed"
+        return f"the shared budget is for {running.participants} participants, but {count} were rehearsed"
     if running.pooling and any(first_days(count, running)):
-        return "participants begin on different days, and what they have in common moves with the calendar"
+        return "participants begin on different days, and the pooled part of their models changes with the calendar"
     return None
 
 
 def compare(
     people: People, decisions: Mapping[int, Iterable[Mapping[str, Any]]], arms: Mapping[int, str], *, count: int = 0
 ) -> Compared:
-    """Compare decisions, {participant's number: its decisions as the API shows them}, with what `simulate` decides.
+    """Compare decisions, {participant's number: their decisions as the API shows them}, with those of `simulate`.
 
-    `count` is how many are rehearsed, with those who have not begun yet: the days on which people begin depend on it.
+    `count` is the number of participants, including those who have not begun: the days on which they begin depend on
+    it.
     """
     names = people.conditions(0).worlds[0].problem.action_names
     traces = {

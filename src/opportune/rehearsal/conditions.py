@@ -1,7 +1,8 @@
-"""What simulated participants meet at their steps, by name: whoever drives live decisions with simulate's draws.
+"""The contexts, openings and rewards of simulated participants, by name, for driving live decisions with `simulate`'s
+draws.
 
-Draws are functions of (seed, stream, step), so what a participant meets does not depend on what is decided. What each
-action would bring is found by simulating policies that always take it; nothing of a world is written a second time.
+Draws are functions of (seed, stream, step), so they do not depend on decisions. The reward of each action is found by
+simulating policies that always take it, so that no part of a world is implemented twice.
 """
 
 import math
@@ -25,14 +26,14 @@ Values = dict[str, Any]
 
 
 def stream_of(world: int, replicate: int = 0) -> int:
-    """The stream of draws that participant number `world` has in a replicate of `simulate`."""
+    """The stream of draws of participant number `world` in a replicate of `simulate`."""
     return world << 32 | replicate
 
 
 def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> tuple[Values, Values]:
-    """What is met at a step, by name: public and sensed values, and those that are reported.
+    """The context at a step: public and sensed values by name, and reported values by name.
 
-    `index` is the context's number in the trace, where contexts are a finite set.
+    `index` is the context's number in the trace, if contexts are finite.
     """
     problem = world.informed_problem()
     if isinstance(problem, Problem):
@@ -44,7 +45,7 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
             names = levels_of(variable)
             levels[name] = float(value) if names is None else names[int(value)]
     for name in problem.histories:
-        del levels[name]  # which whoever decides computes
+        del levels[name]  # agents and the service compute histories themselves
     hidden = {name for name, seen in problem.visibility.items() if seen == "reported"}
     return (
         {name: value for name, value in levels.items() if name not in hidden},
@@ -53,7 +54,7 @@ def context_at(world: Any, index: int, step: int, *, seed: int, stream: int) -> 
 
 
 def _unmasked(world: Any) -> Any:
-    """The world with every action allowed, which says what a forbidden one would bring, too."""
+    """The world with every action allowed, so that rewards of forbidden actions are known, too."""
     problem = world.problem
     if len(problem.always_allowed) == problem.actions:
         return world
@@ -62,19 +63,19 @@ def _unmasked(world: Any) -> Any:
 
 
 def steps_late(world: Any, step: int, *, seed: int, stream: int) -> int:
-    """How many steps late a step's reward arrives."""
+    """The delay of a step's reward, in steps."""
     known = SimpleNamespace(happenings=SimpleNamespace(reward_delay=[most_late(world)]))
     draws = Draws(np.uint64(seed), np.uint64(stream))  # type: ignore[arg-type]  # as compiled code has them
     return int(getattr(lateness, "py_func", lateness)(known, draws, step))
 
 
 def most_late(world: Any) -> int:
-    """The most steps that a reward may be late."""
+    """The longest delay of a reward, in steps."""
     return int(world.happenings.reward_delay)
 
 
 class Conditions:
-    """What participants meet who live in these worlds, one each, as in the first replicate of `simulate`."""
+    """The contexts, openings and rewards of participants, one in each world, as in `simulate`'s first replicate."""
 
     def __init__(self, worlds: Sequence[Any], *, steps: int, seed: int) -> None:
         self.worlds, self.seed = worlds, seed
@@ -102,7 +103,7 @@ class Conditions:
         self.week = WEEK * worlds[0].problem.schedule.decisions_per_day
 
     def context(self, world: int, step: int) -> tuple[Values, Values]:
-        """Public and sensed values, and those that are reported."""
+        """Public and sensed values, and reported values."""
         return context_at(
             self.worlds[world], self._context[world, step - 1], step, seed=self.seed, stream=stream_of(world)
         )
@@ -112,7 +113,7 @@ class Conditions:
         return bool(self._happened[world][step - 1].opened)
 
     def available(self, world: int, step: int) -> bool:
-        """Whether the participant is available, and sensed values are there."""
+        """Whether the participant is available, with sensed values."""
         return bool(self._happened[world][step - 1].available)
 
     def answers(self, world: int, step: int, nudged: Iterable[int]) -> bool:
@@ -121,16 +122,16 @@ class Conditions:
         return bool(lately <= self._happened[world][step - 1].patience)
 
     def reward(self, world: int, step: int, action: str, context: Values | None = None) -> float | None:
-        """What an action brings; None where the reward never arrives.
+        """The reward of an action; None if it never arrives.
 
-        Where some variables are the participant's own history, what it brings depends on the `context` as it was.
+        If some variables are the participant's own history, the reward depends on the actual `context`.
         """
         number = self._actions.index(action)
         found = float(self._rewards[number, world, step - 1])
-        there = self.worlds[world]
-        if context is not None and there.problem.histories and not math.isnan(found):
-            values = there.problem.values(context, step).values
-            return reward_with(there, values, step, number, seed=self.seed, stream=stream_of(world))
+        own = self.worlds[world]
+        if context is not None and own.problem.histories and not math.isnan(found):
+            values = own.problem.values(context, step).values
+            return reward_with(own, values, step, number, seed=self.seed, stream=stream_of(world))
         return None if math.isnan(found) else found
 
     def arrives(self, world: int, step: int) -> int:

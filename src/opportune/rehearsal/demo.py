@@ -1,4 +1,4 @@
-"""The demonstration: an example study in the middle of its course, which ends now."""
+"""The demonstration: an example study in mid-course, simulated up to now."""
 
 import datetime as dt
 import itertools
@@ -27,22 +27,22 @@ from opportune.service.verify.check import rebuilt
 
 COUNT, DAYS = 40, 24
 SEEDS = ((42, 40, 37, 51), (47, 61, 51, 43))
-"""By the place of the latest decision time; tried until somebody waits for whom every answer changes the advice."""
+"""Seeds by the place of the latest decision time, tried until a waiting participant's advice will surely change."""
 STAFF = ("nurse", "coordinator")
 LAST = dt.timedelta(minutes=105)
 """How long ago the last decision time was; the window for answers is two hours."""
 APART = dt.timedelta(hours=8)
 ENOUGH = 30 * clock.MINUTE
-"""How long somebody should still wait to be called, so that there is time to look."""
+"""How long the watched call should stay open, so that there is time to look."""
 SILENT, SILENT_DAYS = 30, 2
 CALLED = 3
-"""Calls that were made since, of those that the last decision time brought."""
+"""How many of the calls from the last decision time have been made since."""
 STATUSES = {(5, 20): "paused", (16, 17): "paused", (8, 9): "withdrawn", (22, 14): "withdrawn"}
-"""What became of whom (place, day)."""
+"""Changes of status, by (place, day)."""
 
 
 def local_timezone() -> str:
-    """The time zone of the machine by its IANA name, as far as it says; otherwise UTC."""
+    """The IANA name of the machine's time zone, or UTC if it cannot be found."""
     found = os.environ.get("TZ", "").removeprefix(":")
     with suppress(OSError):
         found = found or Path("/etc/localtime").resolve(strict=True).as_posix().partition("zoneinfo/")[2]
@@ -54,16 +54,16 @@ def local_timezone() -> str:
 
 
 class Clock(NamedTuple):
-    """When the study has its decision times, so that its course ends now."""
+    """The study's decision times, chosen so that its course ends now."""
 
     times: tuple[str, str]
     latest: dt.datetime
     place: int
-    """Which of the times the latest is."""
+    """The index of the latest decision time in `times`."""
 
 
 def clock_for(now: dt.datetime) -> Clock:
-    """Decision times eight hours apart, of which one was a while ago; `now` is by the study's own clock."""
+    """Decision times eight hours apart, the latest a while ago; `now` is in the study's time zone."""
     latest = now - LAST
     latest = latest.replace(minute=latest.minute // 5 * 5, second=0, microsecond=0)
     place = int(latest.hour >= 14)
@@ -73,7 +73,7 @@ def clock_for(now: dt.datetime) -> Clock:
 
 
 def study_text(times: tuple[str, str], timezone: str, language: str = "en") -> str:
-    """The study file."""
+    """The demonstration's study file."""
     folder = files("opportune.rehearsal")
     own = folder.joinpath(f"demo_study.{language}.toml")
     text = (own if own.is_file() else folder.joinpath("demo_study.toml")).read_text(encoding="utf-8")
@@ -83,16 +83,17 @@ def study_text(times: tuple[str, str], timezone: str, language: str = "en") -> s
 
 def fill(
     folder: Path, *, timezone: str, language: str = "en", now: dt.datetime | None = None,
-    told: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Database:  # fmt: skip
-    """A study in a folder that is in the middle of its course at a time, by default now; hands back its database."""
+    """Simulate a study in a folder up to a time, by default now; returns its database."""
     now = (dt.datetime.now(dt.UTC) if now is None else now).astimezone(clock.zone(timezone))
     when = clock_for(now)
     text = study_text(when.times, timezone, language)
     for seed in SEEDS[when.place]:
         for file in folder.glob("study.db*"):
             file.unlink()
-        database = _played(folder, re.sub(r"(?m)^seed = \d+$", f"seed = {seed}", text), now, when, language, told)
+        seeded = re.sub(r"(?m)^seed = \d+$", f"seed = {seed}", text)
+        database = _simulated(folder, seeded, now, when, language, progress)
         watched = most_changed(database, clock.from_datetime(now))
         if seed == SEEDS[when.place][-1] or (watched is not None and watched.always):
             break
@@ -100,10 +101,10 @@ def fill(
     return database
 
 
-def _played(
-    folder: Path, text: str, now: dt.datetime, when: Clock, language: str, told: Callable[[int, int], None]
+def _simulated(
+    folder: Path, text: str, now: dt.datetime, when: Clock, language: str, progress: Callable[[int, int], None]
 ) -> Database:
-    """The study of a text, played up to now."""
+    """The database of a study file, simulated up to now."""
     file, timezone = folder / "study.toml", str(now.tzinfo)
     file.write_text(text, encoding="utf-8")
     running = StudyInForce.from_file(file)
@@ -122,7 +123,7 @@ def _played(
         )
     )
     people = People(running, count=COUNT, steps=DAYS * 2)
-    course = Course(running, access, people, count=COUNT, days=DAYS, first=first, staff=True, told=told)
+    course = Course(running, access, people, count=COUNT, days=DAYS, first=first, staff=True, progress=progress)
     course.language = language
     course.run_until(when.latest.astimezone(dt.UTC))
     course.last_hours(now)
@@ -134,17 +135,17 @@ def _played(
 
 
 class Watched(NamedTuple):
-    """Somebody who waits to be called."""
+    """A participant who waits to be called."""
 
     participant: str
     always: bool
-    """Whether the advice will be another whatever is answered, and there is time to look."""
+    """Whether every answer will change the advice, and there is time to look."""
 
 
 def most_changed(database: Database, now: int) -> Watched | None:
-    """Who waits to be called and will most probably be advised otherwise then; None where nobody waits.
+    """The waiting participant whose advice most answers would change; None if nobody waits.
 
-    Of several the most urgent who waits for another half hour.
+    Among equals, the most urgent whose call stays open for another half hour.
     """
     with database.reading.connect() as connection:
         people = rebuilt(connection).participants
@@ -152,8 +153,8 @@ def most_changed(database: Database, now: int) -> Watched | None:
     def judged(row: Mapping[str, Any]) -> tuple[bool, int, bool, int]:
         agent = people[row["participant"]].agent
         levels: dict[str, Any] = {name: agent.problem.variables[name] for name in agent.reported_names}
-        told = (dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values()))
-        changes = [_copy(agent).settle(answered=True, reported=each).action != row["action"] for each in told]
+        answers = (dict(zip(levels, values, strict=True)) for values in itertools.product(*levels.values()))
+        changes = [_copy(agent).settle(answered=True, reported=each).action != row["action"] for each in answers]
         in_time = row["expires"] > now + ENOUGH
         return all(changes) and in_time, sum(changes), in_time, -row["expires"]
 
@@ -165,7 +166,7 @@ def most_changed(database: Database, now: int) -> Watched | None:
 
 
 def participant_to_watch(database: Database, now: int | None = None) -> str | None:
-    """Whose phone to look at; None where nobody waits to be called."""
+    """The participant whose phone to show; None if nobody waits to be called."""
     found = most_changed(database, clock.now() if now is None else now)
     return None if found is None else found.participant
 
@@ -175,25 +176,25 @@ def _copy(agent: Agent) -> Agent:
 
 
 class Course(Rehearsal):
-    """A rehearsal with what happens in any study: holidays, people who leave, notes, a phone that falls silent."""
+    """A rehearsal with the events of any study: holidays, people who leave, notes, a phone that falls silent."""
 
     language = "en"
     access: DirectAccess
 
     def run_until(self, end: dt.datetime) -> None:
-        """Everything before a time."""
+        """Go through everything before a time."""
         last = -1
         for moment in self.calendar.moments(self.days):
             if moment.at >= end:
                 break
             day = (moment.at.astimezone(clock.zone(self.running.timezone)).date() - self.calendar.first).days
             if day != last:
-                self._happen(day, moment.at)
+                self._add_events(day, moment.at)
                 last = day
             self.pass_moment(moment)
 
-    def _happen(self, day: int, at: dt.datetime) -> None:
-        """What happens on a day besides decisions."""
+    def _add_events(self, day: int, at: dt.datetime) -> None:
+        """Write a day's changes of status and notes."""
         writes = []
         reasons = REASONS.get(self.language, REASONS["en"])
         for (place, when), status in STATUSES.items():
@@ -209,7 +210,7 @@ class Course(Rehearsal):
             self.members[SILENT].active = False
 
     def last_hours(self, now: dt.datetime) -> None:
-        """The last decision time: phones ask one after the other since then, and some calls were made."""
+        """Go through the last decision time: phones ask one after the other until now, and staff make some calls."""
         moments = [moment for moment in self.calendar.moments(self.days) if moment.at <= now]
         moment = moments[-1]
         asking = [place for place, member in self.members.items() if member.active and place in moment.steps]
@@ -218,7 +219,7 @@ class Course(Rehearsal):
         for i, place in enumerate(asking):
             at = moment.at + span * (i / len(asking))
             self.ask([(self.members[place], moment.steps[place])], at)
-        called = list(self.access.calls())[2 : 2 + CALLED]  # the most urgent still wait
+        called = list(self.access.calls())[2 : 2 + CALLED]  # the most urgent two stay open
         members = {member.name: member for member in self.members.values()}
         self.call([members[call["participant"]] for call in called], now - dt.timedelta(minutes=14))
         waiting = list(self.access.calls())

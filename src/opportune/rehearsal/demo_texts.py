@@ -1,4 +1,4 @@
-"""What people write in the demonstration, by language: reasons, and notes as (participant's place, day, text)."""
+"""Texts that people write in the demonstration, by language: reasons, and notes as (participant's place, day, text)."""
 
 REASONS: dict[str, dict[int, str]] = {
     "en": {

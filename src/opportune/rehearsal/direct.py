@@ -1,4 +1,4 @@
-"""How a demonstration reaches its study: straight to the database, as of whatever time it says."""
+"""Access straight to a study's database, at any time, for demonstrations and rehearsals without a service."""
 
 import datetime as dt
 import itertools
@@ -25,19 +25,19 @@ from opportune.service.state import clock
 COMMANDS: dict[str, type[Command]] = {ENROL: Enrol, STATUS: SetStatus, NOTE: Note, REWARD: Reward}
 MOST = 100_000
 CALLS_TAKE = 3 * clock.MINUTE
-"""From one call to the next."""
+"""The time from one call to the next."""
 DECLINES = 4
-"""One in so many who do not answer declines; the others cannot be reached."""
+"""One in this many participants who do not answer declines; the others cannot be reached."""
 
 
 class DirectAccess:
-    """A study in a database that no service runs on.
+    """A study in a database on which no service runs.
 
     Args:
-        database: its database.
-        staff: the names under which calls are made, in turns.
+        database: of the study.
+        staff: the names under which calls are made, in turn.
         app: the name under which phones ask.
-        calls_take: from one call to the next, in microseconds.
+        calls_take: the time from one call to the next, in microseconds.
 
     """
 
@@ -49,14 +49,14 @@ class DirectAccess:
         self._unanswered = itertools.count(1)
 
     def write(self, writes: Sequence[Write], at: dt.datetime) -> "list[dict[str, Any] | ServiceError]":
-        """Have things done as of a time, all of them in one transaction; what is overdue by then is looked after."""
+        """Carry out writes at this time, in one transaction, after expiring what is overdue by then."""
         now = clock.from_datetime(at)
         self._expire(now)
         spell = self._calls_take if writes and writes[0].kind == ANSWER else 0
         replies = self.writer.write([self._command(write, now + i * spell) for i, write in enumerate(writes)])
         unanswered = [
             i for i, write in enumerate(writes) if write.kind == ANSWER and not write.body["answered"]
-        ]  # goes on record a minute later
+        ]  # these outcomes are recorded a minute later
         concluded = self.writer.write(
             [
                 calls.Conclude(who=SYSTEM, received=now + i * spell + calls.UNDO, decision=writes[i].about)
@@ -87,11 +87,11 @@ class DirectAccess:
         return calls.GiveUpCall(decision=decision, outcome=calls.DECLINED if declined else calls.UNREACHABLE, **done)
 
     def try_call(self, decision: str, at: dt.datetime) -> None:
-        """Staff call, and nobody answers this time."""
+        """Let staff make a call that nobody answers."""
         self.writer.do(calls.Try(who=next(self._staff), received=clock.from_datetime(at), decision=decision))
 
     def _expire(self, now: int) -> None:
-        """Close windows, and give up rewards that are overdue."""
+        """Settle nudges whose window has ended, and give up overdue rewards."""
         late, unrewarded = queries.overdue(self.writer.database, now)
         commands: list[Command] = [Expire(who=SYSTEM, received=now, decision=decision) for decision in late]
         commands += [GiveUp(who=SYSTEM, received=now, decision=decision) for decision in unrewarded]
@@ -99,17 +99,17 @@ class DirectAccess:
             self.writer.write(commands)
 
     def set_time(self, at: dt.datetime) -> None:
-        """Time is what each write says."""
+        """Do nothing: each write brings its own time."""
 
     def participants(self) -> Iterable[dict[str, Any]]:
-        """Everyone who takes part."""
+        """All participants."""
         database = self.writer.database
         study = queries.study_row(database)
         assert study is not None
         return [participant_details(row, study) for row in queries.participant_rows(database, limit=MOST)]
 
     def decisions(self, participant: str) -> Iterable[dict[str, Any]]:
-        """A participant's decisions, in their order."""
+        """A participant's decisions, by step."""
         found = queries.decision_rows(self.writer.database, participant, limit=MOST)
         return [decision_details(row) for row in found]
 

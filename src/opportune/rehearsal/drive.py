@@ -1,7 +1,8 @@
-"""The rehearsal itself: simulated participants go through their days, and staff answer calls if they are played too.
+"""The rehearsal itself: simulated participants go through their days, and simulated staff may answer calls.
 
-A participant's own order is always kept: decision, answer, rewards that have arrived, oldest first. Different
-participants go side by side unless they share a budget or a model; then they go one after the other, as in `simulate`.
+Each participant's order is always kept: decision, answer, rewards that have arrived, oldest first. Different
+participants run in parallel, unless they share a budget or a model; then they run one after the other, as in
+`simulate`.
 """
 
 import datetime as dt
@@ -18,29 +19,29 @@ from opportune.rehearsal.people import People
 from opportune.service.state.study import StudyInForce
 
 OVER = {"not_active", "over"}
-"""What refuses any further decision of a participant."""
+"""Refusals after which a participant makes no more decisions."""
 ALREADY = {"decided_already", "key_reused"}
-"""What says that someone else has asked for a decision."""
+"""Refusals that mean that someone else has asked for the decision."""
 REWARDS_AT = 0.75
 """When rewards arrive, between a decision point (0) and the next (1)."""
 CALLED_AT = 0.25
-"""When played staff call, between a nudge (0) and the end of its window (1)."""
+"""When simulated staff call, between a nudge (0) and the end of its window (1)."""
 BEAT = 1.0
-"""Seconds between two times that are told while nothing happens."""
+"""Seconds between two updates of the service's time while nothing happens."""
 
 
 class Waiting(NamedTuple):
-    """A decision whose reward is to come; the action is not known while a nudge is open."""
+    """A decision whose reward has not arrived; the action is unknown while a nudge is open."""
 
     decision: str
     action: str | None
     arrives: int
-    """The step at whose end it does."""
+    """The step at whose end the reward arrives."""
 
 
 @dataclass
 class Member:
-    """A simulated participant, and where it stands."""
+    """A simulated participant, and their progress."""
 
     name: str
     number: int
@@ -54,10 +55,10 @@ class Member:
 
 
 class Pace:
-    """How fast study time goes: so many seconds of it per second, or as fast as can be (None)."""
+    """The speed of study time: `factor` seconds of it per second, or full speed (None)."""
 
-    def __init__(self, factor: float | None, tell: Callable[[dt.datetime], None]) -> None:
-        self._factor, self._tell = factor, tell
+    def __init__(self, factor: float | None, set_time: Callable[[dt.datetime], None]) -> None:
+        self._factor, self._set_time = factor, set_time
         self._origin: tuple[float, dt.datetime] | None = None
 
     def until(self, at: dt.datetime) -> None:
@@ -68,42 +69,42 @@ class Pace:
             self._origin = time.monotonic(), at - dt.timedelta(seconds=2.0 * self._factor)
         begin, first = self._origin
         while (left := begin + (at - first).total_seconds() / self._factor - time.monotonic()) > 0.0:
-            self._tell(first + dt.timedelta(seconds=(time.monotonic() - begin) * self._factor))
+            self._set_time(first + dt.timedelta(seconds=(time.monotonic() - begin) * self._factor))
             time.sleep(min(BEAT, left))
 
 
 def name_of(place: int) -> str:
-    """What participant number `place` of a rehearsal is called."""
+    """The pseudonym of participant number `place` of a rehearsal."""
     return f"P{place + 1:03d}"
 
 
 class Rehearsal:
-    """A course of simulated participants through a study.
+    """The course of simulated participants through a study.
 
     Args:
         running: the study.
         access: how it is reached.
-        people: what participants meet.
-        count: how many of them there are.
-        days: how many days of the study are rehearsed.
-        first: the first day of a rehearsal that begins now; one that has begun keeps its own.
-        now: what time it is; participants who should have begun before begin on the next day.
+        people: the simulated participants' worlds.
+        count: the number of participants.
+        days: the number of days to rehearse.
+        first: the first day of a new rehearsal; one that is resumed keeps its own.
+        now: the present time; participants who should have begun earlier begin on the next day.
         staff: whether calls are answered.
-        factor: seconds of study time per second; None: as fast as can be.
-        told: is told how many decisions were made, and how many there will be.
+        factor: seconds of study time per second; None: full speed.
+        progress: called with the number of decisions made so far, and their total.
 
     """
 
     def __init__(
         self, running: StudyInForce, access: Access, people: People, *, count: int, days: int, first: dt.date,
         staff: bool, now: dt.datetime | None = None, factor: float | None = None,
-        told: Callable[[int, int], None] = lambda _done, _all: None,
+        progress: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> None:  # fmt: skip
         self.running, self.access, self.people, self.staff, self.days = running, access, people, staff, days
         self.members: dict[int, Member] = {}
         self.made = 0
-        """Decisions that were made in this run."""
-        self._told = told
+        """The number of decisions made in this run."""
+        self._show = progress
         self._pace = Pace(factor, access.set_time)
         self.calendar = Calendar(running, first, first_days(count, running))
         self._find(count)
@@ -111,10 +112,10 @@ class Rehearsal:
             if now is not None and self.calendar.at(self.calendar.begins[place], 0) < now:
                 self.calendar.begins[place] = (self.calendar.date_of(now) - self.calendar.first).days + 1
         self._before, self._total = self._progress()
-        told(self._before, self._total)
+        progress(self._before, self._total)
 
     def _find(self, count: int) -> None:
-        """Who takes part already, and where each stands."""
+        """Find participants of an earlier run, and their progress."""
         names = {name_of(place): place for place in range(count)}
         found = {names[row["participant"]]: row for row in self.access.participants() if row["participant"] in names}
         if not found:
@@ -136,21 +137,21 @@ class Rehearsal:
 
     @property
     def count(self) -> int:
-        """How many take part, with those who begin later."""
+        """The number of participants, including those who begin later."""
         return len(self.calendar.begins)
 
     def _progress(self) -> tuple[int, int]:
-        """How many decisions were made before, and how many there will be in all."""
+        """The number of decisions made before this run, and the total at its end."""
         last = [self.calendar.last_step(place, self.days) for place in range(self.count)]
         return sum(min(member.step, last[place]) for place, member in self.members.items()), sum(last)
 
     def run(self) -> None:
-        """Go through all days; what was begun before is finished first."""
+        """Go through all days; an interrupted run is resumed."""
         for moment in self.calendar.moments(self.days):
             self.pass_moment(moment)
 
     def pass_moment(self, moment: Moment) -> None:
-        """One moment, of all who have a decision point then."""
+        """Go through one moment, for all who have a decision point then."""
         todo = {place: step for place, step in moment.steps.items() if self._asks(place, step)}
         held = [member for place, member in self.members.items() if moment.steps.get(place) == member.step]
         if not todo and not any(self._due(member) or member.open_step for member in held):
@@ -159,31 +160,31 @@ class Rehearsal:
         self._enrol([place for place in todo if place not in self.members], moment)
         for group in self._groups(moment, todo):
             self._pass(group, todo, moment)
-            self._told(self._before + self.made, self._total)
+            self._show(self._before + self.made, self._total)
 
     def _asks(self, place: int, step: int) -> bool:
         member = self.members.get(place)
         return member is None or (member.active and member.step < step)
 
     def _groups(self, moment: Moment, todo: dict[int, int]) -> Iterable[list[int]]:
-        """Who goes side by side at a moment."""
-        everyone = [place for place, step in moment.steps.items() if place in todo or self._stands(place, step)]
+        """The groups of participants that run in parallel at a moment."""
+        everyone = [place for place, step in moment.steps.items() if place in todo or self._interrupted(place, step)]
         return [[place] for place in everyone] if self.running.together else [everyone]
 
-    def _stands(self, place: int, step: int) -> bool:
-        """Whether a participant was left in the middle of a step by a rehearsal that was interrupted."""
+    def _interrupted(self, place: int, step: int) -> bool:
+        """Whether an earlier run was interrupted in the middle of a participant's step."""
         member = self.members.get(place)
         return member is not None and member.step == step
 
     def _pass(self, group: Sequence[int], todo: dict[int, int], moment: Moment) -> None:
-        """One decision point of some participants: decisions, calls, rewards."""
+        """Go through one decision point of some participants: decisions, calls, rewards."""
         at = moment.at
         self.ask([(self.members[place], todo[place]) for place in group if place in todo], at)
         members = [self.members[place] for place in group]
         if self.staff and any(member.open_step for member in members):
             if not self.running.together:
                 window = dt.timedelta(microseconds=self.running.answer_window)
-                if self.running.calendar is not None:  # the window may end with the staff's hours
+                if self.running.calendar is not None:  # the window may end earlier, with the staff's hours
                     window = min(window, self.running.calendar.least_window)
                 at = min(at + CALLED_AT * window, moment.at + 0.5 * (moment.following - moment.at))
                 self._pace.until(at)
@@ -208,7 +209,7 @@ class Rehearsal:
             self.members[place] = Member(answer["participant"], answer["number"], arm=answer["arm"] or "")
 
     def ask(self, asked: Sequence[tuple[Member, int]], at: dt.datetime) -> None:
-        """Phones ask for decisions."""
+        """Let phones ask for decisions."""
         writes = [
             Write(DECIDE, member.name, self._moment(member, step, at), f"{member.name}.{step}.{self.people.seed}")
             for member, step in asked
@@ -222,48 +223,48 @@ class Rehearsal:
                 continue
             answer = _good(reply)
             if answer["step"] != step:
-                text = f"decision {answer['step']} of {member.name} was made where {step} was to come"
-                raise StateError(f"{text}; expected that nobody else asks for decisions meanwhile")
+                text = f"the service made decision {answer['step']} of {member.name} instead of {step}"
+                raise StateError(f"{text}; expected that nobody else asks for decisions during the rehearsal")
             self._note(member, step, answer)
             member.step = step
             self.made += 1
 
     def _moment(self, member: Member, step: int, at: dt.datetime) -> dict[str, Any]:
-        """What a phone says: reported values go along, sealed, where staff are played, or the app is open."""
-        met, number = self.people.conditions(member.number, step), member.number
-        seen, told = met.context(number, step)
-        body: dict[str, Any] = {"sensed": seen, "at": at.isoformat()}
-        if not met.available(number, step):
+        """The body of a phone's request; it includes reported values if staff are simulated or the app is open."""
+        conditions, number = self.people.conditions(member.number, step), member.number
+        sensed, reported = conditions.context(number, step)
+        body: dict[str, Any] = {"sensed": sensed, "at": at.isoformat()}
+        if not conditions.available(number, step):
             body |= {"available": False, "reason": "away"}
-        elif met.opened(number, step):
+        elif conditions.opened(number, step):
             body["opened"] = True
-        if told and (self.staff or "opened" in body):
-            body["reported"] = told
+        if reported and (self.staff or "opened" in body):
+            body["reported"] = reported
         return body
 
     def _note(self, member: Member, step: int, answer: dict[str, Any]) -> None:
-        """What was decided: the reward that will come of it, and whether a call is to be made."""
+        """Note a decision: its reward, which will arrive later, and whether its nudge is open."""
         settled = answer["status"] == "settled"
         member.open_step = None if settled else step
         if answer["nudge"]:
             member.nudged.add(step)
-        met = self.people.conditions(member.number, step)
-        if met.reward(member.number, step, answer["action"]) is not None:
+        conditions = self.people.conditions(member.number, step)
+        if conditions.reward(member.number, step, answer["action"]) is not None:
             action = answer["action"] if settled else None
-            member.waiting[step] = Waiting(answer["decision"], action, met.arrives(member.number, step))
+            member.waiting[step] = Waiting(answer["decision"], action, conditions.arrives(member.number, step))
 
     def call(self, members: Sequence[Member], at: dt.datetime) -> None:
-        """Staff go through the list of calls."""
+        """Let staff go through the list of calls."""
         by_name = {member.name: member for member in members}
         calls = [call for call in self.access.calls() if call["participant"] in by_name]
         writes = []
         for call in calls:
             member, step = by_name[call["participant"]], call["step"]
-            number, met = member.number, self.people.conditions(member.number)
-            body: dict[str, Any] = {"answered": met.answers(number, step, member.nudged)}
-            told = met.context(number, step)[1]
-            if told and body["answered"]:
-                body["reported"] = told
+            number, conditions = member.number, self.people.conditions(member.number)
+            body: dict[str, Any] = {"answered": conditions.answers(number, step, member.nudged)}
+            _, reported = conditions.context(number, step)
+            if reported and body["answered"]:
+                body["reported"] = reported
             writes.append(Write(ANSWER, call["decision"], body, call["decision"]))
         for call, reply in zip(calls, self._write(writes, at), strict=True):
             if isinstance(reply, ServiceError) and reply.code == "settled_already":
@@ -275,7 +276,7 @@ class Rehearsal:
         return sorted(step for step, reward in member.waiting.items() if reward.arrives <= member.step)
 
     def _reward(self, members: Sequence[Member], at: dt.datetime) -> None:
-        """Rewards arrive: of one participant one after the other."""
+        """Report the rewards that have arrived; those of one participant one after the other."""
         left = {member.name: (member, self._due(member)) for member in members}
         while left:
             writes, done = [], []
@@ -290,30 +291,30 @@ class Rehearsal:
                 done.append((member, due.pop(0)))
             for (member, step), reply in zip(done, self._write(writes, at), strict=True):
                 if isinstance(reply, ServiceError) and reply.code == "not_settled":
-                    continue  # it comes again
+                    continue  # reported again later
                 if not (isinstance(reply, ServiceError) and reply.code == "reward_differs"):
                     _good(reply)
                 member.waiting.pop(step)
 
     def _reward_of(self, member: Member, step: int) -> Write | None:
-        """A reward that can be told; none while the nudge is open, or if the service knows that nothing can come."""
+        """The report of a reward; None while the nudge is open."""
         decision, action, _ = member.waiting[step]
-        met, context = self.people.conditions(member.number), None
-        if action is None or met.remembers:
-            stands = self.access.decision(decision)
-            if stands["status"] != "settled":
+        conditions, context = self.people.conditions(member.number), None
+        if action is None or conditions.remembers:
+            stored = self.access.decision(decision)
+            if stored["status"] != "settled":
                 return None
-            action = stands["action"]
-            context = {**stands["sensed"], **met.context(member.number, step)[1]}
-        reward = met.reward(member.number, step, action, context)
+            action = stored["action"]
+            context = {**stored["sensed"], **conditions.context(member.number, step)[1]}
+        reward = conditions.reward(member.number, step, action, context)
         assert reward is not None
         return Write(REWARD, decision, {"reward": reward}, decision)
 
 
 def _good(reply: "dict[str, Any] | ServiceError") -> dict[str, Any]:
-    """An answer; whatever else was refused ends the rehearsal."""
+    """A successful answer; a refusal ends the rehearsal."""
     if isinstance(reply, ServiceError):
         if reply.code in {"closed", "full"}:
-            raise StateError(f"the service says: {reply.detail}")
+            raise StateError(f"the service answered: {reply.detail}")
         raise reply
     return reply

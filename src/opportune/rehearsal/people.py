@@ -1,4 +1,4 @@
-"""Simulated participants of a study: their worlds, what they meet, and what `simulate` makes of them."""
+"""Simulated participants of a study: their worlds and conditions, and the decisions of `simulate` for them."""
 
 import copy
 from dataclasses import replace
@@ -13,13 +13,13 @@ from opportune.study.simulated import baseline_at
 
 
 class People:
-    """The participants of a study file's world. Participant number i lives in the study's instance i.
+    """The participants of a study file's world; participant number i is in the study's instance i.
 
     Args:
         running: the study.
-        count: how many there will be, and
-        steps: how many steps each makes; should there be more, what they meet is found then.
-        seed: of what they meet; what works for whom is the study file's, and so are coins.
+        count: the expected number of participants.
+        steps: the expected number of steps of each; conditions beyond either are computed when needed.
+        seed: of their contexts, openings and noise; effects and coins use the study file's seed.
 
     """
 
@@ -30,7 +30,7 @@ class People:
         self._conditions = Conditions(worlds_of(running, count), steps=steps, seed=self.seed)
 
     def conditions(self, number: int, step: int = 1) -> Conditions:
-        """What all participants up to this number meet, up to this step."""
+        """The conditions of all participants up to this number, up to this step."""
         worlds = self._conditions.worlds
         if number >= len(worlds):
             worlds = worlds_of(self.running, max(number + 1, 2 * len(worlds)))
@@ -40,7 +40,7 @@ class People:
         return self._conditions
 
     def simulated(self, count: int) -> dict[str, xr.Dataset]:
-        """What `simulate` makes of the first participants in each arm: every step of each."""
+        """The trace of `simulate` for the first participants, in each arm."""
         running = self.running
         policies = [replace(policy, name=f"arm {i}") for i, policy in enumerate(running.policies.values())]
         data = simulate(
@@ -50,16 +50,16 @@ class People:
         return {arm: data.isel(policy=i) for i, arm in enumerate(running.policies)}
 
     def baseline(self, number: int) -> dict[str, Any]:
-        """What a participant says at enrolment."""
+        """A participant's values at enrolment."""
         return baseline_at(self.running.study, number)
 
 
 def worlds_of(running: StudyInForce, count: int) -> list[Any]:
-    """The worlds of so many participants, whose agents know what live ones know."""
+    """The worlds of the first `count` participants, with the problem that live agents know."""
     given = running.study.settings.reward.value_range
     worlds = []
     for world in running.study.replace(instances=count).worlds():
-        problem = copy.copy(world.problem)  # whose weekdays are the participant's
+        problem = copy.copy(world.problem)  # its weekdays follow the participant's calendar
         problem.value_range = None if given is None else (given[0], given[1])
         worlds.append(world.replace(problem=problem))
     return worlds

@@ -1,4 +1,4 @@
-"""Before a rehearsal begins: is the service there, in rehearsal, and does it serve this study?"""
+"""Checks before a rehearsal begins: the service answers, is in rehearsal, and serves this study."""
 
 import datetime as dt
 import re
@@ -14,7 +14,7 @@ MOST_SPEED = 100_000.0
 
 
 def speed_of(text: str) -> float | None:
-    """Seconds of study time per second, from "60x"; None for "max", as fast as can be."""
+    """Seconds of study time per second, from "60x"; None for "max", full speed."""
     if text == "max":
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)x", text)
@@ -25,7 +25,7 @@ def speed_of(text: str) -> float | None:
 
 
 def address_of(text: str) -> str:
-    """The address of a service."""
+    """Check the address of a service."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -37,7 +37,7 @@ def address_of(text: str) -> str:
 
 
 def check_size(running: StudyInForce, *, people: int, days: int) -> None:
-    """Refuse more participants than are planned, or no days at all."""
+    """Refuse more participants than are planned, and impossible numbers of days."""
     if not 1 <= people <= running.participants:
         planned = f"[participants] planned = {running.participants}"
         raise InputError(f"--participants is {people}; expected a whole number from 1 to {planned} in the study file")
@@ -46,7 +46,7 @@ def check_size(running: StudyInForce, *, people: int, days: int) -> None:
 
 
 def enter(client: Client, address: str, running: StudyInForce) -> dict[str, Any]:
-    """What the service says of its study, if this rehearsal may begin there; else `InputError` with what is wrong."""
+    """The service's study, if this rehearsal may begin there; raises `InputError` with the reason if not."""
     attempts, client.attempts = client.attempts, 1
     try:
         found = client.get("study")
@@ -67,16 +67,16 @@ def enter(client: Client, address: str, running: StudyInForce) -> dict[str, Any]
     if not found.get("rehearsal"):
         raise InputError(f"the service at {address} is not in rehearsal; expected one started with --rehearsal")
     if found["role"] != "admin":
-        text = f"the key's role is {found['role']!r}; expected admin, who may do what apps and staff do in a rehearsal"
+        text = f"the key's role is {found['role']!r}; expected admin, which may act for apps and staff in a rehearsal"
         raise InputError(text)
     if found["hash"] != running.hash:
         text = f"the service at {address} serves another study file ({found['study']}, {found['hash'][:12]})"
         raise InputError(f"{text} than {running.study.source} ({running.hash[:12]}); expected the same")
     if found["status"] != "open":
-        raise InputError(f"the study at {address} is {found['status']}; expected one that is open")
+        raise InputError(f"the study at {address} is {found['status']}; expected an open one")
     return found
 
 
 def first_day(now: dt.datetime, running: StudyInForce) -> dt.date:
-    """The first day of a rehearsal that begins now: the one after the service's today."""
+    """The first day of a rehearsal that begins now: tomorrow in the study's time zone."""
     return now.astimezone(ZoneInfo(running.timezone)).date() + dt.timedelta(days=1)

@@ -1,4 +1,4 @@
-"""How a rehearsal went: what is on record of its participants, and how fast the service was."""
+"""The summary of a rehearsal: counts of decisions and outcomes, and the speed of the service."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def count(decisions: Iterable[Mapping[str, Any]], nudges: str) -> dict[str, int]:
-    """What became of decisions, as the API shows them; `nudges` is the study's word for them."""
+    """Counts of decisions and their outcomes, from the API's answers; `nudges` is the study's word for nudges."""
     made = list(decisions)
     outcomes = [decision["outcome"] for decision in made]
     return {
@@ -23,7 +23,7 @@ def count(decisions: Iterable[Mapping[str, Any]], nudges: str) -> dict[str, int]
 
 
 def speed(made: int, took: float, seconds: Sequence[float]) -> dict[str, str]:
-    """How fast it went: decisions per second with all that belongs to them, and how long a decision took."""
+    """Decisions per second, including their answers and rewards, and how long a request for a decision took."""
     if not seconds:
         return {}
     half, most = np.percentile(np.array(seconds) * 1000.0, (50, 99))

@@ -126,12 +126,12 @@ def test_a_name_password_and_code_are_asked_for_in_a_terminal(
         return code, err
 
     code, err = close(PASSWORD)
-    assert (code, "must have a second factor" in err) == (2, True)
+    assert (code, "needs a second factor" in err) == (2, True)
     authenticator, now = TOTP(second_factor.begin(lived, "ada")), clock.now() // clock.MICROSECONDS
     assert second_factor.set_up(lived, "ada", authenticator.at(now - 30), launching()) is not None
     for secrets in (("wrong",), (PASSWORD, "000000"), (PASSWORD, authenticator.at(now - 30))):
         code, err = close(*secrets)
-        assert (code, "are wrong" in err) == (2, True), secrets
+        assert (code, "is wrong" in err) == (2, True), secrets
         assert latest(lived)["given"]["what"] == "sign-in failed"
     assert close(PASSWORD, authenticator.at(now + 30))[0] == 0
     assert (latest(lived)["kind"], latest(lived)["who"]) == ("closed", "ada")

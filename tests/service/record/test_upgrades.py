@@ -96,7 +96,7 @@ def test_an_upgrade_backs_up_migrates_and_verifies(
     file = folder / "before.backup"
     assert cli.run(["upgrade", "--backup", str(file), "--db", url]) == 0
     out = capsys.readouterr().out
-    assert "are now of version later" in out
+    assert "to version later" in out
     assert "verified: " in out
     upgraded, verified = (json.loads(row["body"]) for row in event_rows(lived, limit=1000)[-2:])
     assert (upgraded["who"], upgraded["given"]["what"], upgraded["given"]["tables_to"]) == (
@@ -104,7 +104,7 @@ def test_an_upgrade_backs_up_migrates_and_verifies(
     )  # fmt: skip
     assert verified["given"]["what"] == "verified"
     assert cli.run(["upgrade", "--db", url]) == 0
-    assert "there is nothing to do" in capsys.readouterr().out
+    assert "the tables are of version later already" in capsys.readouterr().out
     restored = Database(file_url(folder / "restored.db"))
     restore(file, restored, lambda stored: launching())
     assert verify(restored).findings == []

@@ -195,4 +195,4 @@ def test_a_rehearsal_decides_as_simulate(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["rehearse", str(file), "--keep", str(tmp_path / "db")])
     assert result.exit_code == 0, result.output
     assert "the record verifies" in result.output
-    assert "decisions are those of simulate" in result.output
+    assert "decisions equal those of simulate" in result.output
