@@ -93,8 +93,8 @@ def test_new_at_a_terminal(tmp_path: Path) -> None:
         "name is 'herz reha'", "per_day is 'two'", "times is '14:00, 09:00'; expected 2 times in order",
         "timezone is 'Berlin'; expected an IANA name", "sensed is 'pain'; expected another name",
         "hours is '9 to 5'; expected from and to", "fallback is 'run'; expected one of rest, walk, exercise",
-        "forbidden is 'rest'; expected another than the fallback", "cannot be read at character 6",
-        "'severe'", "forbidden is 'exercise'; expected another than those so far", "floor is '0.5'",
+        "forbidden is 'rest'; expected another action, as the fallback", "cannot be read at character 6",
+        "'severe'", "forbidden is 'exercise'; expected another action, as this one", "floor is '0.5'",
     ):  # fmt: skip
         assert refused in shown, (refused, shown)
     study = load_study(tmp_path / "new.toml")

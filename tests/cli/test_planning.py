@@ -134,6 +134,25 @@ def test_new_asks(in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert all(not one.lacks for one in needs(study))
 
 
+@pytest.mark.usefixtures("in_folder")
+def test_new_without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dash answers that nothing is sensed, where Enter takes the proposal; no condition is then asked for."""
+    said = {QUESTIONS["sensed"].text: "-"}
+    asked: list[str] = []
+
+    def answer(question: str, *, default: object, **_: object) -> object:
+        asked.append(question)
+        return said.get(question, default)
+
+    monkeypatch.setattr(new_command, "_asking", lambda: True)
+    monkeypatch.setattr(typer, "prompt", answer)
+    assert cli.run(["new", "asked.toml"]) == 0
+    assert QUESTIONS["forbidden"].text not in asked
+    study = load_study("asked.toml")
+    assert list(study.settings.variables) == ["time"]
+    assert all(not one.lacks for one in needs(study))
+
+
 def test_new_without_a_terminal(
     in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from opportune.study.terms import FUNCTIONS
 from opportune.study.trial import known_zone, quiet_minutes
 
 Answers = dict[str, Any]
-NOTHING = "nothing: just press Enter"
+NONE = "press Enter for none"
 LEVELS = "Its levels, the usual one first, or numbers such as 0-10"
 MOST_NUMBERS = 100
 """Between the lowest and the highest of numbers."""
@@ -101,10 +101,12 @@ def _share(most: Callable[[Answers], float]) -> Callable[[str, Answers], float]:
 
 def _variable(text: str, so_far: Answers) -> str:
     found = text.strip()
-    if found and (not found.isidentifier() or keyword.iskeyword(found) or found in {"action", *FUNCTIONS}):
-        raise InputError("expected a name of letters, digits and _, as formulas take it, and no word of theirs")
-    if found and found in (*so_far.get("sensed", ()), *so_far.get("reported", ())):
-        raise InputError("expected another name than those so far")
+    if found in {"", "-"}:
+        return ""
+    if not found.isidentifier() or keyword.iskeyword(found) or found in {"action", *FUNCTIONS}:
+        raise InputError("expected a name of letters, digits and _ that formulas do not reserve")
+    if found in (*so_far.get("sensed", ()), *so_far.get("reported", ())):
+        raise InputError("expected another name, as this one is taken")
     return found
 
 
@@ -157,9 +159,9 @@ def _one_action(*, may_be_none: bool) -> Callable[[str, Answers], str]:
                 f"expected one of {', '.join(so_far['actions'])}" + (", or nothing" if may_be_none else "")
             )
         if may_be_none and found == so_far["fallback"]:
-            raise InputError("expected another than the fallback, which must always be allowed")
+            raise InputError("expected another action, as the fallback must always be allowed")
         if may_be_none and found and found in so_far.get("forbidden", ()):
-            raise InputError("expected another than those so far")
+            raise InputError("expected another action, as this one has its condition")
         return found
 
     return read
@@ -193,7 +195,7 @@ def _never_if(text: str, so_far: Answers) -> str:
     variables: dict[str, Any] = {**kinds["sensed"], **kinds["reported"]}
     seen = {name: kind for kind, names in kinds.items() for name in names}
     if not variables:
-        raise InputError("expected a variable to go by, and there is none; answer none of the actions before")
+        raise InputError("expected no condition, as there is no variable to compare")
     try:
         Conditions({action: found}, {action: "forbid"}, so_far["actions"], variables, seen)
     except InputError as error:
@@ -204,22 +206,22 @@ def _never_if(text: str, so_far: Answers) -> str:
 QUESTIONS: dict[str, Question] = {
     "name": Question("A name for the study (letters, digits, dashes)", _always("my-study"), _name),
     "actions": Question(
-        "What can be recommended, separated by commas; the first is what others are compared with",
+        "What can be recommended, separated by commas; the others are compared with the first",
         _always("rest, walk"), _words,
     ),
     "per_day": Question("Decisions per day", _always("2"), _whole(1, 96)),
-    "times": Question("At what times, separated by commas", _spread, _times),
+    "times": Question("At what times of day, separated by commas", _spread, _times),
     "timezone": Question("Time zone", _always("UTC"), _zone),
     "days": Question("Days that a participant takes part", _always("60"), _whole(1, 3660)),
     "participants": Question("Participants", _always("50"), _whole(1, 1_000_000)),
-    "first_day": Question(f"The date on which the first ones begin ({NOTHING})", _always(""), _date),
+    "first_day": Question(f"The date on which the first participants begin ({NONE})", _always(""), _date),
     "sensed": Question(
-        f"Something that a phone or wristband senses ({NOTHING})", _always("stress"), _variable,
+        "Something that a phone or wristband senses (- for none)", _always("stress"), _variable,
         then="sensed_levels",
     ),
     "sensed_levels": Question(LEVELS, _always("low, high"), _levels),
     "reported": Question(
-        f"Something that participants are asked ({NOTHING})", _always(""), _variable, then="reported_levels"
+        f"Something that participants are asked ({NONE})", _always(""), _variable, then="reported_levels"
     ),
     "reported_levels": Question(LEVELS, _always("good, low"), _levels),
     "nudge": Question("The word for one nudge", _always("call"), _text),
@@ -228,14 +230,14 @@ QUESTIONS: dict[str, Question] = {
         "Nudges per participant that you could afford",
         lambda a: str(min(12, a["per_day"] * a["days"])), _whole(1, lambda a: int(a["per_day"] * a["days"])),
     ),
-    "hours": Question(f"Hours of staff on weekdays, such as 09:00-17:00 ({NOTHING})", _always(""), _span),
+    "hours": Question(f"Hours of staff on weekdays, such as 09:00-17:00 ({NONE})", _always(""), _span),
     "saturday": Question(
-        f"Hours of staff on Saturdays ({NOTHING})", _always(""), _span, asked=lambda a: bool(a["hours"])
+        f"Hours of staff on Saturdays ({NONE})", _always(""), _span, asked=lambda a: bool(a["hours"])
     ),
     "staff_per_day": Question(
         "The most nudges that staff can make in a day, 0 for no limit", _always("0"), _whole(0, 1_000_000)
     ),
-    "quiet": Question(f"When participants are left alone, such as 20:00-08:00 ({NOTHING})", _always(""), _quiet),
+    "quiet": Question(f"When participants are left alone, such as 20:00-08:00 ({NONE})", _always(""), _quiet),
     "unit": Question("The unit of the outcome", _always("points"), _text),
     "noise": Question("How much the outcome varies from time to time, as a standard deviation", _always("1"), _number),
     "effect": Question("How much the right action may change it", _always("1"), _number),
@@ -244,8 +246,8 @@ QUESTIONS: dict[str, Question] = {
         _one_action(may_be_none=False),
     ),
     "forbidden": Question(
-        f"An action that is sometimes forbidden, for safety ({NOTHING})", _always(""), _one_action(may_be_none=True),
-        then="never_if",
+        f"An action that is sometimes forbidden, for safety ({NONE})", _always(""), _one_action(may_be_none=True),
+        asked=lambda a: bool(a["sensed"] or a["reported"]), then="never_if",
     ),
     "never_if": Question(
         "When it is forbidden, such as stress == \"high\" or pain > 6", _condition, _never_if
