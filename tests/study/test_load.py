@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from study_files import BASE
+from study_files import BASE, report_of
 
 from opportune.errors import InputError
 from opportune.study import Study, live, load_study, parse_study
@@ -65,6 +65,14 @@ def test_the_documented_files_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("python")
     exec(compile(code, str(DOCS), "exec"), {})
+
+
+def test_the_documented_mistakes_are_reported() -> None:
+    """The mistakes that the documentation shows are reported for its whole file with two changes."""
+    whole, (shown,) = blocks("toml")[0], blocks("text")
+    wrong = whole.replace("budgets = ", "budgts = ").replace("range = [0, 4]", "range = [4, 0]")
+    lines = [f"opportune: error: {line}\n" for line in report_of(wrong, "my.toml")]
+    assert "".join(lines) == shown
 
 
 def test_every_key_is_documented() -> None:
