@@ -24,7 +24,7 @@ PATHS = {
     "anna": (
         "/today", "/week", "/participants", "/participants/0", "/participants/0/paused", "/participants/0/withdrawn",
         "/participants/0/completed", "/participants/0/adverse", "/participants/0/calls", "/participants/0/correct",
-        "/participants/0/phones", "/study", "/settings",
+        "/participants/0/phones", "/study", "/record", "/settings",
     ),
     "ada": ("/study", "/checklist", "/access", "/accounts"),
 }  # fmt: skip

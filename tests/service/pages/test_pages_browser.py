@@ -272,9 +272,10 @@ def test_every_page_is_accessible(opened: Open, trial: Trial, viewport: Any, sch
     for name, paths in {
         "anna": (
             "/today", "/participants", "/participants/0", "/participants/0/withdrawn", "/participants/0/adverse",
-            "/participants/0/calls", "/week", "/study", "/settings",
+            "/participants/0/paused", "/participants/0/completed", "/participants/0/calls", "/participants/0/correct",
+            "/participants/0/phones", "/week", "/study", "/record", "/settings",
         ),
-        "ada": ("/accounts", "/record", "/checklist", "/study"),
+        "ada": ("/accounts", "/access", "/record", "/checklist", "/study"),
     }.items():  # fmt: skip
         page = opened(name, viewport=viewport, color_scheme=scheme)
         if name == "anna":

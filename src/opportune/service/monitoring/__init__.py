@@ -1,1 +1,1 @@
-"""What is watched: alerts, checks, forecasts, logs."""
+"""Monitoring: alerts and their checks, forecasts, logs, and messages to the outside."""

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class Alerts:
-    """Raises alerts, and looks for what should raise one. One that is open is not raised again."""
+    """Raises alerts and runs the checks that raise them. An open alert is not raised again."""
 
     def __init__(self, database: Database, *, now: Callable[[], int] = clock.now) -> None:
         self._database, self._now = database, now
@@ -44,7 +44,7 @@ class Alerts:
         self.viewed = ViewedNudges(database)
 
     def raise_alert(self, level: str, code: str, participant: str | None, text: str) -> bool:
-        """Raise an alert, unless the same is open; whether it was raised."""
+        """Raise an alert unless the same one is open; returns whether it was raised."""
         table = tables.alerts
         same = and_(
             table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
@@ -53,7 +53,7 @@ class Alerts:
         with self._lock, self._database.writing.begin() as connection:
             connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
             if connection.execute(update(table).where(same).values(raised=row["raised"])).rowcount:
-                return False  # it is open, and not over yet; unless another process has cleared it by now
+                return False  # still open, unless another process has just cleared it
             connection.execute(insert(table), row)
             running = self._running()
             if running is not None:
@@ -61,13 +61,13 @@ class Alerts:
                     "level": level,
                     "code": code,
                     "text": CODES.get(code, ("", text))[1],
-                }  # whom it is about is not told
+                }  # without the participant
                 outbox.put(connection, running, [(outbox.ALERT, message)], clock.now())
-        log.warning("alert", level=level, code=code)  # whom it is about is in the table, not in the log
+        log.warning("alert", level=level, code=code)  # the table names the participant, the log does not
         return True
 
     def clear(self, code: str, participant: str | None = None) -> None:
-        """What raised an alert is over."""
+        """Clear an alert whose cause is over."""
         table = tables.alerts
         same = and_(
             table.c.code == code, table.c.participant.is_not_distinct_from(participant), table.c.cleared.is_(None)
@@ -76,7 +76,7 @@ class Alerts:
             connection.execute(update(table).where(same).values(cleared=self._now()))
 
     def look(self, now: int) -> None:
-        """Look for what should raise an alert, and for alerts whose cause is over; once a minute is enough."""
+        """Run all checks: raise alerts and clear those whose cause is over; at most once a minute."""
         if 0 <= now - self._looked < LOOK_EVERY:
             return
         self._looked = now
@@ -87,17 +87,17 @@ class Alerts:
         for code, find in checks.CHECKS.items():
             try:
                 self._look_for(code, find, running, now)
-            except Exception as error:  # the others are looked for all the same
+            except Exception as error:  # the other checks still run
                 log.error("a check for alerts failed", code=code, **described(error))
 
     def _look_for(self, code: str, find: checks.Check, running: StudyInForce, now: int) -> None:
-        """Raise an alert for whoever should have one and has none, and clear the others."""
+        """Run one check: raise the alerts that are missing and clear those whose cause is over."""
         table = tables.alerts
         with self._database.reading.connect() as connection:
             standing = select(table.c.id, table.c.participant, table.c.raised, table.c.text).where(
                 table.c.code == code, table.c.cleared.is_(None)
             )
-            there = connection.execute(standing).all()  # first: what is raised meanwhile is not cleared
+            there = connection.execute(standing).all()  # read first, so that alerts raised meanwhile are not cleared
             wanted = find(connection, running, now)
         for participant, text in wanted.items():
             if participant not in {alert.participant for alert in there}:

@@ -1,6 +1,6 @@
 """Anchors: once a day the end of the record goes to the log, to the webhook and to the study page.
 
-Whoever cuts off the end of a record, or makes another of it, can mend the database, but not what was told.
+Somebody who truncates or rewrites the record can adjust the database, but not the anchors that were already sent.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def anchor(database: Database, now: int | None = None) -> bool:
-    """Anchor the end of the record, unless it was done today (UTC); whether it was now."""
+    """Anchor the end of the record once per day (UTC); returns whether this call did so."""
     moment = clock.now() if now is None else now
     day, table = moment // DAY, tables.anchors
     with database.reading.connect() as connection:
@@ -32,8 +32,8 @@ def anchor(database: Database, now: int | None = None) -> bool:
         row = {"day": day, "seq": study.seq, "head": study.head}
         if not connection.execute(insert_if_missing(connection, table), row).rowcount:
             return False  # another process was quicker
-        told = {"seq": study.seq, "head": study.head}
-        outbox.put(connection, StudyInForce.from_text(study.file), [(outbox.HEAD, told)], moment)
+        content = {"seq": study.seq, "head": study.head}
+        outbox.put(connection, StudyInForce.from_text(study.file), [(outbox.HEAD, content)], moment)
     log.info("anchor", seq=study.seq, head=study.head)
     return True
 

@@ -1,9 +1,9 @@
-"""What should raise an alert as of now: each look says for whom, and with which words.
+"""The checks behind alerts: each returns the participants who should have an alert now, with its text.
 
-Pacing is judged by what simulating the study gives (`expected`), give or take three standard deviations of what all
-participants spend together, and one nudge. Where that is not known, the plan is that nudges fall on moments at random,
-B of them on T decision points: by point n they number B n / T, give or take as much (hypergeometric); rules that spend
-more in the beginning are then judged only if they spend less.
+Pacing compares the nudges spent with the simulation of the study (`forecast`), within three standard deviations of what
+all participants spend together, plus one nudge. Without a simulation the plan is B nudges at random among T decision
+points: B n / T by point n, with the standard deviation of the hypergeometric distribution. Rules that spend more in the
+beginning raise an alert then only if they spend less than that.
 """
 
 import math
@@ -21,14 +21,14 @@ from opportune.service.state.study import StudyInForce
 
 DAY = 24 * clock.HOUR
 LATEST = 10_000
-"""Events that are looked through where no index tells what is looked for."""
+"""The number of latest events to search where no index helps."""
 DEVIATIONS = 3.0
 EVEN = ("naive", "periodic")
-"""Rules that spend evenly."""
+"""Rules that spend their budget evenly."""
 LEAST_PLANNED = 5.0
-"""Nudges that must have been planned by now before pacing can be judged."""
+"""Pacing is not judged before so many nudges were planned."""
 Wanted = dict[str | None, str]
-"""Who should have an alert, and its words."""
+"""The text of the alert, by participant; None stands for the study."""
 
 
 def fallback(connection: Connection, running: StudyInForce, now: int) -> Wanted:
@@ -44,7 +44,7 @@ def fallback(connection: Connection, running: StudyInForce, now: int) -> Wanted:
 
 
 def undecided(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """Participants of whom a decision could not be made, and none was since."""
+    """Participants for whom a decision could not be made, and who have had none since."""
     if _closed(connection):
         return {}
     people, made, alerts = tables.participants.c, tables.decisions.c, tables.alerts.c
@@ -56,7 +56,7 @@ def undecided(connection: Connection, running: StudyInForce, now: int) -> Wanted
 
 
 def _for_a_day(code: str) -> "Check":
-    """An alert that something else has raised stands for a day."""
+    """A check that keeps an alert raised elsewhere for a day."""
 
     def check(connection: Connection, running: StudyInForce, now: int) -> Wanted:
         alerts = tables.alerts.c
@@ -68,14 +68,14 @@ def _for_a_day(code: str) -> "Check":
 
 
 def silent(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """Participants who have asked for nothing for longer than the study expects."""
+    """Participants whose app has asked for nothing for longer than the study expects."""
     if _closed(connection):
         return {}
     people = tables.participants.c
     quiet = func.coalesce(people.last_decided, people.enrolled) < now - running.silence
     query = select(people.name).where(people.status == "active", people.step < running.horizon, quiet)
     hours = running.silence / clock.HOUR
-    text = f"No decision was asked for in {hours:g} hours: call the participant, or set the status to paused."
+    text = f"The app has asked for no decision for {hours:g} hours: call the participant, or set the status to paused."
     return dict.fromkeys(connection.execute(query).scalars(), text)
 
 
@@ -90,13 +90,13 @@ def rewards(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     latest = connection.execute(query).scalar()
     if latest is None or latest <= now - DAY:
         return {}
-    return {None: "Rewards did not come in time and were given up: look at how the app collects and sends them."}
+    return {None: "Rewards did not arrive in time and were given up: check how the app collects and sends them."}
 
 
 def unshown(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """Nudges that nobody has looked at: open for half of their window, or over within the last day.
+    """Nudges that nobody has looked at: open for half of their window, or ended within the last day.
 
-    Over is one whose window has ended, or whose participant had the next decision point before.
+    A nudge ends with its window, or with the participant's next decision point.
     """
     if running.nudges_by != "staff":
         return {}
@@ -110,7 +110,7 @@ def unshown(connection: Connection, running: StudyInForce, now: int) -> Wanted:
     over = (made.outcome == "unanswered") & (made.settled > now - DAY) & ((made.settled >= made.expires) | in_time)
     found: Wanted = {}
     rows: list[Any] = []
-    for which in (late, over):  # each by an index of its own
+    for which in (late, over):  # two queries, each with its own index
         query = select(made.seq, made.participant, made.status, made.expires).where(made.nudge, which, ~looked, ~taken)
         rows += connection.execute(query).all()
     for _seq, name, status, expires in sorted(rows):
@@ -123,24 +123,24 @@ def unshown(connection: Connection, running: StudyInForce, now: int) -> Wanted:
 
 
 def escalation(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """Participants with something that nobody has seen to yet."""
+    """Participants with an escalation that nobody has acknowledged yet."""
     table = tables.escalations.c
     names = connection.execute(select(table.participant).where(table.acknowledged.is_(None)).distinct()).scalars()
     return dict.fromkeys(names, "Something must be seen to: open the page Today, act, and say there what was done.")
 
 
 def overspent(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """Budgets of which more is stored as spent than there is; the database refuses that, unless someone made it not."""
+    """Budgets that are overspent in the tables, which the database prevents unless somebody removed the constraint."""
     table = tables.study if running.shared else tables.participants
     counted = (table.c.nudges > table.c.amount) if running.hard else false()
     query = select(table.c.name).where((table.c.spent > table.c.amount + tables.SPARE) | counted)
-    text = "More is spent than there is: stop the service, run opportune verify, compare with the last backup."
+    text = "More than the budget was spent: stop the service, run opportune verify, compare with the last backup."
     names = list(connection.execute(query).scalars())
     return dict.fromkeys([None] if running.shared and names else names, text)
 
 
 def pacing(connection: Connection, running: StudyInForce, now: int) -> Wanted:
-    """The study's nudges against its plan."""
+    """The nudges spent so far against the plan."""
     if running.amount is None:
         return {}
     shared, known = running.shared, forecast.stored(connection, running)
@@ -174,14 +174,14 @@ def even_plan(amount: float, plans: list[tuple[int, int]]) -> tuple[float, float
 
 
 def judged(planned: float, variance: float, spent: float) -> Wanted:
-    """What was spent against what was planned."""
+    """An alert if spending is too far from the plan."""
     slack = DEVIATIONS * math.sqrt(variance) + 1.0
     if planned < LEAST_PLANNED or abs(spent - planned) <= slack:
         return {}
     least, most = max(0.0, planned - slack), planned + slack
     which = "faster" if spent > planned else "slower"
     advice = "Look at who gets nudges and when, and whether staff and budget still fit."
-    text = f"Nudges are spent {which} than planned: {spent:.1f}, where {least:.1f} to {most:.1f} would be as planned."
+    text = f"Nudges are spent {which} than planned: {spent:.1f}, where {least:.1f} to {most:.1f} would match the plan."
     return {None: f"{text} {advice}"}
 
 
@@ -191,7 +191,7 @@ def _closed(connection: Connection) -> bool:
 
 Check = Callable[[Connection, StudyInForce, int], Wanted]
 AS_THINGS_STAND = frozenset({"unshown", "pacing"})
-"""Alerts whose words say how things stand now, and change with that."""
+"""Alerts whose text contains current numbers and is updated with them."""
 CHECKS: dict[str, Check] = {
     "fallback": fallback, "undecided": undecided, "unrecorded": _for_a_day("unrecorded"),
     "rebuilt": _for_a_day("rebuilt"), "silent": silent, "rewards": rewards, "unshown": unshown,

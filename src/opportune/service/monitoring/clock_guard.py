@@ -1,7 +1,7 @@
-"""The clock guard: nothing is recorded by a clock that cannot be right, until an administrator confirms it.
+"""The clock guard: a server whose clock looks wrong records nothing until an administrator confirms the clock.
 
-Decision points, windows and rewards expire by the clock. With a wrong one a server would record points as missed that
-are still to come, and no correction could take that back.
+Decision points, windows and rewards expire by the clock. With a wrong clock the server would record future decision
+points as missed, and no correction could undo that.
 """
 
 import threading
@@ -15,19 +15,19 @@ from opportune.service.record.database import Database
 from opportune.service.state import clock
 
 MOST = clock.SLACK
-"""How far clocks may be apart: ours from the steady one, from the database's, and behind the last event."""
+"""How far the clock may differ from the steady one and the database's, or be behind the last event."""
 DAY = 24 * clock.HOUR
 LONG = 7 * DAY
-"""How long after the last event a service may start without being asked about the time."""
+"""A service that starts later than this after the last event needs its clock confirmed."""
 
 
 def steady() -> int:
-    """Microseconds by a clock that nobody sets."""
+    """Microseconds by the monotonic clock, which nobody sets."""
     return time.monotonic_ns() // 1000
 
 
 class ClockGuard:
-    """Compares the clock with whatever else tells the time; `doubt` is what is wrong with it, if anything is."""
+    """Compares the clock with the record, the database and the monotonic clock; `doubt` says what is wrong."""
 
     def __init__(
         self, database: Database, *, wall: Callable[[], int] = clock.now, steady: Callable[[], int] = steady
@@ -36,18 +36,18 @@ class ClockGuard:
         self._database, self._wall, self._steady = database, wall, steady
         self._lock = threading.Lock()
         self._base = wall() - steady()
-        self._apart = 0  # by how much the database's clock may differ, as it was confirmed
+        self._apart = 0  # the difference from the database's clock that was confirmed
         self._confirmed: int | None = None  # the latest confirmation on record; None before the first look
 
     def jumped(self) -> bool:
-        """Whether the clock was set since it was last found right; asks nothing of the database."""
+        """Whether the clock was set since the last good check; does not query the database."""
         moved = self._wall() - self._steady() - self._base
         if abs(moved) > MOST and self.doubt is None:
             self.doubt = f"the clock of the server is {_span(moved)} where it was when the service started"
         return self.doubt is not None
 
     def look(self) -> str | None:
-        """Compare the clock with the record and with the database; hands back what is wrong."""
+        """Compare the clock with the record and the database; returns what is wrong, if anything."""
         with self._lock:
             starting, wall = self._confirmed is None, self._wall()
             event = tables.events.c
@@ -58,7 +58,7 @@ class ClockGuard:
                 confirmed = connection.execute(latest).scalar() or 0
                 theirs = None if self._database.sqlite else connection.execute(select(func.clock_timestamp())).scalar()
             apart = 0 if theirs is None else wall - clock.from_datetime(theirs)
-            if not starting and confirmed > (self._confirmed or 0):  # not where the record lost its end
+            if not starting and confirmed > (self._confirmed or 0):  # fewer: the record was truncated
                 self._base, self._apart, self.doubt = wall - self._steady(), apart, None
             self._confirmed = confirmed
             if self.doubt is None and not self.jumped() and last is not None:

@@ -1,4 +1,4 @@
-"""Delivery of what stands in the outbox: at least once, signed, with growing pauses, until it is taken or given up."""
+"""Delivery of the outbox: at least once, signed, retried with growing pauses until accepted or given up."""
 
 import os
 import smtplib
@@ -25,10 +25,10 @@ from opportune.webhooks import signature
 
 KEY, SMTP = "OPPORTUNE_WEBHOOK_KEY", "OPPORTUNE_SMTP"
 LEASE = 2 * clock.MINUTE
-"""How long one process has to deliver a message before another tries: longer than any attempt takes."""
+"""How long a process holds a message before another may try; longer than any attempt takes."""
 FIRST_PAUSE, LONGEST_PAUSE = 10 * clock.MICROSECONDS, 6 * clock.HOUR
 ATTEMPTS = 20
-"""After these, more than two days, a message is given up and listed on the study page."""
+"""After this many attempts (more than two days) a message is given up and listed on the study page."""
 KEPT = 30 * 24 * clock.HOUR
 """How long delivered messages are kept."""
 TIMEOUT_SECONDS = 10.0
@@ -38,12 +38,12 @@ Message = Any
 
 
 def pause(attempts: int) -> int:
-    """How long to wait after so many attempts, in microseconds."""
+    """The pause after a number of attempts, in microseconds."""
     return int(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempts - 1, 20)))
 
 
 class Delivery:
-    """Sends what is due, in a thread of its own: a receiver that is slow holds up nothing else."""
+    """Sends due messages in a thread of its own, so that a slow receiver delays nothing else."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,12 +51,12 @@ class Delivery:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the message that is being sent."""
+        """Stop after the message that is being sent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=TIMEOUT_SECONDS + 1)
@@ -69,10 +69,10 @@ class Delivery:
                 log_sparingly("messages could not be delivered", **described(error))
 
     def deliver(self, now: int) -> int:
-        """Send what is due; how many messages were taken."""
+        """Send due messages; returns how many were accepted."""
         table, taken = tables.outbox, 0
         with self._database.reading.connect() as connection:
-            ahead = table.c.due > now + LONGEST_PAUSE + clock.SLACK  # made while the clock was wrong
+            ahead = table.c.due > now + LONGEST_PAUSE + clock.SLACK  # written while the clock was wrong
             due = select(table).where((table.c.due <= now) | ahead).order_by(table.c.due, table.c.id).limit(AT_ONCE)
             waiting = connection.execute(due).mappings().all()
             text = connection.execute(select(tables.study.c.file)).scalar() if waiting else None
@@ -91,7 +91,7 @@ class Delivery:
         return taken
 
     def _claim(self, row: Message, now: int) -> bool:
-        """Have a message to oneself for a while; another process may have been quicker."""
+        """Claim a message for a while; False if another process was quicker."""
         table = tables.outbox
         mine = update(table).where(table.c.id == row["id"], table.c.due == row["due"])
         with self._database.writing.begin() as connection:
@@ -99,7 +99,7 @@ class Delivery:
         return bool(found.rowcount)
 
     def _send(self, row: Message, running: StudyInForce) -> bool:
-        """Send one message, and note what became of it."""
+        """Send one message and record whether it was accepted."""
         serve = running.study.settings.serve
         try:
             if row["channel"] in {outbox.WEBHOOK, outbox.APP}:
@@ -116,7 +116,7 @@ class Delivery:
         return True
 
     def _push(self, rows: Sequence[Message], running: StudyInForce) -> int:
-        """Write to REDCap what messages name, in one request; how many were taken."""
+        """Write the records that messages name to REDCap in one request; returns how many were accepted."""
         try:
             redcap.push(self._database, running, [msgspec.json.decode(row["body"]) for row in rows])
         except (httpx.HTTPError, OSError, OpportuneError) as error:
@@ -142,7 +142,7 @@ class Delivery:
 
 
 def _why(error: Exception) -> str:
-    """Why a message was not taken: in our words, or by the kind of error, as others' words may hold what was sent."""
+    """Why a message was not accepted; of foreign errors only the kind, since their text may contain what was sent."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"{type(error).__name__}: {error.response.status_code}"
     return f"{type(error).__name__}: {error}" if isinstance(error, OpportuneError) else type(error).__name__
@@ -159,7 +159,7 @@ def dead(database: Database) -> list[dict[str, Any]]:
 
 
 def _post(address: str, row: Message) -> None:
-    """Post a message; `Opportune-Id` is the same for every attempt, so that receivers can leave out repetitions."""
+    """Post a message; `Opportune-Id` is the same for every attempt, so that receivers can ignore duplicates."""
     body, moment, key = row["body"].encode(), str(int(time.time())), os.environ.get(KEY, "")
     headers = {"Content-Type": "application/json", "Opportune-Id": str(row["id"]), "Opportune-Time": moment}
     if key:

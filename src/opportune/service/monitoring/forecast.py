@@ -1,8 +1,8 @@
-"""What a study may expect to spend, decision point by decision point, by simulating it as its file describes it.
+"""A forecast of a study's spending at each decision point, from a simulation of the study file.
 
-Rules do not spend evenly: some pay early, to learn. Where the file says what is thought to be true ([effects]), the
-policy that is served is simulated once, in a process of its own, and what came of it is kept by the file's hash. The
-pages draw it, and pacing is judged by it.
+Rules do not spend evenly: some spend early in order to learn. Where the file states assumed effects ([effects]), the
+served policy is simulated once, in a separate process, and the result is stored by the file's hash. The study page
+draws it, and the pacing alert uses it.
 """
 
 import dataclasses
@@ -26,51 +26,51 @@ from opportune.service.state.study import StudyInForce
 
 RUNS = 240
 LEAST_RUNS = 4
-"""For each participant that is drawn from the file's distributions."""
+"""The fewest runs for each participant drawn from the file's distributions."""
 MOST_GRID = 40
 MOST_FACTOR = 3.0
-"""What is left of a budget may speed up what the simulation had by no more than this."""
+"""The budget that is left may raise the simulated spending by at most this factor."""
 MOST_SECONDS = 600
 log = structlog.get_logger()
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What one participant spends by each decision point, on average, and by how much participants differ."""
+    """The mean spending of one participant by each decision point, and how much participants differ."""
 
     mean: list[float]
     sd: list[float]
     grid: list[int]
-    """Decision points, from 0 to the last, some of all."""
+    """Some of the decision points, from 0 to the last."""
     spread: list[list[float]]
-    """By how much participants differ in what they spend from one point of the grid to a later one."""
+    """The standard deviation of a participant's spending between two points of the grid."""
 
     def by(self, step: int) -> tuple[float, float]:
-        """Mean and sd by a decision point; nothing before the first."""
+        """Mean and sd of spending by a decision point; zero before the first."""
         if step < 1:
             return 0.0, 0.0
         place = min(step, len(self.mean)) - 1
         return self.mean[place], self.sd[place]
 
     def between(self, step: int, later: int) -> tuple[float, float]:
-        """Mean and sd of what is spent after one decision point and up to a later one."""
+        """Mean and sd of spending after one decision point and up to a later one."""
         places = np.searchsorted(self.grid, [step, later]).clip(0, len(self.grid) - 1)
         return self.by(later)[0] - self.by(step)[0], self.spread[places[0]][places[1]]
 
 
 def scale(known: Forecast, amount: float, steps: Sequence[int], left: float) -> float:
-    """How much more or less is left than the simulation has left of an amount for each, after these points."""
+    """What is left of the budget relative to the simulation, for participants at these decision points."""
     expected = math.fsum(amount - known.by(step)[0] for step in steps)
     return min(MOST_FACTOR, max(0.0, left) / expected) if expected > 0.0 else 0.0
 
 
 def simulated(running: StudyInForce) -> Forecast | None:
-    """Simulate what is served; None for a study without a budget, or whose file does not say what is true."""
+    """Simulate the served policy; None for a study without a budget or without assumed effects."""
     if running.amount is None or not running.study.has_truth:
         return None
-    from opportune.simulation.run import simulate  # noqa: PLC0415  (which compiles)
+    from opportune.simulation.run import simulate  # noqa: PLC0415  (it compiles)
 
     policy, worlds = running.policy, running.study.worlds()
-    if policy.budget is not None and policy.shared:  # as if each had an equal part of it
+    if policy.budget is not None and policy.shared:  # as if each participant had an equal share
         budget = dataclasses.replace(
             policy.budget, amount=policy.budget.amount / running.participants, shared=False, hard=False
         )
@@ -93,7 +93,7 @@ def simulated(running: StudyInForce) -> Forecast | None:
 
 
 def stored(connection: Connection, running: StudyInForce) -> Forecast | None:
-    """What was worked out for the study: by the file in force or, as amendments change no decisions, an earlier one."""
+    """The stored forecast: of the file in force or, since amendments change no decisions, of an earlier one."""
     table = tables.forecasts.c
     mine = case((table.hash == running.hash, 0), else_=1)
     body = connection.execute(select(table.body).order_by(mine).limit(1)).scalar()
@@ -101,7 +101,7 @@ def stored(connection: Connection, running: StudyInForce) -> Forecast | None:
 
 
 def keep(database: Database, running: StudyInForce, found: Forecast) -> None:
-    """Keep what was worked out."""
+    """Store a forecast."""
     with database.writing.begin() as connection:
         if stored(connection, running) is None:
             row = {"hash": running.hash, "body": msgspec.json.encode(found).decode()}
@@ -109,7 +109,7 @@ def keep(database: Database, running: StudyInForce, found: Forecast) -> None:
 
 
 def compute_forecast(database: Database, running: StudyInForce) -> None:
-    """Have it worked out in a process of its own, at low priority: decisions must not wait for it."""
+    """Compute the forecast in a separate process at low priority, so that decisions do not wait for it."""
     with database.reading.connect() as connection:
         known = stored(connection, running)
     if known is not None or running.amount is None or not running.study.has_truth:
@@ -122,14 +122,14 @@ def compute_forecast(database: Database, running: StudyInForce) -> None:
 
 
 def start_forecast(url: str, running: StudyInForce) -> threading.Thread:
-    """Begin to work it out, and go on."""
+    """Compute the forecast in the background."""
 
     def work() -> None:
         database = Database(url)
         try:
             compute_forecast(database, running)
         except Exception as error:
-            log.warning("what to expect could not be worked out", **described(error))
+            log.warning("the forecast could not be computed", **described(error))
         finally:
             database.close()
 
@@ -139,14 +139,14 @@ def start_forecast(url: str, running: StudyInForce) -> threading.Thread:
 
 
 def _end_with(parent: int) -> None:
-    """End when the process that asked has ended: nobody waits for it any more."""
+    """Exit when the parent process has ended, since nobody waits for the result any more."""
     while os.getppid() == parent:
         time.sleep(0.2)
     os._exit(1)
 
 
 def main() -> None:
-    """A study file on standard input, what to expect of it on standard output."""
+    """Read a study file from standard input and write its forecast to standard output."""
     os.nice(10)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     running = StudyInForce.from_text(sys.stdin.buffer.read().decode(), sys.argv[1])

@@ -1,7 +1,7 @@
-"""Those who wait for what happens to a participant: one look at the record for all of them, every half second.
+"""Listeners for a participant's events: one query of the record every half second serves all of them.
 
-A listener costs an `asyncio.Event`: no thread and no connection. The record is the same for all servers, so it does
-not matter which of them someone listens at, and where one went on is the number of an event.
+A listener costs an `asyncio.Event`, but no thread and no connection. All servers share the record, so a client can
+listen at any of them and resume anywhere from the number of its last event.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from opportune.service.record.database import Database
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 4
-"""Listeners who read at the same time: when a server starts again all of them come at once."""
+"""How many listeners read at the same time; after a restart all of them reconnect at once."""
 _EVENTS = tables.events.c
 Found = TypeVar("Found")
 
 
 class Listeners:
-    """Wakes whoever listens, in the event loop of this process."""
+    """Wakes the listeners in this process's event loop."""
 
     def __init__(self, database: Database, stopping: Callable[[], bool]) -> None:
         self._database, self._stopping = database, stopping
@@ -37,9 +37,9 @@ class Listeners:
 
     @contextlib.contextmanager
     def listening(self, participant: str) -> Iterator[asyncio.Event]:
-        """An event that is set when something has happened to a participant, or to the study, or the server ends.
+        """An event that is set when something happens to a participant or to the study, or when the server stops.
 
-        Whoever reads the record after this began, and then waits, misses nothing.
+        A listener that reads the record inside this context and then waits misses nothing.
         """
         mine = asyncio.Event()
         self._waiting[participant].add(mine)
@@ -53,20 +53,20 @@ class Listeners:
                 del self._waiting[participant]
 
     async def read(self, function: Callable[[], Found]) -> Found:
-        """Read from the database for a listener: in a thread, and few at a time."""
+        """Read from the database for a listener, in a thread and only a few at a time."""
         if self._reading is None:
             self._reading = asyncio.Semaphore(AT_ONCE)
         async with self._reading:
             return await asyncio.to_thread(function)
 
     async def _look(self) -> None:
-        """As long as anyone listens, see what has happened since the last look."""
+        """While anybody listens, look for new events and wake the listeners they concern."""
         known: int | None = None
         while self._waiting and not self._stopping():
             try:
                 known, about = await asyncio.to_thread(self._since, known)
-            except Exception as error:  # the database may be away for a while
-                log_sparingly("what happened could not be read", **described(error))
+            except Exception as error:  # the database may be unavailable for a while
+                log_sparingly("new events could not be read", **described(error))
                 about = set()
             for name in self._waiting if None in about else about & self._waiting.keys():
                 for mine in self._waiting[name]:
@@ -77,10 +77,9 @@ class Listeners:
                 mine.set()
 
     def _since(self, known: int | None) -> tuple[int, set[str | None]]:
-        """The last event, and whom those since then are about; None among them is about all.
+        """The last event, and the participants that newer events concern; None among them stands for everybody.
 
-        At the first look nobody knows since when, and after a backup was restored the record may be shorter than it
-        was: everyone is woken then.
+        Everybody is woken at the first look, and when a restored backup has made the record shorter.
         """
         with self._database.reading.connect() as connection:
             last = connection.execute(select(tables.study.c.seq)).scalar() or 0
@@ -88,6 +87,6 @@ class Listeners:
                 return last, {None}
             if last == known:
                 return last, set()
-            told = _EVENTS.participant.is_not(None) | _EVENTS.kind.in_(events.ABOUT_ALL)
-            query = select(_EVENTS.participant).where(_EVENTS.seq > known, told).distinct()
+            heard = _EVENTS.participant.is_not(None) | _EVENTS.kind.in_(events.ABOUT_ALL)
+            query = select(_EVENTS.participant).where(_EVENTS.seq > known, heard).distinct()
             return last, set(connection.execute(query).scalars())

@@ -1,4 +1,4 @@
-"""Logs: lines of JSON on standard error that say what happened, and never to whom."""
+"""Logs: lines of JSON on standard error that say what happened but never name a participant."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ import traceback
 import structlog
 
 EVERY_SECONDS = 60.0
-"""How often the same is logged, however often it happens."""
+"""The least time between two equal lines."""
 MOST_KINDS = 1000
 _lock = threading.Lock()
 _logged: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class _StandardError:
-    """Prints to standard error as it is then. One that is closed or full must not keep anything from being decided."""
+    """Prints to the current standard error. If that is closed or full, decisions must still be made."""
 
     def msg(self, message: str) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -28,7 +28,7 @@ class _StandardError:
 
 
 def log_as_json(*, least: int = logging.INFO) -> None:
-    """Log from now on as lines of JSON, from some level on."""
+    """Log as lines of JSON from now on, from a level on."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -41,20 +41,20 @@ def log_as_json(*, least: int = logging.INFO) -> None:
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """An error by its kind and its place; its message may hold what a participant has told, and stays out."""
+    """The kind and place of an error; its message may contain a participant's data and is left out."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))
     return {"error": type(error).__name__, "where": where}
 
 
 def log_sparingly(event: str, **values: str) -> None:
-    """Log an error that may happen thousands of times: once a minute, with how often it was not logged since."""
+    """Log an error that may occur thousands of times once a minute, with the number of lines left out."""
     key, now = (event, *values.values()), time.monotonic()
     with _lock:
         last, left_out = _logged.get(key, (-EVERY_SECONDS, 0))
-        told = now - last >= EVERY_SECONDS
-        _logged[key] = (now, 0) if told else (last, left_out + 1)
+        due = now - last >= EVERY_SECONDS
+        _logged[key] = (now, 0) if due else (last, left_out + 1)
         if len(_logged) > MOST_KINDS:
             _logged.clear()
-    if told:
+    if due:
         log.error(event, **values, **({"not_logged": left_out} if left_out else {}))

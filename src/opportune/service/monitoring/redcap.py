@@ -1,7 +1,8 @@
-"""REDCap, as [redcap] of the study file names it: enrolments are read from it, and outcomes are written to it.
+"""The REDCap project in [redcap] of the study file: enrolments are read from it, and outcomes are written to it.
 
-Outcomes go through the outbox, whose messages name a participant or a decision; what is written is read from the tables
-when it is sent, so that the latest stands. Arms, probabilities and coins stay here: staff read what is in REDCap.
+Outcomes go through the outbox. A message names a participant or a decision; the values are read from the tables when
+the message is sent, so that REDCap gets the latest ones. Arms, probabilities and coins are never sent, because staff
+read REDCap.
 """
 
 import os
@@ -33,10 +34,10 @@ from opportune.study.people import RedcapTable, is_range
 
 TOKEN = "OPPORTUNE_REDCAP_TOKEN"
 EVERY_SECONDS = 300.0
-"""How often REDCap is asked for records to enrol."""
+"""The time between two requests for records to enrol."""
 TIMEOUT_SECONDS = 30.0
 MOST_NAMED = 5
-"""Records that an alert names."""
+"""The most records that an alert names."""
 OUTCOMES = {
     "participants": (
         "number", "timezone", "status", "reason", "enrolled_utc", "steps", "nudges", "last_decision_utc",
@@ -47,17 +48,17 @@ OUTCOMES = {
         "reward_status", "reward_received_utc", "reward_first", "reward_changes",
     ),
 }  # fmt: skip
-"""What is written of each, by the columns of exports: nothing that would unblind whoever reads it."""
+"""The columns of the exports that are written to REDCap: none that would unblind a reader."""
 log = structlog.get_logger()
 
 
 def settings_of(running: StudyInForce) -> RedcapTable | None:
-    """What the study file says of REDCap, if it does."""
+    """The table [redcap] of the study file; None without one."""
     return running.study.settings.redcap
 
 
 def require_token(database: Database, running: StudyInForce) -> None:
-    """Refuse to serve a study with people that goes to REDCap without what opens the project."""
+    """Refuse to serve a study with people and [redcap] if the API token is missing."""
     study = queries.study_row(database)
     rehearsed = study is not None and study["rehearsal"]
     if settings_of(running) is not None and not rehearsed and not os.environ.get(TOKEN):
@@ -65,7 +66,7 @@ def require_token(database: Database, running: StudyInForce) -> None:
 
 
 def ask(redcap: RedcapTable, **content: str) -> Any:
-    """Ask REDCap's API; what it answers, as JSON. Errors do not repeat what was sent."""
+    """Send a request to REDCap's API; returns the decoded answer. Errors do not repeat what was sent."""
     token = os.environ.get(TOKEN, "")
     if not token:
         raise InputError(f"{TOKEN} is not set; expected the API token of the project")
@@ -75,11 +76,11 @@ def ask(redcap: RedcapTable, **content: str) -> Any:
     try:
         return msgspec.json.decode(found.content)
     except msgspec.DecodeError:
-        raise DataError("REDCap answered with something else than JSON; expected the address of its API") from None
+        raise DataError("REDCap did not answer with JSON; expected the address of its API") from None
 
 
 def push(database: Database, running: StudyInForce, messages: Sequence[dict[str, Any]]) -> None:
-    """Write what stands now of the participants and decisions that messages name; raises where it was not taken."""
+    """Write the current values of the participants and decisions that messages name; raises if REDCap rejects them."""
     redcap = settings_of(running)
     if redcap is None:
         raise InputError("the study file has no [redcap] any more")
@@ -89,15 +90,15 @@ def push(database: Database, running: StudyInForce, messages: Sequence[dict[str,
     if not rows:
         return
     data = msgspec.json.encode(rows).decode()
-    told = ask(redcap, content="record", action="import", overwriteBehavior="overwrite", dateFormat="YMD", data=data)
-    if not isinstance(told, dict) or "count" not in told:
-        raise DataError("REDCap did not say that it has taken the records")
-    if [_seq(database, *names) for names in named] != before:  # another process may have written what is newer
-        raise DataError("something has changed while it was written; it is written again")
+    answer = ask(redcap, content="record", action="import", overwriteBehavior="overwrite", dateFormat="YMD", data=data)
+    if not isinstance(answer, dict) or "count" not in answer:
+        raise DataError("REDCap did not confirm the records")
+    if [_seq(database, *names) for names in named] != before:  # another process may have written newer values
+        raise DataError("the values changed while they were written; they will be written again")
 
 
 def _seq(database: Database, participant: str, decision: str | None) -> int | None:
-    """The last event about what a message names."""
+    """The last event about the participant or decision that a message names."""
     found = _found(database, participant, decision)
     return None if found is None else found["seq"]
 
@@ -111,7 +112,7 @@ def _found(database: Database, participant: str, decision: str | None) -> dict[s
 def _row(
     database: Database, running: StudyInForce, redcap: RedcapTable, participant: str, decision: str | None
 ) -> Iterator[dict[str, Any]]:
-    """What stands of a participant, or of a decision: a record as REDCap takes it."""
+    """The current values of a participant or a decision, as a REDCap record."""
     form = "participants" if decision is None else "decisions"
     if form not in redcap.push:
         return
@@ -130,13 +131,13 @@ def _row(
 
 
 class Enrolments:
-    """Reads from REDCap whom to enrol, every few minutes, in a thread of its own.
+    """Reads the records to enrol from REDCap every few minutes, in a thread of its own.
 
     Args:
-        database: of the study.
+        database: the study's database.
         writer: carries out the enrolments.
-        alerts: told of records that cannot be enrolled.
-        may: whether something may be recorded now.
+        alerts: gets an alert about records that cannot be enrolled.
+        may: returns whether the service may record something now.
 
     """
 
@@ -147,12 +148,12 @@ class Enrolments:
         self._failed = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="redcap", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End after what is being asked."""
+        """Stop after the current request."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
@@ -164,11 +165,11 @@ class Enrolments:
                 if time.monotonic() - asked >= EVERY_SECONDS and self._may():
                     asked = time.monotonic()
                     self.look()
-            except Exception as error:  # such as a database that is away: the thread goes on
-                log_sparingly("enrolments could not be looked for", **described(error))
+            except Exception as error:  # such as an unavailable database: the thread goes on
+                log_sparingly("enrolments could not be read", **described(error))
 
     def look(self) -> int:
-        """Enrol whoever is to be enrolled; how many were. What goes wrong is an alert once it lasts."""
+        """Enrol the records that are due; returns how many. Failures raise an alert once they persist."""
         try:
             redcap = settings_of(study_in_force(self._database))
             if redcap is None or redcap.enrol is None:
@@ -190,7 +191,7 @@ class Enrolments:
         return enrolled
 
     def _enrol(self, redcap: RedcapTable) -> tuple[int, dict[str, str]]:
-        """How many were enrolled, and who was not, and why."""
+        """The number of participants enrolled, and the reasons why others were not."""
         running, enrolled, refused = study_in_force(self._database), 0, dict[str, str]()
         known = self._known()
         for place, record in enumerate(wanted(redcap, running)):
@@ -224,7 +225,7 @@ class Enrolments:
 
 
 def wanted(redcap: RedcapTable, running: StudyInForce) -> list[dict[str, Any]]:
-    """The records that are to be enrolled, with the fields that the study needs of them."""
+    """The records to enrol, with the fields that the study needs."""
     known = [redcap.baseline.get(name, name) for name in running.study.settings.participants.baseline]
     names = [redcap.record, *([] if redcap.timezone is None else [redcap.timezone]), *known]
     fields = {f"fields[{place}]": name for place, name in enumerate(dict.fromkeys(names))}
@@ -233,7 +234,7 @@ def wanted(redcap: RedcapTable, running: StudyInForce) -> list[dict[str, Any]]:
     chosen = f"[{redcap.enrol}] = '1'"
     found = ask(redcap, content="record", action="export", rawOrLabel="label", filterLogic=chosen, **fields)
     if not isinstance(found, list) or not all(isinstance(record, dict) for record in found):
-        raise DataError("REDCap answered with something else than records")
+        raise DataError("REDCap did not answer with records")
     return [record for record in found if not record.get(REPEATED[0])]
 
 
@@ -242,21 +243,21 @@ def _timezone(redcap: RedcapTable, record: dict[str, Any]) -> str | None:
 
 
 def _baseline(running: StudyInForce, redcap: RedcapTable, record: dict[str, Any]) -> dict[str, Any] | None:
-    """What REDCap knows of the study's baseline: choices by their labels, numbers as numbers; what is empty lacks."""
+    """The baseline values in a record: choices by their labels, numbers as numbers; empty fields are left out."""
     found: dict[str, Any] = {}
     for name, levels in running.study.settings.participants.baseline.items():
-        told = str(record.get(redcap.baseline.get(name, name), "")).strip()
-        if not told:
+        text = str(record.get(redcap.baseline.get(name, name), "")).strip()
+        if not text:
             continue
         if is_range(levels):
-            found[name] = _number(told)
+            found[name] = _number(text)
         else:
-            found[name] = next((level for level in levels if str(level) == told), told)
+            found[name] = next((level for level in levels if str(level) == text), text)
     return found or None
 
 
-def _number(told: str) -> Any:
+def _number(text: str) -> Any:
     try:
-        return float(told)
+        return float(text)
     except ValueError:
-        return told
+        return text

@@ -1,4 +1,4 @@
-"""Calls that wait while nobody has a page open: a message goes out, once for what has come since the last one."""
+"""Calls that wait while nobody has a page open: one message reports all calls since the last message."""
 
 import datetime as dt
 
@@ -11,11 +11,11 @@ from opportune.service.state import clock
 from opportune.service.state.study import StudyInForce
 
 PATIENCE = 2 * clock.MINUTE
-"""How long a call waits before anybody is written to."""
+"""How long a call waits before a message is sent."""
 
 
 def on_call(running: StudyInForce, now: int) -> bool:
-    """Whether somebody is to be written to at this time: by the on-call times, else the hours of staff, else always."""
+    """Whether messages are sent at this time: during on-call times, else staff hours, else always."""
     settings = running.study.settings
     zone = settings.staff.timezone or running.timezone
     hours = settings.serve.on_call or settings.staff.hours
@@ -32,7 +32,7 @@ def on_call(running: StudyInForce, now: int) -> bool:
 
 
 def tell(database: Database, now: int) -> int:
-    """Write to whoever is on call, if calls wait and nobody looks; how many calls were told of."""
+    """Send a message to the person on call if calls wait and nobody looks; returns the number of calls in it."""
     made, escalations, sent = tables.decisions.c, tables.escalations.c, tables.outbox.c
     with database.reading.connect() as connection:
         text = connection.execute(select(tables.study.c.file)).scalar()
@@ -50,11 +50,11 @@ def tell(database: Database, now: int) -> int:
         return 0
     if running.nudges_by != "staff" or not on_call(running, now) or sessions.watching(database):
         return 0
-    told = {"calls": calls, "escalations": urgent, "until": None if expires is None else clock.iso(expires)}
+    content = {"calls": calls, "escalations": urgent, "until": None if expires is None else clock.iso(expires)}
     with database.writing.begin() as connection:
         connection.execute(select(tables.study.c.id).with_for_update())  # other processes look, too
         again = connection.execute(select(func.max(sent.created)).where(sent.kind == outbox.UNATTENDED)).scalar() or 0
         if again != last:
             return 0
-        outbox.put(connection, running, [(outbox.UNATTENDED, {**told, "path": "/today"})], now)
+        outbox.put(connection, running, [(outbox.UNATTENDED, {**content, "path": "/today"})], now)
     return int(calls + urgent)

@@ -1,6 +1,7 @@
-"""Which nudges someone has looked at: on the call list, one by one, or by taking the call.
+"""The nudges that staff have seen: on the call list, one by one, or by taking the call.
 
-Kept beside the record, as nothing is decided by it. Requests only note what they show; it is written every few seconds.
+This is stored outside the record, because no decision depends on it. Requests note what they show; a write every few
+seconds stores it.
 """
 
 import threading
@@ -17,7 +18,7 @@ _MOST_KNOWN = 100_000
 
 
 class ViewedNudges:
-    """Notes nudges that are shown to somebody who can act on them."""
+    """Notes nudges that are shown to people who can act on them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,7 +27,7 @@ class ViewedNudges:
         self._waiting: dict[str, int] = {}
 
     def note(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Rows of `decisions` are shown now; those without an open nudge do not matter."""
+        """Note that these rows of `decisions` are shown now; rows without an open nudge are ignored."""
         now = clock.now()
         with self._lock:
             for row in rows:
@@ -34,7 +35,7 @@ class ViewedNudges:
                     self._waiting.setdefault(row["id"], now)
 
     def write(self) -> None:
-        """Write down what was noted."""
+        """Store what was noted."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
             if len(self._known) > _MOST_KNOWN:

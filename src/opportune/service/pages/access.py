@@ -1,4 +1,4 @@
-"""Who looked at what, for admins."""
+"""The access log for admins: who looked at what."""
 
 from typing import Any
 
@@ -25,13 +25,13 @@ def _show(view: View, asked: dict[str, str]) -> Page:
 
 @get("/access", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
 def show_access(request: Asked) -> Page:
-    """The latest looks."""
+    """The latest entries of the access log."""
     return _show(view_of(request), {"who": "", "participant": "", "before": ""})
 
 
 @post("/access", opt=ADMINS, include_in_schema=False, status_code=200)
 async def search_access(request: Asked) -> Page:
-    """Those of someone, or at a participant."""
+    """The entries of a person, or about a participant."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     return await in_thread(_show, view, {name: form.text(name, most=64) for name in ("who", "participant", "before")})

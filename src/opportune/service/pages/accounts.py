@@ -1,4 +1,4 @@
-"""Accounts: who may sign in, and the keys of apps; for admins."""
+"""Accounts of people and keys for programs; for admins only."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ PEOPLE = tuple(role for role in ROLES if role != APP)
 KEPT_SECONDS = 60.0
 _lock = threading.Lock()
 _answered: dict[str, tuple[float, dict[str, Any]]] = {}
-"""What was shown once, by the form that asked for it: sent twice, it must not be lost. For a minute only."""
+"""Secrets that were shown once, by form, for a minute: a form that is sent twice shows the same secret again."""
 
 
 def _shown(view: View, form: Form | None = None, **content: Any) -> Page:
@@ -49,20 +49,20 @@ def _shown(view: View, form: Form | None = None, **content: Any) -> Page:
 
 @get("/accounts", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
 def show_accounts(request: Asked) -> Page:
-    """People and keys."""
+    """The lists of people and keys."""
     view = view_of(request)
     return _shown(view) if view.session.fresh else ask_again(view)
 
 
 def ask_again(view: View, status: int = 200, *, failed: bool = False) -> Page:
-    """The page on which an admin proves once more who it is: accounts are not for whoever finds a browser open."""
+    """The page that asks an admin for the password again, so that an open browser is not enough to change accounts."""
     second = second_factor.confirmed(view.service.database, view.who)
     return view.show("prove.html", status, failed=failed, second=second)
 
 
 @post("/accounts/confirm", opt=ADMINS, include_in_schema=False, status_code=200)
 async def confirm(request: Asked) -> Response[Any]:
-    """The password once more, and the code."""
+    """Check the password again, and the code if the admin has a second factor."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
 
@@ -76,7 +76,7 @@ async def confirm(request: Asked) -> Response[Any]:
 
 
 def _change(view: View, form: Form) -> dict[str, Any]:
-    """What an admin asks for; hands back what to show, an invitation or a key among it."""
+    """Make the change that an admin asks for; returns what the page shows, such as an invitation or a key."""
     database, what, name = view.service.database, form.required("what", most=20), form.required("name", most=64)
     by = Actor(view.who, origin_of(view.request))
     if what in {"add_person", "add_key"}:
@@ -86,7 +86,7 @@ def _change(view: View, form: Form) -> dict[str, Any]:
                 secret = keys.add_key(database, name, role, by)
                 return {"secret": secret, "secret_of": name, "secret_kind": "key"}
             people.add_person(database, name, role, by=by)
-        except InputError:  # the name cannot be used: it is taken, or looks like another
+        except InputError:  # the name is taken or looks like another
             raise Wrong("name", "account") from None
         return _invited(view, name, by)
     if what == "invite":
@@ -115,7 +115,7 @@ _CHANGES: dict[str, tuple[Callable[[Database, str, Actor], None], str]] = {
 @post("/accounts", opt=ADMINS, include_in_schema=False, status_code=200)
 @stays_on(_shown)
 async def change_accounts(request: Asked) -> Page:
-    """Add, reset, revoke."""
+    """Add, invite, unlock or revoke a person or a key."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     if not view.session.fresh:

@@ -1,4 +1,4 @@
-"""The addresses of the pages, and what belongs to them: the style sheet, the script, errors that people can read."""
+"""The router of the pages, with the style sheet, the script and the error handlers."""
 
 from typing import Any
 
@@ -31,26 +31,26 @@ _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 @get("/", opt=EVERYONE, include_in_schema=False, sync_to_thread=False)
 def home(request: Asked) -> Response[Any]:
-    """Where someone begins."""
+    """Go to the start page of the person's role."""
     return go(home_of(caller_of(request).role))
 
 
 @get("/session", opt=EVERYONE | {"by_itself": True}, include_in_schema=False, sync_to_thread=True)
 def show_session(request: Asked) -> Response[Any]:
-    """Whether someone is still signed in, and what forms must bring along; asked by a script, which keeps nothing."""
+    """The form token of the session, for the script that checks whether the person is still signed in."""
     session: Session = request.scope[SESSION]  # type: ignore[literal-required]
     return Response({"form": session.form, "who": session.caller.name}, media_type="application/json")
 
 
 @post("/session", opt=EVERYONE, include_in_schema=False, status_code=204)
 async def keep_session(request: Asked) -> None:
-    """The person has done something on a page that is open: the session goes on by that."""
+    """Extend the session: the person did something on an open page."""
     await form_of(request)
 
 
 @get("/icon/{count:int}", opt=OPEN, include_in_schema=False, sync_to_thread=True)
 def icon(count: FromPath[int]) -> Response[bytes]:
-    """The icon, with how much waits."""
+    """The icon with the number of waiting calls."""
     text = "9+" if count > 9 else str(max(0, count))
     drawn = (STATIC / "icon.svg").read_text(encoding="utf-8")
     badge = (
@@ -65,7 +65,7 @@ def icon(count: FromPath[int]) -> Response[bytes]:
 
 @get("/static/{name:str}", opt=OPEN, include_in_schema=False, sync_to_thread=True)
 def static(name: FromPath[str]) -> Response[bytes]:
-    """The style sheet, the script, the icon."""
+    """A static file: the style sheet, the script or the icon."""
     known = {file.name: file for file in STATIC.iterdir()}
     if name not in known:
         raise Refused("not_found", "there is no such file")

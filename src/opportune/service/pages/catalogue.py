@@ -1,6 +1,6 @@
-"""All texts of the pages, gathered from the sources: `python -m opportune.service.pages.catalogue` writes them down.
+"""The catalogue of all page texts: `python -m opportune.service.pages.catalogue` extracts it from the sources.
 
-`locale/messages.pot` is what a new language begins with. Catalogues that are there keep what they have translated.
+A new language starts from `locale/messages.pot`. Existing catalogues keep their translations.
 """
 
 import io
@@ -20,7 +20,7 @@ _OPTIONS = {"templates/**.html": {"trimmed": "false", "silent": "false", "newsty
 
 
 def gathered() -> Catalog:
-    """Every text that may be shown."""
+    """All texts of the pages."""
     catalog = Catalog(project="Opportune", charset="utf-8")
     keywords = {"_": None, "gettext": None, "ngettext": (1, 2)}
     found = extract_from_dir(str(HERE), _METHODS, _OPTIONS, keywords)
@@ -32,7 +32,7 @@ def gathered() -> Catalog:
 
 
 def written(catalog: Catalog) -> str:
-    """A catalogue as a file: in a fixed order and without dates, so that it changes only with its texts."""
+    """A catalogue as the text of a file, sorted and without dates, so that it changes only with its texts."""
     stream = io.BytesIO()
     write_po(stream, catalog, width=100, omit_header=True, sort_output=True, include_lineno=False)
     header = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
@@ -42,7 +42,7 @@ def written(catalog: Catalog) -> str:
 
 
 def update() -> list[Path]:
-    """Write the template, and bring every catalogue to it."""
+    """Write the template and update every catalogue to it; returns the files."""
     found = gathered()
     TEMPLATE.write_text(written(found), encoding="utf-8")
     files = [TEMPLATE]

@@ -1,4 +1,4 @@
-"""Pictures made on the server: SVG with a title and a description, coloured by the style sheet."""
+"""Charts made on the server: SVG with a title and a description, coloured by the style sheet."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ MOST_TICKS = 6
 
 @dataclass
 class Chart:
-    """A picture with axes: x and y as numbers, drawn in the order in which things are added."""
+    """A chart with numeric axes; parts are drawn in the order in which they are added."""
 
     title: str
     description: str
@@ -25,34 +25,34 @@ class Chart:
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
-    """Room for words on the left."""
+    """The room for labels on the left."""
     _parts: list[str] = field(default_factory=list)
 
     def x(self, value: float) -> float:
-        """Where a number lies from left to right."""
+        """The horizontal position of a value."""
         low, high = self.x_range
         return self.left + (self.width - self.left - RIGHT) * (value - low) / ((high - low) or 1.0)
 
     def y(self, value: float) -> float:
-        """Where a number lies from top to bottom."""
+        """The vertical position of a value."""
         low, high = self.y_range
         return self.height - BOTTOM - (self.height - TOP - BOTTOM) * (value - low) / ((high - low) or 1.0)
 
     def line(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """A line through points."""
+        """Add a line through points."""
         if points:
             path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
             self._parts.append(f'<polyline class="{kind}" points="{path}"/>')
 
     def band(self, points: Sequence[tuple[float, float, float]], kind: str) -> None:
-        """An area between two lines."""
+        """Add an area between two lines."""
         if points:
             there = [f"{self.x(x):.1f},{self.y(high):.1f}" for x, _, high in points]
             back = [f"{self.x(x):.1f},{self.y(low):.1f}" for x, low, _ in reversed(points)]
             self._parts.append(f'<polygon class="{kind}" points="{" ".join(there + back)}"/>')
 
     def bars(self, points: Sequence[tuple[float, float]], kind: str, wide: float) -> None:
-        """Bars from zero, each `wide` in the x axis's own units."""
+        """Add bars from zero; `wide` is in units of the x axis."""
         for x, y in points:
             left, right, top = self.x(x - wide / 2), self.x(x + wide / 2), self.y(y)
             height = max(0.0, self.y(0.0) - top)
@@ -61,7 +61,7 @@ class Chart:
             )
 
     def mark(self, x: float, y: float, kind: str, title: str, shape: str = "circle") -> None:
-        """A mark that says what it is when pointed at."""
+        """Add a mark with a tooltip."""
         left, top, said = self.x(x), self.y(y), f"<title>{escape(title)}</title>"
         if shape == "circle":
             self._parts.append(f'<circle class="{kind}" cx="{left:.1f}" cy="{top:.1f}" r="4">{said}</circle>')
@@ -79,13 +79,13 @@ class Chart:
             self._parts.append(f'<polygon class="{kind}" points="{points}">{said}</polygon>')
 
     def text(self, x: float, y: float, words: str, anchor: str = "end") -> None:
-        """Words at a place."""
+        """Add a label at a position."""
         self._parts.append(
             f'<text x="{self.x(x) - 8:.1f}" y="{self.y(y) + 4:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
         )
 
     def figure(self, name: str, *, y_axis: bool = True) -> "Figure":
-        """The picture, with its words."""
+        """The finished chart with its title and description."""
         return Figure(name, self.title, self.description, self._svg(name, y_axis))
 
     def _svg(self, name: str, y_axis: bool) -> Markup:
@@ -115,7 +115,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture and its words; the words say what the picture shows."""
+    """A chart as SVG, with its title and a description of what it shows."""
 
     name: str
     title: str
@@ -124,7 +124,7 @@ class Figure:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two."""
+    """Round numbers for the ticks between two values."""
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return [low]
@@ -136,13 +136,13 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def room(values: Sequence[float], *, least: float = 1.0) -> tuple[float, float]:
-    """A range that holds zero and all values, with some room."""
+    """A range that contains zero and all values, with a margin."""
     low, high = min([0.0, *values]), max([least, *values])
     return (low * 1.05, high * 1.05)
 
 
 def around(values: Sequence[float]) -> tuple[float, float]:
-    """A range that holds all values, with some room."""
+    """A range that contains all values, with a margin."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     span = (high - low) or 1.0
     return (low - 0.08 * span, high + 0.08 * span)

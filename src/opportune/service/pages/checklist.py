@@ -1,4 +1,4 @@
-"""The launch checklist: what to do before the first participant, and who has done it, on record."""
+"""The launch checklist: tasks before the first participant; who completed each is on record."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ from opportune.service.state import clock
 ADMINS = roles(ADMIN) | PAGE
 ITEMS = ("hours", "safety", "randomisation", "accounts", "backups", "alerts", "rehearsal")
 TEST = "test"
-"""The level and code of an alert that is a test."""
+"""The level and code of a test alert."""
 
 
 def items(t: Texts) -> dict[str, tuple[str, str]]:
-    """Each item: its name, and what to check."""
+    """The name of each item, and what to check."""
     _ = t.gettext
     return {
         "hours": (_("Hours"), _("Staff hours, holidays, quiet hours and the answer window match the protocol.")),
@@ -54,7 +54,7 @@ def items(t: Texts) -> dict[str, tuple[str, str]]:
 
 
 def state(view: View) -> dict[str, dict[str, Any]]:
-    """The items that are done: who said so last, when, with which note."""
+    """The items that are done: by whom, when, and with which note."""
     table = tables.events.c
     query = select(table.body, table.received).where(table.kind == events.CHECKED).order_by(table.seq)
     found: dict[str, dict[str, Any]] = {}
@@ -72,7 +72,7 @@ def state(view: View) -> dict[str, dict[str, Any]]:
 
 
 def missing(view: View) -> list[str]:
-    """The names of the items that are missing; a rehearsal needs none of them."""
+    """The names of the items that are still to do; a rehearsal needs none."""
     if view.service.rehearsal:
         return []
     done = state(view)
@@ -80,13 +80,13 @@ def missing(view: View) -> list[str]:
 
 
 def _ways(view: View) -> list[str]:
-    """Where alerts go to, besides these pages."""
+    """The channels that alerts go to, besides these pages."""
     serve = view.running.study.settings.serve
     return [*(["webhook"] if serve.webhook else []), *serve.mail]
 
 
 def _findings(view: View) -> dict[str, str]:
-    """What the service itself knows of an item."""
+    """Facts about the items that the service knows itself."""
     _ = view.t.gettext
     people, record = tables.people.c, tables.events.c
     with view.service.database.reading.connect() as connection:
@@ -113,7 +113,7 @@ def _findings(view: View) -> dict[str, str]:
 
 @get("/checklist", opt=ADMINS, sync_to_thread=True, include_in_schema=False)
 def show_checklist(request: Asked) -> Page:
-    """What is done, and what is missing."""
+    """The checklist, with what is done and what is missing."""
     return _page(view_of(request))
 
 
@@ -129,7 +129,7 @@ def _page(view: View, form: Form | None = None) -> Page:
 @post("/checklist", opt=ADMINS, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def check(request: Asked) -> Response[Any]:
-    """An item is done, or that is taken back."""
+    """Mark an item as done, or undo that."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     item, done = form.choice("item", ITEMS), form.required("done", most=5) == "yes"
@@ -140,7 +140,7 @@ async def check(request: Asked) -> Response[Any]:
 
 @post("/checklist/alert", opt=ADMINS, include_in_schema=False, status_code=200)
 async def try_alerts(request: Asked) -> Response[Any]:
-    """Send an alert that is a test, by every way that the study file names."""
+    """Send a test alert by every channel in the study file."""
     await form_of(request)
     view = await in_thread(view_of, request)
     await in_thread(_send_test, view)
@@ -154,7 +154,7 @@ def _send_test(view: View) -> None:
 
 
 def _tested(view: View) -> str:
-    """What became of the latest test alert; nothing where there was none."""
+    """Whether the latest test alert was sent; empty if there was none."""
     _, table = view.t.gettext, tables.outbox.c
     tests = (table.kind == outbox.ALERT) & table.body.contains(f'"code":"{TEST}"', autoescape=True)
     with view.service.database.reading.connect() as connection:

@@ -75,7 +75,7 @@ def _page(view: View, number: int, decision: str) -> Page:
 
 
 def _present(view: View, about: dict[str, Any]) -> dict[str, Any]:
-    """What is on record for a decision, in words and as fields contain it."""
+    """The values on record for a decision, in words and as the fields show them."""
     asked, known = _asked(view, about), known_of(about)
     stands: dict[str, Any] = {} if known is None else msgspec.json.decode(known)
     return {

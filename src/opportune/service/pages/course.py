@@ -1,4 +1,4 @@
-"""The study's course, day by day: budget, calls, answers and results, beside what was to be expected."""
+"""The course of the study by day: budget, calls, answers and results, next to the expected values."""
 
 import datetime as dt
 import math
@@ -17,19 +17,19 @@ from opportune.service.state.study import StudyInForce
 
 DAY = 24 * clock.HOUR
 LEAST_DAYS = 3
-"""Fewer days than this tell nothing about those to come."""
+"""No forecast is made from fewer days than this."""
 MOST_DAYS = 3650
 POINTS = 40
 _D, _P = tables.decisions, tables.participants
 Rows = list[tuple[Any, ...]]
 People = list[dict[str, Any]]
-"""Those who may be called: their step, status, budget and what they have spent of it."""
+"""Participants who may be called: their step, status, budget and spending."""
 _LEFT = ("withdrawn", "completed")
 
 
 @dataclass(frozen=True)
 class Course:
-    """What happened each day, and what was and is to be expected."""
+    """What happened on each day, with the expected values and the forecast."""
 
     dates: list[dt.date]
     nudges: list[int]
@@ -39,23 +39,23 @@ class Course:
     rewards: list[float | None]
     decisions: int
     budget: float | None
-    """Of all participants who are enrolled, together."""
+    """The budget of all enrolled participants together."""
     planned_spent: list[float]
-    """What was to be expected by each day."""
+    """The expected spending up to each day."""
     planned_nudges: list[float]
-    """And on each day."""
+    """The expected number of nudges on each day."""
     simulated: bool
-    """Whether expectations come from simulating the study; else from an even pace."""
+    """Whether the expected values come from a simulation of the study; otherwise from an even pace."""
     forecast: list[tuple[int, float, float]]
-    """Days from the first, and the range in which spending may lie then."""
+    """The likely range of spending: (days since the first, lowest, highest)."""
     enrolled: int
     planned: int
 
 
 def _day(view: View, first: int) -> Any:
-    """The day of a decision in the study's time zone, counted from 1970; by what the clock showed at that time."""
+    """The day of a decision in the study's time zone, counted from 1970, with the clock's offset at that time."""
     zone, moment = view.running.timezone, first
-    changes: list[tuple[int, int]] = []  # until when which offset holds
+    changes: list[tuple[int, int]] = []  # (until when, which offset)
     offset = _offset(moment, zone)
     while moment < view.now:
         later = min(moment + DAY, view.now)
@@ -80,7 +80,7 @@ def _offset(moment: int, zone: str) -> int:
 
 
 def course(view: View) -> Course:
-    """The course so far."""
+    """The course of the study so far."""
     running = view.running
     day = _day(view, view.study["launched"] - DAY)
     query = (
@@ -132,7 +132,7 @@ def course(view: View) -> Course:
 
 
 def _total(running: StudyInForce, people: People) -> int:
-    """Decision points in all, without those that are lost as someone has left."""
+    """The number of decision points, without those lost because a participant left."""
     lost: int = sum(running.horizon - row["step"] for row in people if row["status"] in _LEFT)
     return running.horizon * (running.participants if running.shared else len(people)) - lost
 
@@ -140,7 +140,7 @@ def _total(running: StudyInForce, people: People) -> int:
 def _planned(
     running: StudyInForce, known: Forecast | None, budget: float | None, people: People, steps: Rows, days: range
 ) -> list[float]:  # fmt: skip
-    """What was to be expected on each day, for the decision points that have come."""
+    """The expected number of nudges on each day, given the decision points that have come."""
     if budget is None or not days:
         return []
     rate = budget / max(1, _total(running, people))
@@ -155,17 +155,17 @@ def _forecast(
     view: View, known: Forecast | None, budget: float | None, people: People, spent: list[float],
     counts: list[int],
 ) -> list[tuple[int, float, float]]:  # fmt: skip
-    """Where spending may lie in days to come, 95 times in 100; never beyond the budget."""
+    """The range in which spending will lie on later days, 95 times in 100; never beyond the budget."""
     days = len(spent)
     running, going = view.running, [row for row in people if row["status"] not in _LEFT and row["calls"]]
     active = [row["step"] for row in going]
-    if running.shared:  # those who are still to come draw on it, too
+    if running.shared:  # participants who are yet to enrol draw on it too
         active += [0] * (running.participants - len(people))
     if view.study["status"] != "open" or budget is None or days < LEAST_DAYS or not active or not counts:
         return []
     pace = running.per_day or max(1.0, sum(counts) / days / len(people))
     remaining = min(MOST_DAYS, math.ceil((running.horizon - min(active)) / pace))
-    now, before = spent[-1], np.diff([0.0, *spent[:-1]])[-14:]  # today is not over
+    now, before = spent[-1], np.diff([0.0, *spent[:-1]])[-14:]  # without today, which is not over
     factors = _factors(running, known, going, active, budget - now) if known is not None else []
     found = []
     for ahead in np.unique(np.linspace(0, remaining, POINTS).round().astype(int)).tolist():
@@ -173,7 +173,7 @@ def _forecast(
             steps = [known.between(step, min(running.horizon, step + round(ahead * pace))) for step in active]
             mean = math.fsum(factor * mean for factor, (mean, _) in zip(factors, steps, strict=True))
             sd = math.sqrt(math.fsum(sd**2 for _, sd in steps))
-        else:  # going on as in the days before: their mean is itself uncertain, and each day differs from it
+        else:  # as in the days before: their mean is uncertain, and each day varies around it
             mean = float(np.mean(before)) * ahead
             sd = float(np.std(before, ddof=1)) * math.sqrt(ahead + ahead**2 / len(before)) if len(before) > 1 else 0.0
         low, high = now + mean - 1.96 * sd, now + mean + 1.96 * sd
@@ -182,7 +182,7 @@ def _forecast(
 
 
 def _factors(running: StudyInForce, known: Forecast, going: People, steps: list[int], left: float) -> list[float]:
-    """What participants have left, compared with what the simulation has left by now (monitoring.week)."""
+    """What participants have left of their budget, relative to the simulation at the same step (monitoring.week)."""
     if running.shared:
         return [forecast.scale(known, (running.amount or 0.0) / running.participants, steps, left)] * len(steps)
     return [forecast.scale(known, row["amount"], [row["step"]], row["amount"] - row["spent"]) for row in going]

@@ -1,4 +1,4 @@
-"""Signing in through the institution: off to it, and back."""
+"""Signing in through the institution: the redirect to it and the return."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from opportune.service.problems import Refused
 
 @get("/signin/institution", opt=OPEN, sync_to_thread=True, include_in_schema=False)
 def go_to_institution(request: Asked) -> Response[Any]:
-    """Sign in at the institution."""
+    """Redirect to the institution to sign in."""
     service_of(request).limits.sign_in.check(address_of(request))
     asked = institution.Asked.new()
     answer = go(_institution(request).address(asked, _back(request)))
@@ -24,7 +24,7 @@ def go_to_institution(request: Asked) -> Response[Any]:
 
 @get("/signin/back", opt=OPEN, sync_to_thread=True, include_in_schema=False)
 def come_back(request: Asked) -> Response[Any]:
-    """Come back from the institution, which says who someone is; a second factor is asked for as after a password."""
+    """Return from the institution with the person's identity; a second factor follows as after a password."""
     limits, address = service_of(request).limits, address_of(request)
     limits.sign_in.check(address)
     asked, caller = institution.Asked.of(read(request, ELSEWHERE)), None
@@ -44,7 +44,7 @@ def come_back(request: Asked) -> Response[Any]:
 def _institution(request: Asked) -> institution.Institution:
     found = service_of(request).institution
     if found is None:
-        raise Refused("not_found", "nobody signs in elsewhere")
+        raise Refused("not_found", "no institution is configured")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Is the trial all right today? The first line of the study page, its arms, and what changed since last week."""
+"""The summary of the study page: whether the trial is all right today, the arms, and changes since last week."""
 
 from typing import Any, NamedTuple
 
@@ -14,12 +14,12 @@ from opportune.service.state.participant import ACTIVE, WITHDRAWN
 DAY = 24 * clock.HOUR
 WEEK = 7 * DAY
 OLD = 2 * DAY
-"""A backup older than this should be made anew."""
+"""A backup older than this needs a new one."""
 _D, _P, _E, _A = tables.decisions.c, tables.participants.c, tables.events.c, tables.alerts.c
 
 
 class Verdict(NamedTuple):
-    """The answer, how good it is, and why."""
+    """The answer to the page's question: its level, its text and the reasons."""
 
     level: str
     text: str
@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
 
 
 def last_backup(view: View) -> int | None:
-    """When the last backup was made, by the record."""
+    """The time of the last backup on record."""
     kept = _E.body.contains('"what":"backed up"', autoescape=True)
     query = select(_E.received).where(_E.kind == events.ACCESS, kept).order_by(_E.seq.desc()).limit(1)
     with view.service.database.reading.connect() as connection:
@@ -36,7 +36,7 @@ def last_backup(view: View) -> int | None:
 
 
 def age_of(view: View, backup: int | None) -> str:
-    """How old the last backup is, in words."""
+    """The age of the last backup, in words."""
     _, ngettext = view.t.gettext, view.t.ngettext
     if backup is None:
         return _("never")
@@ -76,7 +76,7 @@ def verdict(view: View, alerts: list[dict[str, Any]], undelivered: int, backup: 
 
 
 def arms(view: View) -> list[dict[str, Any]]:
-    """A row for each arm; nothing where there are none, or for whoever is blinded. Mean results are for analysts."""
+    """A row for each arm; empty without arms and for blinded people. Only analysts get mean results."""
     names = view.running.study.settings.arms
     if names is None or view.blind:
         return []
@@ -101,7 +101,7 @@ def arms(view: View) -> list[dict[str, Any]]:
 
 
 def since_last_week(view: View) -> list[tuple[str, int, int]]:
-    """What happened in the last seven days and in the seven before: (what, now, before)."""
+    """Counts for the last seven days and the seven days before: (what, now, before)."""
     _ = view.t.gettext
     now = view.now
 

@@ -1,4 +1,4 @@
-"""Participants: all of them, and one, with everything that happened."""
+"""The list of participants, and one participant with everything that happened."""
 
 import math
 from typing import Annotated, Any
@@ -51,7 +51,7 @@ All = Annotated[int, QueryParameter(name="all", ge=0, le=1)]
 
 
 def late(view: View) -> int:
-    """Results of decisions before this time are overdue: a day ago, or half of what the study waits if that is more."""
+    """The time before which missing results are overdue: a day ago, or half of the reward window if that is longer."""
     return view.now - max(24 * clock.HOUR, view.running.reward_window // 2)
 
 
@@ -69,7 +69,7 @@ def _missing_results(view: View, name: str | None = None) -> dict[str, int]:
 
 
 def _nudges(view: View, name: str | None = None) -> dict[str, int]:
-    """How many nudges there were for whom, where the budget is shared and participants do not count for themselves."""
+    """The number of nudges of each participant, where the budget is shared and not counted by participant."""
     table = tables.decisions
     query = select(table.c.participant, func.count()).where(table.c.nudge).group_by(table.c.participant)
     if name is not None:
@@ -81,7 +81,7 @@ def _nudges(view: View, name: str | None = None) -> dict[str, int]:
 
 
 def _judged(view: View, row: dict[str, Any], missing: dict[str, int], nudges: dict[str, int]) -> dict[str, Any]:
-    """What participants are sorted and filtered by."""
+    """A participant's row with the values for sorting and filtering."""
     silent = row["status"] == ACTIVE and row["step"] < view.running.horizon
     silent = silent and view.now - (row["last_decided"] or row["enrolled"]) > view.running.silence
     until = view.now if row["status"] in {ACTIVE, PAUSED} else row["last_decided"] or row["enrolled"]
@@ -97,10 +97,10 @@ def _judged(view: View, row: dict[str, Any], missing: dict[str, int], nudges: di
 
 
 def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
-    """A participant as the pages show it."""
+    """A participant's row with the texts that the pages show."""
     decided, timezone = row["last_decided"], row["timezone"]
     left = participant_details(row, dict(view.study))["budget_left"]
-    if left is not None and view.blind:  # two looks would tell the probability of what was decided between them
+    if left is not None and view.blind:  # two looks would reveal the probability of a decision between them
         left = math.floor(left)
     return {
         **row,
@@ -112,12 +112,12 @@ def _worded(view: View, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def shows_left(view: View) -> bool:
-    """Whether calls left are shown: they tell the arm, so blinded staff do not see them."""
+    """Whether to show the calls left; with arms they would reveal the arm to blinded staff."""
     return not (view.blind and view.running.study.settings.arms)
 
 
 def overview(view: View, row: dict[str, Any]) -> dict[str, Any]:
-    """One participant as the page of that participant shows them."""
+    """One participant as their own page shows them."""
     name = row["name"]
     return _worded(view, _judged(view, row, _missing_results(view, name), _nudges(view, name)))
 
@@ -160,20 +160,20 @@ def _listed(view: View, *, sort: str = "", page: int = 1, search: str = "", stat
 
 
 def _may_enrol(view: View) -> bool:
-    """Whether whoever looks may enrol: in a study with arms nobody who sees them."""
+    """Whether the viewer may enrol participants; in a study with arms, nobody who sees the arms may."""
     concealed = view.running.study.settings.arms is None or view.blind or bool(view.study["rehearsal"])
     return view.session.caller.role in {STAFF, ADMIN} and concealed
 
 
 @get("/participants", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def list_participants(request: Asked, sort: Sort = "", page: PageNumber = 1, done: Done = "") -> Page:
-    """All participants."""
+    """The list of all participants."""
     return _listed(view_of(request), sort=sort, page=page, done=done)
 
 
 @post("/participants", opt=READERS, include_in_schema=False, status_code=200)
 async def find_participants(request: Asked) -> Page:
-    """Search and filter; by a form, since names have no place in addresses."""
+    """Search and filter the list; by POST, because names must not appear in addresses."""
     form = await form_of(request)
     search, status, sort = form.text("search", most=64), form.text("status", most=20), form.text("sort", most=20)
     overdue, page = form.text("overdue", most=5) == "yes", form.text("page", most=6) or "1"
@@ -189,7 +189,7 @@ async def find_participants(request: Asked) -> Page:
 @post("/participants/enrol", opt=WRITERS, include_in_schema=False, status_code=200)
 @stays_on(lambda view, form: _listed(view))
 async def enrol(request: Asked) -> Response[Any]:
-    """A new participant."""
+    """Enrol a new participant."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     name = form.required("participant", most=64)
@@ -207,7 +207,7 @@ async def enrol(request: Asked) -> Response[Any]:
 
 
 def row_of(view: View, number: int) -> dict[str, Any]:
-    """A participant's row, by number: pseudonyms do not stand in addresses."""
+    """A participant's row by number, because pseudonyms must not appear in addresses."""
     if number > LARGEST_NUMBER:
         raise Refused("not_found", "no participant has this number")
     found = queries.rows(
@@ -219,7 +219,7 @@ def row_of(view: View, number: int) -> dict[str, Any]:
 
 
 def _why(view: View, decisions: list[dict[str, Any]], place: int, because: reasons.Because | None) -> str:
-    """Why there was a call, by what was known then."""
+    """The reason for a call, with what was known then."""
     row = decisions[place]
     if not row["nudge"]:
         return ""
@@ -231,19 +231,19 @@ def _why(view: View, decisions: list[dict[str, Any]], place: int, because: reaso
 def _decision(
     view: View, decisions: list[dict[str, Any]], place: int, because: reasons.Because | None
 ) -> dict[str, Any]:
-    """A decision as the page shows it."""
+    """A decision's row with the texts that the page shows."""
     row = decisions[place]
     sensed = {} if row["reason"] == NOT_ASKED else msgspec.json.decode(row["sensed"])
     known = known_of(row)
-    told = {**sensed, **(msgspec.json.decode(known) if known is not None else {})}
+    values = {**sensed, **(msgspec.json.decode(known) if known is not None else {})}
     shown = {
         name: "–" if value is None else words.value_label(view.running, name, value, view.t)
-        for name, value in told.items()
+        for name, value in values.items()
     }
     return {
         **row,
         "at": view.both(row["happened"], row["timezone"]),
-        "told": words.outcome(row, _why(view, decisions, place, because), view.t),
+        "summary": words.outcome(row, _why(view, decisions, place, because), view.t),
         "advice": words.action_label(view.running, row["action"]),
         "corrected": _corrected(view, row),
         "values": [(words.capital(words.label_of(view.running, name)), text) for name, text in shown.items()],
@@ -251,7 +251,7 @@ def _decision(
 
 
 def _corrected(view: View, row: dict[str, Any]) -> str:
-    """What staff have corrected about a decision, as it is on record now."""
+    """The corrected values of a decision, in words; empty without a correction."""
     found = []
     if row["outcome_corrected"] is not None:
         found.append(words.became(row["outcome_corrected"], view.t))
@@ -274,7 +274,7 @@ def _event(view: View, row: dict[str, Any], timezone: str) -> dict[str, Any]:
 
 @get("/participants/{number:int}", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_participant(request: Asked, number: FromPath[int], done: Done = "", everything: All = 0) -> Page:
-    """One participant: what happened, and why."""
+    """One participant: what happened and why."""
     return _page(view_of(request), number, done=done, everything=bool(everything))
 
 
@@ -318,7 +318,7 @@ def _status_page(view: View, number: int, change: str) -> Page:
 @post("/participants/{number:int}/status", opt=WRITERS, include_in_schema=False, status_code=200)
 @stays_on(lambda view, form, number: _status_page(view, number, form.text("status")))
 async def set_status(request: Asked, number: FromPath[int]) -> Response[Any]:
-    """Pause, resume, withdraw, complete."""
+    """Pause, resume, withdraw or complete a participant."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)
@@ -335,7 +335,7 @@ async def set_status(request: Asked, number: FromPath[int]) -> Response[Any]:
 @post("/participants/{number:int}/note", opt=CALLERS, include_in_schema=False, status_code=200)
 @stays_on(lambda view, form, number: _page(view, number))
 async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
-    """A note for the record."""
+    """Add a note to the record."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)
@@ -346,7 +346,7 @@ async def add_note(request: Asked, number: FromPath[int]) -> Response[Any]:
 @post("/participants/{number:int}/reward", opt=CALLERS, include_in_schema=False, status_code=200)
 @stays_on(lambda view, form, number: _page(view, number, everything=True))
 async def correct(request: Asked, number: FromPath[int]) -> Response[Any]:
-    """A result that was wrong, or comes by hand."""
+    """Record a result by hand, or correct one."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     low, high = view.running.study.settings.reward.bounds or (-math.inf, math.inf)

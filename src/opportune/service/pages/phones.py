@@ -1,4 +1,4 @@
-"""Participants' phones: a token for one, shown once, at enrolment; all of them revoked when one is lost."""
+"""Participants' phones: a token for a new phone is shown once; all tokens are revoked when a phone is lost."""
 
 from litestar import get, post
 from litestar.params import FromPath
@@ -22,13 +22,13 @@ def _show(view: View, number: int, *, token: str | None = None, revoked: bool = 
 
 @get("/participants/{number:int}/phones", opt=WRITERS, sync_to_thread=True, include_in_schema=False)
 def show_phones(request: Asked, number: FromPath[int]) -> Page:
-    """How many phones have a token."""
+    """The number of phones that have a token."""
     return _show(view_of(request), number)
 
 
 @post("/participants/{number:int}/phones", opt=WRITERS, include_in_schema=False, status_code=200)
 async def change_phones(request: Asked, number: FromPath[int]) -> Page:
-    """A token for another phone, or none for any."""
+    """Issue a token for another phone, or revoke all tokens."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     what, by = form.required("what", most=20), Actor(view.who, origin_of(request))

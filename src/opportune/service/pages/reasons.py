@@ -1,4 +1,4 @@
-"""Why someone is to be called now, in the study's words: what the decision itself was made by (live.occasion)."""
+"""The reason for a call in the study's words, from the numbers behind the decision (live.occasion)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from opportune.service.state.participant import FALLBACK_MODE
 from opportune.service.state.study import StudyInForce
 
 Because = dict[str, Any]
-"""An `Occasion` as the record has it."""
+"""An `Occasion` as it is stored in the record."""
 ALMOST, HALF = 0.95, 0.5
 
 
 def contact(last_reveal: int | None, now: int, timezone: str, t: Texts) -> str:
-    """When the participant was last heard from."""
+    """When the last contact with the participant was."""
     _, ngettext = t.gettext, t.ngettext
     if last_reveal is None:
         return _("No contact yet")
@@ -25,7 +25,7 @@ def contact(last_reveal: int | None, now: int, timezone: str, t: Texts) -> str:
 
 
 def why(running: StudyInForce, row: Mapping[str, Any], because: Because | None, days: int | None, t: Texts) -> str:
-    """Why there is a call, in a sentence or two; `days` since the last contact, None where there was none."""
+    """The reason for a call in one or two sentences; `days` since the last contact, None if there was none."""
     _ = t.gettext
     if because is None and row["mode"] == FALLBACK_MODE:
         return _("The study's fallback has chosen this moment.")
@@ -58,7 +58,7 @@ def _no_special_reason(t: Texts) -> str:
 
 
 def _speaks_for_other_advice(days: int | None, t: Texts) -> str:
-    """That results since the last contact show that other advice helps more."""
+    """A sentence: results since the last contact show that other advice helps more."""
     _, ngettext = t.gettext, t.ngettext
     if days is None:
         return _("What the study has learned so far suggests different advice.")
@@ -71,7 +71,7 @@ def _speaks_for_other_advice(days: int | None, t: Texts) -> str:
 
 
 def _more_is_known(days: int | None, t: Texts) -> str:
-    """That the app's advice is behind what is known by now, whether or not that speaks for other advice."""
+    """A sentence: the app's advice does not reflect everything that the study has learned since."""
     _, ngettext = t.gettext, t.ngettext
     if days is None:
         return _("The study has learned more than the app's advice reflects.")
@@ -84,7 +84,7 @@ def _more_is_known(days: int | None, t: Texts) -> str:
 
 
 def _named(running: StudyInForce, one: dict[str, Any], t: Texts) -> str:
-    """That a variable is not as usual."""
+    """A sentence: a variable is not at its usual value."""
     _ = t.gettext
     name, value, usual = one["variable"], one["value"], one["usual"]
     label = words.capital(words.label_of(running, name))
@@ -107,7 +107,7 @@ def _named(running: StudyInForce, one: dict[str, Any], t: Texts) -> str:
 
 
 def _advice(running: StudyInForce, because: Because, t: Texts) -> str:
-    """What will probably be advised, and how sure that is."""
+    """A sentence: the probable advice, and how sure it is."""
     _, sure = t.gettext, because["sure"]
     instead, present = (words.action_label(running, because[name]) for name in ("instead", "present"))
     n = max(1, round(10 * sure))
@@ -140,12 +140,12 @@ def _other_advice(instead: str, present: str, because: Because, n: int, t: Texts
 
 
 def unless(running: StudyInForce, because: Because | None, t: Texts) -> str:
-    """What would have changed the decision; nothing where nothing simple would have."""
+    """What would have changed the decision; empty if nothing simple would have."""
     _ = t.gettext
     if because is None or because["chance"]:
         return ""
     found = []
-    if because["unless_usual"] and not because["debt"] and not because["overdue"]:  # else the reason names none
+    if because["unless_usual"] and not because["debt"] and not because["overdue"]:  # else no variable is named
         name = because["variables"][0]["variable"]
         found.append(_("Had “%(variable)s” been as usual, we would have waited.",
                        variable=words.label_of(running, name)))  # fmt: skip

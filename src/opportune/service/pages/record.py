@@ -1,4 +1,4 @@
-"""Record and export: search what happened, download the tables, verify the record."""
+"""The record: search events, download the tables, verify."""
 
 import re
 import threading
@@ -27,11 +27,11 @@ READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 ANALYSTS = roles(ANALYST, ADMIN) | PAGE
 PER_PAGE = 100
 _ONE = threading.Lock()
-"""Who verifies."""
+"""Held while the record is being verified."""
 
 
 def _search(view: View, form: Form | None) -> dict[str, Any]:
-    """Events that fit, the latest first."""
+    """The events that match the form, latest first."""
     table = tables.events
     query = select(table)
     asked = {"kind": "", "participant": "", "who": "", "text": "", "before": ""}
@@ -43,7 +43,7 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
         query = query.where(table.c.participant == asked["participant"])
     if asked["who"]:
         names = [asked["who"]]
-        if view.role == ANALYST:  # who knows people by role and number
+        if view.role == ANALYST:  # analysts know people by role and number
             wrote = queries.rows(view.service.database, select(table.c.who).distinct())
             names = [row["who"] for row in wrote if view.named(row["who"]) == asked["who"]]
         query = query.where(table.c.who.in_(names))
@@ -62,7 +62,7 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
             event = events.for_staff(event, blind=view.blind)
         answer, about = event["answer"], {key: value for key, value in event["given"].items() if key != "file"}
         if asked["text"] and view.role != ADMIN and not _shows(event, about, asked["text"]):
-            continue  # what is found but not shown would be told by being found
+            continue  # a match in hidden text would reveal that text
         shown.append({
             "seq": row["seq"], "kind": row["kind"], "participant": row["participant"] or "",
             "who": view.named(row["who"]),
@@ -74,36 +74,36 @@ def _search(view: View, form: Form | None) -> dict[str, Any]:
 
 
 def _shows(event: dict[str, Any], about: dict[str, Any], text: str) -> bool:
-    """Whether a text stands in what is shown of an event."""
+    """Whether the visible part of an event contains a text."""
     named = (event["kind"], event["participant"], event["decision"], event["who"])
     parts = [word or "" for word in named] + [msgspec.json.encode(each).decode() for each in (about, event["answer"])]
     return any(text.lower() in part.lower() for part in parts)
 
 
 def _has_text(text: str, *, named: bool, blind: bool) -> Any:
-    """Whether an event has a text, in what whoever searches may see: not who did it, or not what was answered."""
+    """A condition: an event contains a text in the part that the searcher may see, without names or answers."""
     table = tables.events.c
-    if blind:  # an event ends with what was answered
+    if blind:  # the answer is the last part of an event
         return table.body.like("%" + re.sub(r"([/%_])", r"/\1", text) + '%"answer":{%', escape="/")
     if named:
         return table.body.contains(text, autoescape=True)
-    # The name ends before `received`. Quotes in it are escaped, so that it cannot look like what follows.
+    # The name stands before `received`. Quotes in it are escaped, so it cannot imitate what follows.
     after = table.body.like('%"received":"%' + re.sub(r"([/%_])", r"/\1", text) + "%", escape="/")
-    about_accounts = table.kind.in_(events.ADMINISTRATION)  # by their names
+    about_accounts = table.kind.in_(events.ADMINISTRATION)  # they name accounts
     others = (table.kind, table.participant, table.decision)
     return or_(and_(after, ~about_accounts), *(c.contains(text, autoescape=True) for c in others))
 
 
 @get("/record", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_record(request: Asked) -> Page:
-    """The latest of what happened."""
+    """The latest events."""
     view = view_of(request)
     return view.show("record.html", verdict=None, names=exports.NAMES, **_search(view, None))
 
 
 @post("/record", opt=READERS, include_in_schema=False, status_code=200)
 async def search_record(request: Asked) -> Page:
-    """Search what happened."""
+    """The events that match a search."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     return await in_thread(lambda: view.show("record.html", verdict=None, names=exports.NAMES, **_search(view, form)))
@@ -111,7 +111,7 @@ async def search_record(request: Asked) -> Page:
 
 @post("/record/verify", opt=ANALYSTS, include_in_schema=False, status_code=200)
 async def verify_record(request: Asked) -> Page:
-    """Work everything out again from the record, and compare."""
+    """Recompute everything from the record and compare."""
     await form_of(request)
     view = await in_thread(view_of, request)
 
@@ -135,7 +135,7 @@ async def verify_record(request: Asked) -> Page:
 
 @get("/exports/{name:str}", opt=ANALYSTS, sync_to_thread=True, include_in_schema=False)
 def download(request: Asked, name: FromPath[str]) -> Response[Any]:
-    """A table as a file; that it was taken is on record."""
+    """Download a table; the download is on record."""
     view = view_of(request)
     database = view.service.database
     day = clock.iso(clock.now())[:10]

@@ -1,4 +1,4 @@
-"""What people read when a form is refused: on the page where the form stands, with what they typed still in it."""
+"""Refused forms: the page is shown again with the reason, in the reader's language, and with what was typed."""
 
 import datetime as dt
 import functools
@@ -16,13 +16,13 @@ from opportune.service.problems import Refused
 
 Handler = Callable[..., Awaitable[Response[Any]]]
 ELSEWHERE = ("forbidden", "malformed", "not_found", "internal", "unauthenticated")
-"""After these the form's page is not shown again: it may not be the reader's, or may not exist."""
+"""After these codes the form's page is not shown again: it may be forbidden or missing."""
 _FIELDS = {"exists": "participant", "reward_differs": "reason"}
-"""The field that a refusal is about, where its code says so."""
+"""The field that a refusal concerns, by code."""
 
 
 def sentences(t: Texts) -> dict[str, str]:
-    """What each refusal means for people, by the problem's code."""
+    """What to tell people about a refusal, by the problem's code."""
     _ = t.gettext
     return {
         "taken": _("Someone else has taken this call. Nothing was recorded."),
@@ -45,7 +45,7 @@ def sentences(t: Texts) -> dict[str, str]:
 
 
 def causes(t: Texts) -> dict[str, str]:
-    """What is wrong with a field and what to do, by the cause."""
+    """What to do about a field, by cause."""
     _ = t.gettext
     return {
         "empty": _("Fill in this field."),
@@ -94,7 +94,7 @@ def stays_on(page: Callable[..., Page]) -> Callable[[Handler], Handler]:
     """Show the page of a form again when the form is refused.
 
     Args:
-        page: makes the page, from the view, the form and what stands in the path.
+        page: makes the page from the view, the form and the parameters of the path.
 
     """
 

@@ -1,4 +1,4 @@
-"""What staff do for somebody's safety: adverse events, escalations, no calls any more."""
+"""Safety at the desk: adverse events, escalations, and participants who want no more calls."""
 
 from typing import Any
 
@@ -36,9 +36,9 @@ _E, _P = tables.escalations, tables.participants
 
 
 def open_escalations(view: View) -> list[dict[str, Any]]:
-    """What nobody has seen to yet: serious adverse events first, then the latest.
+    """Escalations that nobody has acknowledged yet: serious adverse events first, then the latest.
 
-    What is the same about somebody stands there once.
+    Equal values of one participant are combined into one entry.
     """
     query = (
         select(_E, _P.c.number)
@@ -59,14 +59,14 @@ def open_escalations(view: View) -> list[dict[str, Any]]:
 
 
 def _reported(view: View, numbers: list[int]) -> dict[int, dict[str, Any]]:
-    """What was reported of adverse events, by the number of the event."""
+    """The reports of adverse events, by the number of the event."""
     query = select(tables.events.c.seq, tables.events.c.body).where(tables.events.c.seq.in_(numbers))
     rows = queries.rows(view.service.database, query) if numbers else []
     return {row["seq"]: events.decode(row["body"]).given for row in rows}
 
 
 def _said(view: View, row: dict[str, Any], reported: dict[str, Any] | None) -> str:
-    """What has happened, in words."""
+    """An escalation in words."""
     _ = view.t.gettext
     if row["kind"] == ADVERSE:
         return _("Adverse event") + (f" ({words.adverse(reported, view.t)})" if reported else "")
@@ -90,7 +90,7 @@ def _adverse_page(view: View, form: Form | None, number: int) -> Page:
 @post("/participants/{number:int}/adverse", opt=WRITERS, include_in_schema=False, status_code=200)
 @stays_on(_adverse_page)
 async def report_adverse(request: Asked, number: FromPath[int]) -> Response[Any]:
-    """An adverse event, for the record and for all who look at Today."""
+    """Report an adverse event: it goes on record and appears on the page Today."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)
@@ -119,7 +119,7 @@ def _calls_page(view: View, form: Form | None, number: int) -> Page:
 @post("/participants/{number:int}/calls", opt=WRITERS, include_in_schema=False, status_code=200)
 @stays_on(_calls_page)
 async def want_calls(request: Asked, number: FromPath[int]) -> Response[Any]:
-    """No calls any more, or calls again."""
+    """End or resume the calls to a participant."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     row = await in_thread(row_of, view, number)

@@ -1,4 +1,4 @@
-"""What all pages share: templates, who looks at them, forms and what protects them, and how answers are sent."""
+"""What all pages share: templates, views, forms and their protection, commands and answers."""
 
 import asyncio
 import datetime as dt
@@ -29,7 +29,7 @@ from opportune.errors import InputError
 from opportune.service.accounts.keys import ADMIN, ANALYST, STAFF
 from opportune.service.accounts.pseudonyms import labels
 from opportune.service.accounts.sessions import Session
-from opportune.service.api.requests import SESSION, caller_of, service_of
+from opportune.service.api.requests import SESSION, service_of
 from opportune.service.commands.base import Command
 from opportune.service.pages import words
 from opportune.service.pages.texts import Texts, languages, preferred, texts
@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 STATIC = Path(__file__).parent / "static"
 MOST_TEXT = 2000
 MOST_SECRET = 257
-"""One more than a password may have, so that a longer one is not taken for it."""
+"""One more character than a password may have, so that a longer one does not match when cut."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
@@ -61,7 +61,7 @@ HEADERS = (
 )
 _NUMBER = re.compile(r"[+-]?\d{1,15}([.,]\d{1,30})?")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
-"""1,200 is twelve hundred in English; in German it is one and a fifth, and 1.200 is twelve hundred."""
+"""1,200 means 1200 in English and 1.2 in German; 1.200 is the other way round."""
 NO_STORE = (b"cache-control", b"no-store")
 NAVIGATION = {
     "today": (STAFF, ADMIN),
@@ -73,12 +73,12 @@ NAVIGATION = {
 
 
 class Sealed(ASGIMiddleware):
-    """Headers that keep pages to themselves: nothing from elsewhere, in no frame, in no cache."""
+    """Adds security headers: no foreign content, no frames, no caching."""
 
     scopes = (ScopeType.HTTP,)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        """Pass a request on, and add to what is answered."""
+        """Pass a request on and add the headers to its answer."""
         path = scope["path"]
         if path.startswith("/api/"):
             await next_app(scope, receive, send)
@@ -100,13 +100,13 @@ class Sealed(ASGIMiddleware):
 
 
 def once() -> str:
-    """What makes a form count once, however often it is sent."""
+    """A key that makes a form count once, however often it is sent."""
     return secrets.token_urlsafe(12)
 
 
 @cache
 def static_version() -> str:
-    """Changes when a style sheet or script does."""
+    """A hash that changes with the style sheet and the script."""
     content = b"".join(file.read_bytes() for file in sorted(STATIC.iterdir()))
     return hashlib.sha256(content).hexdigest()[:12]
 
@@ -131,7 +131,7 @@ def _environment(language: str) -> Environment:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A form that was refused: its page is shown again with the reason and with what was typed."""
+    """A refused form, whose page is shown again with the reason and with what was typed."""
 
     path: str
     sent: Mapping[str, str]
@@ -159,7 +159,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class View:
-    """Who looks at a page of which study, in which language and time zone, and when."""
+    """The context of a page: who looks at which study, in which language and time zone, and when."""
 
     request: Asked
     service: Service
@@ -173,7 +173,7 @@ class View:
     """The form that was sent to get this page, if it was refused."""
 
     def kept(self, path: str, **hidden: str) -> Kept:
-        """What to put into the form that goes to a path and has these hidden fields."""
+        """The content for the form with this path and these hidden fields."""
         refused = self.refused
         if refused is None or refused.path != path or any(refused.sent.get(k) != v for k, v in hidden.items()):
             return Kept()
@@ -181,34 +181,34 @@ class View:
 
     @property
     def who(self) -> str:
-        """The name under which the record shows what is done."""
+        """The name that the record shows for what the person does."""
         return self.session.caller.name
 
     @property
     def role(self) -> str:
-        """What the person may do."""
+        """The person's role."""
         return self.session.caller.role
 
     @cached_property
     def blind(self) -> bool:
-        """Whether the person is not to see probabilities, prices and coins."""
+        """Whether the person must not see probabilities, prices and coins."""
         return self.service.blind(self.session.caller)
 
     @cached_property
     def named(self) -> Callable[[str], str]:
-        """How whoever looks sees who did something: analysts see no names."""
+        """Names of accounts as the viewer sees them: analysts see roles and numbers."""
         return labels(self.service.database) if self.role == ANALYST else str
 
     @cached_property
     def contact(self) -> Callable[[str], str] | None:
-        """The address at which staff find whom to contact; none where the study file has none, or nobody calls."""
+        """The address of a participant's contact details; None if the study file has none, and for analysts."""
         address = self.running.study.settings.serve.contact_url
         if address is None or self.role == ANALYST:
             return None
         return lambda participant: address.replace("{participant}", quote(participant, safe=""))
 
     def both(self, moment: int, timezone: str) -> str:
-        """A time by the participant's clock, and by that of whoever looks; both named."""
+        """A time by the participant's clock and, if it differs, by the viewer's; both with their place."""
         t, here = self.t, self.timezone
         there = f"{t.moment(moment, timezone)} ({t.zone(timezone)})"
         if t.moment(moment, timezone) == t.moment(moment, here):
@@ -217,7 +217,7 @@ class View:
         return f"{there}, {t.time(moment, here) if same_day else t.moment(moment, here)} ({t.zone(here)})"
 
     def show(self, template: str, code: int = 200, /, **content: Any) -> Page:
-        """A page."""
+        """Render a page."""
         alerts = queries.alert_rows(self.service.database, limit=100)
         shown = {
             "view": self, "role": self.role, "who": self.who, "form_token": self.session.form,
@@ -230,7 +230,7 @@ class View:
 
 
 class Waiting(NamedTuple):
-    """How much waits for staff, and by which events it came up: what is new has a larger number."""
+    """The number of items that wait for staff, and the latest event behind them; a larger event is newer."""
 
     number: int
     latest_call: int
@@ -238,7 +238,7 @@ class Waiting(NamedTuple):
 
 
 def waiting_of(service: Service) -> Waiting:
-    """Calls that wait, and what must be seen to at once."""
+    """The calls that wait and the open escalations."""
     table, calls, urgent = tables.decisions, tables.calls, tables.escalations
     open_calls = (
         select(func.count(), func.max(table.c.seq))
@@ -252,7 +252,7 @@ def waiting_of(service: Service) -> Waiting:
 
 
 def view_of(request: Asked) -> View:
-    """Who looks, at what."""
+    """The context of the page that a request asks for."""
     service = service_of(request)
     session: Session = request.scope[SESSION]  # type: ignore[literal-required]
     study = queries.study_row(service.database)
@@ -267,19 +267,19 @@ def view_of(request: Asked) -> View:
 
 
 def html(language: str, template: str, code: int = 200, /, **content: Any) -> Page:
-    """A page of HTML."""
+    """Render a template as an HTML response."""
     text = _environment(texts(language).language).get_template(template).render(**content)
     return Response(text.encode(), status_code=code, media_type=MediaType.HTML)
 
 
 def fragment(view: View, template: str, **content: Any) -> Page:
-    """A part of a page, for the script that refreshes it."""
+    """Render a part of a page, for the script that refreshes it."""
     return html(view.t.language, template, view=view, role=view.role, who=view.who, form_token=view.session.form,
                 contact=view.contact, **content)  # fmt: skip
 
 
 def go(path: str) -> "Response[Any]":
-    """Go on to a page, which can be opened again without doing anything twice."""
+    """Redirect to a page, which can be reloaded without repeating anything."""
     return Redirect(path, status_code=303)
 
 
@@ -293,8 +293,8 @@ class Wrong(Refused):
 
     Args:
         field: the name of the field.
-        cause: a key of `errors.causes`, which says in every language what to do.
-        values: numbers, dates and texts that the sentence contains.
+        cause: a key of `refusals.causes`, whose sentence says what to do.
+        values: numbers, dates and texts for the sentence.
 
     """
 
@@ -305,7 +305,7 @@ class Wrong(Refused):
 
 
 class Form:
-    """The fields of a form that was sent, each checked when it is read."""
+    """The fields of a sent form; each is checked when it is read."""
 
     def __init__(self, fields: FormMultiDict) -> None:
         self.sent = {name: str(value) for name, value in fields.multi_items() if not isinstance(value, UploadFile)}
@@ -320,16 +320,16 @@ class Form:
         return value
 
     def required(self, name: str, *, most: int = MOST_TEXT) -> str:
-        """A text that must be there."""
+        """A text that must not be empty."""
         value = self.text(name, most=most)
         if not value:
             raise Wrong(name, "empty")
         return value
 
     def number(self, name: str, t: Texts, *, low: float = -math.inf, high: float = math.inf) -> float:
-        """A number within bounds, with a decimal point or comma; text that means another number elsewhere is refused.
+        """A number within bounds, with a decimal point or comma; numbers such as 1,200 are refused where ambiguous.
 
-        Fields for numbers are text fields: <input type="number"> drops a comma, and 6,5 becomes 65.
+        The fields are text fields, because <input type="number"> drops a comma: 6,5 becomes 65.
         """
         value = self.required(name, most=40)
         grouped = _GROUPED.fullmatch(value) and value[-4] != t.decimal_mark
@@ -341,14 +341,14 @@ class Form:
         return number
 
     def choice(self, name: str, options: Iterable[str]) -> str:
-        """One of a few values."""
+        """One of a few options."""
         value = self.required(name)
         if value not in options:
             raise Wrong(name, "choice")
         return value
 
     def date(self, name: str) -> dt.date | None:
-        """A date as browsers send it; None if it is missing."""
+        """A date as browsers send it; None if it is empty."""
         value = self.text(name, most=10)
         try:
             return dt.date.fromisoformat(value) if value else None
@@ -366,19 +366,19 @@ class Form:
         return value
 
     def secret(self, name: str) -> str:
-        """A password as it was typed."""
+        """A password exactly as typed."""
         return self.sent.get(name, "")[:MOST_SECRET]
 
     @property
     def fingerprint(self) -> str:
-        """Equal for what is sent twice."""
+        """A hash of the fields, equal for equal submissions."""
         content = "\n".join(f"{name}={value}" for name, value in sorted(self.sent.items()) if name != "form")
         return hashlib.sha256(content.encode()).hexdigest()
 
 
 async def raw_form(request: Asked) -> Form:
-    """What a form of this very site has sent."""
-    origin = request.headers.get("origin")  # a proxy may speak HTTPS where we do not: only the host must be ours
+    """The form of a request, which must come from this site."""
+    origin = request.headers.get("origin")  # compare only the host: a proxy may add HTTPS
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host", ""):
         raise Refused("forbidden", "the form was sent from another site")
     try:
@@ -388,7 +388,7 @@ async def raw_form(request: Asked) -> Form:
 
 
 async def form_of(request: Asked) -> Form:
-    """What a form of this session has sent; refused if it does not bring along what only our pages know."""
+    """The form of a request, which must contain the token of this session."""
     form = await raw_form(request)
     session: Session = request.scope[SESSION]  # type: ignore[literal-required]
     if not hmac.compare_digest(form.text("form", most=100).encode(), session.form.encode()):
@@ -397,21 +397,16 @@ async def form_of(request: Asked) -> Form:
 
 
 def command_fields(view: View, form: Form) -> dict[str, Any]:
-    """Who writes, when, and under which key: a form that is sent twice is carried out once."""
+    """The author, time and key of a command; the key makes a form that is sent twice count once."""
     key = form.required("once", most=64)
     return {"who": view.who, "received": view.now, "key": f"page:{key}", "fingerprint": form.fingerprint}
 
 
 async def carry_out(view: View, command: Command) -> Reply:
-    """Have a command written."""
+    """Carry out a command."""
     return await view.service.carry_out(command)
 
 
 async def in_thread(function: Callable[..., Found], *values: Any) -> Found:
-    """Do something that waits for the database, without holding up others."""
+    """Run a function that waits for the database in a thread."""
     return await asyncio.to_thread(function, *values)
-
-
-def may(request: Asked, *roles: str) -> bool:
-    """Whether whoever asks has one of some roles."""
-    return caller_of(request).role in roles

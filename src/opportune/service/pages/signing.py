@@ -1,4 +1,4 @@
-"""Signing in and out: the password, the second factor, invitations; the language and the time zone."""
+"""Signing in and out: password, second factor, invitations; and the person's settings."""
 
 import hmac
 import re
@@ -36,7 +36,7 @@ from opportune.service.problems import Refused
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22}")
 EVERYONE = roles(STAFF, ANALYST, ADMIN) | PAGE
 HALFWAY = EVERYONE | {"purposes": (sessions.CODE, sessions.SET_UP)}
-"""Pages of someone whose password was right, and who must still give, or set up, a second factor."""
+"""Pages for people who gave the right password and must still give or set up a second factor."""
 Next = Annotated[str, QueryParameter(name="next", max_length=200)]
 Link = Annotated[str, QueryParameter(name="link", max_length=200)]
 Token = Annotated[str, QueryParameter(name="token", max_length=200)]
@@ -44,19 +44,19 @@ Done = Annotated[str, QueryParameter(name="done", max_length=40)]
 
 
 def home_of(role: str) -> str:
-    """Where someone begins."""
+    """The start page of a role."""
     return "/today" if role in NAVIGATION["today"] else "/study"
 
 
 def _page_of(path: str, role: str) -> str:
-    """The page to go on to: only ours, and only one that the role may see."""
+    """The page to continue with: a page of this site that the role may see."""
     first = path.removeprefix("/").split("/")[0]
     return path if path.startswith("/") and role in NAVIGATION.get(first, ()) else home_of(role)
 
 
 def open_page(request: Asked, template: str, status: int = 200, **content: Any) -> Page:
-    """A page for someone who is not signed in, with a form that belongs to this browser."""
-    mine = read(request, FORM)  # other windows may show the same page
+    """A page for a person who is not signed in, with a form that is tied to this browser."""
+    mine = read(request, FORM)  # other windows may show the same form
     token = mine if _TOKEN.fullmatch(mine) else secrets.token_urlsafe(16)
     page = html(language_of(request), template, status, token=token, **content)
     page.set_cookie(cookie(request, FORM, token))
@@ -64,7 +64,7 @@ def open_page(request: Asked, template: str, status: int = 200, **content: Any) 
 
 
 def sign_in_page(request: Asked, status: int = 200, **content: Any) -> Page:
-    """The page to sign in on."""
+    """The sign-in page."""
     elsewhere = service_of(request).institution
     shown: dict[str, Any] = {"institution": elsewhere and elsewhere.name}
     shown |= {
@@ -80,7 +80,7 @@ def sign_in_page(request: Asked, status: int = 200, **content: Any) -> Page:
 
 
 async def browser_form(request: Asked) -> Form:
-    """What a form of this browser has sent, from a page that `open_page` made."""
+    """The form of a request, which must come from a page that `open_page` made for this browser."""
     form, mine = await raw_form(request), read(request, FORM)
     if not mine or not hmac.compare_digest(form.text("token", most=100).encode(), mine.encode()):
         raise Refused("forbidden", "the form does not belong to this browser")
@@ -88,7 +88,7 @@ async def browser_form(request: Asked) -> Form:
 
 
 def enter(request: Asked, caller: Caller, *, going: str = "", timezone: str | None = None) -> Response[Any]:
-    """Go on as someone who has proved who they are: to the pages, or to the second factor that they need."""
+    """Continue after the password: to the pages, or to the second factor if one is needed."""
     service = service_of(request)
     of = service.running.study.settings.serve.second_factor
     if second_factor.confirmed(service.database, caller.name):
@@ -104,7 +104,7 @@ def enter(request: Asked, caller: Caller, *, going: str = "", timezone: str | No
 
 
 def admit(request: Asked, caller: Caller, *, going: str = "", timezone: str | None = None) -> Response[Any]:
-    """Sign someone in; this browser is known to be theirs from now on."""
+    """Sign a person in and remember this browser as theirs."""
     database = service_of(request).database
     known = read(request, BROWSER) or secrets.token_urlsafe(32)
     people.succeeded(database, caller, address_of(request), known, origin_of(request))
@@ -117,7 +117,7 @@ def admit(request: Asked, caller: Caller, *, going: str = "", timezone: str | No
 
 @get("/signin", opt=OPEN, sync_to_thread=True, include_in_schema=False)
 def show_sign_in(request: Asked, going: Next = "", link: Link = "") -> Response[Any]:
-    """The page to sign in on; in a rehearsal a link signs in once, without a second factor."""
+    """The sign-in page; in a rehearsal, a link signs in once without a second factor."""
     if link and service_of(request).rehearsal:
         service_of(request).limits.sign_in.check(address_of(request))
         database = service_of(request).database
@@ -134,13 +134,13 @@ def show_sign_in(request: Asked, going: Next = "", link: Link = "") -> Response[
 
 @post("/signin", opt=OPEN, include_in_schema=False, status_code=200)
 async def sign_in(request: Asked) -> Response[Any]:
-    """Name and password."""
+    """Check the name and the password."""
     form = await browser_form(request)
     name, going = form.text("name", most=64), form.text("next", most=200)
     password, address = form.secret("password"), address_of(request)
     database, limits = service_of(request).database, service_of(request).limits
     limits.sign_in.check(address)
-    limits.sign_in.count(address)  # beforehand, as others may try at the same time
+    limits.sign_in.count(address)  # before the check, because others may try at the same time
     known = read(request, BROWSER) or None
     caller = await in_thread(lambda: people.sign_in(database, name, password, address=address, browser=known))
     if caller is None:
@@ -151,7 +151,7 @@ async def sign_in(request: Asked) -> Response[Any]:
 
 
 def zone_of(form: Form) -> str | None:
-    """The browser's time zone, if it is one."""
+    """The browser's time zone; None if it is not valid."""
     try:
         return form.zone("timezone") or None
     except Wrong:
@@ -160,7 +160,7 @@ def zone_of(form: Form) -> str | None:
 
 @get("/invitation", opt=OPEN, sync_to_thread=True, include_in_schema=False)
 def show_invitation(request: Asked, token: Token = "") -> Response[Any]:
-    """Choose a password: what someone who was invited opens, once."""
+    """The page where an invited person chooses a password, once."""
     limits, address = service_of(request).limits, address_of(request)
     limits.sign_in.check(address)
     name = sessions.holder(service_of(request).database, token, sessions.INVITATION)
@@ -172,7 +172,7 @@ def show_invitation(request: Asked, token: Token = "") -> Response[Any]:
 
 @post("/invitation", opt=OPEN, include_in_schema=False, status_code=200)
 async def use_invitation(request: Asked) -> Response[Any]:
-    """The password that was chosen; whoever chose it is signed in, or sets up the second factor."""
+    """Set the chosen password and sign the person in, or continue with the second factor."""
     form = await browser_form(request)
     token, password = form.text("invitation", most=200), form.secret("password")
     database, limits, address = service_of(request).database, service_of(request).limits, address_of(request)
@@ -190,13 +190,13 @@ async def use_invitation(request: Asked) -> Response[Any]:
 
 @get("/signin/code", opt=HALFWAY, sync_to_thread=True, include_in_schema=False)
 def show_code(request: Asked) -> Page:
-    """Where the code of the second factor is asked for."""
+    """The page that asks for the code of the second factor."""
     return _halfway(request, "code.html", failed=False)
 
 
 @post("/signin/code", opt=HALFWAY, include_in_schema=False, status_code=200)
 async def give_code(request: Asked) -> Response[Any]:
-    """The code of the authenticator, or a recovery code."""
+    """Check a code of the authenticator, or a recovery code."""
     form, session = await form_of(request), _session(request)
     if session.purpose != sessions.CODE:
         raise Refused("forbidden", "the second factor is to be set up first")
@@ -211,7 +211,7 @@ async def give_code(request: Asked) -> Response[Any]:
 
 
 def second_step(request: Asked, caller: Caller, code: str) -> bool:
-    """Whether the code is right; wrong ones count as wrong passwords do."""
+    """Whether the code is right; a wrong code counts like a wrong password."""
     database, address = service_of(request).database, address_of(request)
     known = read(request, BROWSER)
     where = people.open_places(database, caller.name, address, known or None)
@@ -225,13 +225,13 @@ def second_step(request: Asked, caller: Caller, code: str) -> bool:
 
 @get("/signin/second", opt=HALFWAY, sync_to_thread=True, include_in_schema=False)
 def show_set_up(request: Asked) -> Page:
-    """Where a second factor is set up that the study requires."""
+    """The page that sets up the second factor."""
     return _set_up_page(request)
 
 
 @post("/signin/second", opt=HALFWAY, include_in_schema=False, status_code=200)
 async def finish_set_up(request: Asked) -> Response[Any]:
-    """A first code shows that the authenticator has the secret; the recovery codes are shown once."""
+    """Check the first code, which proves that the authenticator has the secret; show the recovery codes once."""
     form, session = await form_of(request), _session(request)
     if session.purpose != sessions.SET_UP:
         raise Refused("forbidden", "the second factor is set up")
@@ -273,7 +273,7 @@ def _halfway(request: Asked, template: str, status: int = 200, **content: Any) -
 
 @post("/signout", opt=EVERYONE, include_in_schema=False, status_code=200)
 async def sign_out(request: Asked) -> Response[Any]:
-    """The session ends."""
+    """End the session."""
     await form_of(request)
     await in_thread(sessions.end, service_of(request).database, read(request, SIGNED_IN))
     return forget(request, go("/signin"))
@@ -281,7 +281,7 @@ async def sign_out(request: Asked) -> Response[Any]:
 
 @get("/settings", opt=EVERYONE, sync_to_thread=True, include_in_schema=False)
 def show_settings(request: Asked, done: Done = "") -> Page:
-    """Password, language, time zone."""
+    """The page of a person's settings."""
     return _settings(view_of(request), done=done)
 
 
@@ -293,7 +293,7 @@ def _settings(view: View, form: Form | None = None, status: int = 200, *, done: 
 @post("/settings", opt=EVERYONE, include_in_schema=False, status_code=200)
 @stays_on(_settings)
 async def save_settings(request: Asked) -> Response[Any]:
-    """Language and time zone."""
+    """Save the language and the time zone."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     language, timezone = form.choice("language", languages()), form.zone("timezone")
@@ -304,7 +304,7 @@ async def save_settings(request: Asked) -> Response[Any]:
 
 @post("/settings/second", opt=EVERYONE, include_in_schema=False, status_code=200)
 async def begin_set_up(request: Asked) -> Response[Any]:
-    """Set up a second factor that the study does not require."""
+    """Begin to set up a second factor that the study does not require."""
     await form_of(request)
     session = _session(request)
 
@@ -323,7 +323,7 @@ async def begin_set_up(request: Asked) -> Response[Any]:
 
 @post("/password", opt=EVERYONE, include_in_schema=False, status_code=200)
 async def save_password(request: Asked) -> Response[Any]:
-    """Another password: everyone signed in by this name is signed out, here too."""
+    """Change the password; all sessions of this account end, including this one."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     known, new = await in_thread(proved, request, view.who, form), form.secret("new")
@@ -337,7 +337,7 @@ async def save_password(request: Asked) -> Response[Any]:
 
 
 def proved(request: Asked, name: str, form: Form) -> bool:
-    """Whether someone who is signed in gives their present password, and the code if they have a second factor."""
+    """Whether the form contains the person's current password, and the code if they have a second factor."""
     database, known = service_of(request).database, read(request, BROWSER) or None
     caller = people.sign_in(database, name, form.secret("old"), address=address_of(request), browser=known)
     if caller is None:

@@ -1,4 +1,4 @@
-"""Study: budget, calls, answers, results over time, alerts with what to do about each, data health."""
+"""The study page: budget, calls and results over time, alerts with what to do, completeness of the data."""
 
 import math
 import threading
@@ -54,7 +54,7 @@ def advice(t: Texts) -> dict[str, str]:
 
 
 def _ticks(found: Course, t: Texts, last: int) -> list[tuple[float, str]]:
-    """Dates from the first day to the last that is drawn."""
+    """The dates on the x axis."""
     every = max(1, -(-(last + 1) // 5))
     return [(float(i), t.day(found.dates[0] + timedelta(days=i))) for i in range(0, last + 1, every)]
 
@@ -140,7 +140,7 @@ def _results(view: View, found: Course) -> Figure | None:
 
 
 def _health(view: View) -> dict[str, int]:
-    """How complete the data are."""
+    """Counts of received, awaited and missing results."""
     table = tables.decisions
     with view.service.database.reading.connect() as connection:
         query = select(table.c.reward_status, func.count()).group_by(table.c.reward_status)
@@ -158,9 +158,9 @@ def _health(view: View) -> dict[str, int]:
 
 
 def _worked_out(view: View) -> tuple[Course, dict[str, int], int | None]:
-    """The course, the data's health and when the last backup was made.
+    """The course, the counts of results and the time of the last backup.
 
-    Worked out at most every few seconds, as it looks at everything there is.
+    They are cached for a while, because computing them reads all decisions.
     """
     with _lock:
         database, now = view.service.database.url, time.monotonic()
@@ -177,10 +177,10 @@ def _worked_out(view: View) -> tuple[Course, dict[str, int], int | None]:
 
 @get("/study", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_study(request: Asked) -> Page:
-    """How the study goes."""
+    """The study page."""
     view = view_of(request)
     (found, health, backup), t = _worked_out(view), view.t
-    if view.blind:  # two looks would tell the probability of what was decided between them
+    if view.blind:  # two looks would reveal the probability of a decision between them
         found = replace(found, spent=[float(math.floor(value)) for value in found.spent])
     said, translated = advice(t), t.gettext
     alerts = [
@@ -215,20 +215,20 @@ def show_study(request: Asked) -> Page:
 
 
 def _file_hash(view: View) -> str:
-    """The hash of the study file; to analysts that of the file as they see it."""
+    """The hash of the study file; analysts get the hash of the file as they see it."""
     found = str(view.study["hash"])
     return shown_hashes(view.service.database)[found] if view.session.caller.role == ANALYST else found
 
 
 def _anchored(view: View) -> dict[str, Any] | None:
-    """What the end of the record was on the latest day on which it was told."""
+    """The latest anchor of the record, in words."""
     with view.service.database.reading.connect() as connection:
         found = latest(connection)
     return None if found is None else {"day": view.t.date(found.day * DAY, "UTC"), "seq": found.seq, "head": found.head}
 
 
 def _given_up(view: View) -> list[dict[str, Any]]:
-    """Messages that nobody took."""
+    """Messages that could not be delivered and were given up."""
     return [
         {**row, "at": view.t.moment(row["created"], view.timezone), "failure": row["failure"] or ""}
         for row in dead(view.service.database)

@@ -1,6 +1,6 @@
-"""The catalogue of texts: English in the code, other languages in `locale/LANGUAGE.po`.
+"""Texts in the reader's language: English in the code, other languages in `locale/LANGUAGE.po`.
 
-A site adds a language by a file of its own: OPPORTUNE_LOCALE names the folder in which LANGUAGE.po lies.
+A site can add a language: OPPORTUNE_LOCALE names the folder that contains its LANGUAGE.po.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def languages() -> dict[str, str]:
-    """The languages that there are, each by its own name."""
+    """The available languages, each by its own name."""
     names = {ENGLISH: "English"}
     for code in _files():
         try:
@@ -44,7 +44,7 @@ def languages() -> dict[str, str]:
 
 
 def preferred(accepted: str) -> str:
-    """The first language of a browser's list that there is; English if none."""
+    """The first available language in a browser's list; English if there is none."""
     for part in accepted.split(",")[:20]:
         wanted = part.split(";")[0].strip().lower().replace("-", "_")
         known = {code.lower(): code for code in languages()}
@@ -64,17 +64,17 @@ class Texts:
         self.decimal_mark = str(get_decimal_symbol(self.locale))
 
     def gettext(self, text: str, /, **values: Any) -> str:
-        """A text, with values in place of names."""
+        """The translation of a text, with values filled in."""
         found = self.translations.ugettext(text)
         return found % values if values else found
 
     def ngettext(self, one: str, many: str, number: float, /, **values: Any) -> str:
-        """A text that depends on a number."""
+        """The translation of a text that depends on a number."""
         found = self.translations.ungettext(one, many, int(number))
         return found % {"num": self.number(number), **values}
 
     def number(self, value: float, digits: int | None = None) -> str:
-        """A number for people: so many digits after the point, or few."""
+        """A number for people, with a given or a suitable number of decimals."""
         if digits is not None:
             form = "#,##0." + "0" * digits if digits else "#,##0"
             return str(format_decimal(value, format=form, locale=self.locale))
@@ -84,7 +84,7 @@ class Texts:
         return str(format_decimal(rounded, locale=self.locale))
 
     def editable(self, value: float) -> str:
-        """A number as it stands in a field: every digit, without marks for thousands."""
+        """A number for a field: all digits, without separators for thousands."""
         plain = f"{Decimal(repr(value)):f}".removesuffix(".0")
         return plain.replace(".", self.decimal_mark)
 
@@ -97,7 +97,7 @@ class Texts:
         return self.day(clock.local(moment, timezone).date())
 
     def day(self, date: dt.date) -> str:
-        """A day, in words."""
+        """A date, in words."""
         return _day(date, self.locale)
 
     def weekday(self, moment: int, timezone: str) -> str:
@@ -109,16 +109,16 @@ class Texts:
         return str(format_date(date, "EEEE", locale=self.locale))
 
     def moment(self, moment: int, timezone: str) -> str:
-        """A day and a time."""
+        """A date and a time."""
         return _moment(_minute(moment, timezone), self.locale)
 
     def exact(self, moment: int, timezone: str) -> str:
-        """A day and a time, to the second and with the year, as a record needs it."""
+        """A date and a time to the second, with the year and the offset."""
         there = clock.local(moment, timezone)
         return f"{_day(there.date(), self.locale)}, {format_datetime(there, 'HH:mm:ss ZZZZZ', locale=self.locale)}"
 
     def zone(self, timezone: str) -> str:
-        """A time zone, as people call it: by the place."""
+        """The place of a time zone."""
         return timezone.rsplit("/", maxsplit=1)[-1].replace("_", " ")
 
 
@@ -126,7 +126,7 @@ def _minute(moment: int, timezone: str) -> dt.datetime:
     return clock.local(moment, timezone).replace(second=0, microsecond=0, tzinfo=None)
 
 
-# A long list has the same times again and again, and writing one takes a while.
+# Cached: a long list repeats the same times, and formatting is slow.
 
 
 @lru_cache(maxsize=4096)
@@ -146,7 +146,7 @@ def _day(date: dt.date, locale: Locale) -> str:
 
 @cache
 def texts(language: str) -> Texts:
-    """The texts in a language; English where it has none."""
+    """The texts of a language; those of English if it is not available."""
     return Texts(language if language in languages() else ENGLISH)
 
 

@@ -1,4 +1,4 @@
-"""A participant's course in one picture: decisions, nudges, openings, results, notes."""
+"""The chart of a participant's course: decisions, nudges, openings, results, notes."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def _when(row: dict[str, Any], view: View, began: dt.date) -> float:
 def picture(
     view: View, person: dict[str, Any], decisions: Sequence[dict[str, Any]], noted: Sequence[dict[str, Any]]
 ) -> Figure | None:
-    """The picture; None before there is anything to see."""
+    """The chart; None before the first decision."""
     if not decisions:
         return None
     t = view.t

@@ -1,4 +1,4 @@
-"""Today: whom to call and why, what became of it, and what to read out."""
+"""The page Today: whom to call and why, the outcomes of calls, and the advice to read out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -40,7 +40,7 @@ from opportune.service.state import clock
 
 DESK = roles(STAFF, ADMIN) | PAGE
 BY_ITSELF = DESK | {"by_itself": True}
-"""What the script of the page asks for, whether or not anyone is there: the session does not go on by it."""
+"""The option of requests that the page's script makes by itself; they do not extend the session."""
 CALLING = roles(STAFF) | PAGE
 MOST_CALLS = 1000
 MOST_DONE = 200
@@ -67,7 +67,7 @@ def _rows(view: View, *conditions: Any, order: Any, limit: int) -> list[dict[str
 
 
 def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of the list as the page shows it."""
+    """A call's row with the texts that the page shows."""
     t, held = view.t, row["taken_until"] is not None and row["taken_until"] > view.now
     return {
         **row,
@@ -83,7 +83,7 @@ def _entry(view: View, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reason(view: View, row: Mapping[str, Any], because: reasons.Because | None) -> dict[str, str]:
-    """Why someone is to be called, what would have changed that, and the last contact."""
+    """The reason for a call, what would have changed the decision, and the last contact."""
     last, timezone = row["last_reveal"], row["timezone"]
     days = None if last is None else words.days_between(last, view.now, timezone)
     return {
@@ -94,7 +94,7 @@ def _reason(view: View, row: Mapping[str, Any], because: reasons.Because | None)
 
 
 def open_calls(view: View) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Who is to be called, the most urgent first; and what is about to go on record."""
+    """The open calls, the most urgent first; and outcomes that can still be undone."""
     found = _rows(view, tables.open_nudge, order=(_D.c.expires, _D.c.id), limit=MOST_CALLS)
     view.service.alerts.viewed.note(found)
     because = queries.occasions(view.service.database, [row["id"] for row in found])
@@ -116,7 +116,7 @@ def done_today(view: View) -> list[dict[str, Any]]:
     """Calls that were settled today, the latest first."""
     midnight = clock.local(view.now, view.timezone).replace(hour=0, minute=0, second=0, microsecond=0)
     since = _D.c.settled >= clock.from_datetime(midnight)
-    found = _rows(view, since, order=(_D.c.settled.desc(),), limit=MOST_DONE)  # by the index of settled nudges
+    found = _rows(view, since, order=(_D.c.settled.desc(),), limit=MOST_DONE)  # uses the index of settled nudges
     return [_entry(view, row) for row in found]
 
 
@@ -144,22 +144,22 @@ def _content(view: View) -> dict[str, Any]:
 
 
 def _others(view: View) -> list[str]:
-    """Who else looks at the calls."""
+    """The other people who have the list open."""
     return [name for name in sessions.watching(view.service.database) if name != view.who]
 
 
 def _version(service: Service) -> str:
-    """Something that differs whenever the page may."""
+    """A text that changes whenever the page may."""
     return f"{calls.version(service.database)}.{','.join(sessions.watching(service.database))}"
 
 
 def _waiting(service: Service) -> str:
-    """How much waits, as the pages' script reads it."""
+    """The number of waiting items, as the script reads it."""
     return " ".join(map(str, waiting_of(service)))
 
 
-def _told(view: View, decision: str) -> dict[str, Any] | None:
-    """What to read out after someone was reached."""
+def _advised(view: View, decision: str) -> dict[str, Any] | None:
+    """The advice to read out after a participant was reached."""
     row = queries.decision_row(view.service.database, known_decision(decision)) if decision else None
     if row is None or not row["nudge"]:
         return None
@@ -174,12 +174,14 @@ def _told(view: View, decision: str) -> dict[str, Any] | None:
 def show_today(request: Asked, done: Done = "", about: About = "") -> Page:
     """The list of calls."""
     view = view_of(request)
-    return _page(view, done=done, told=_told(view, about))
+    return _page(view, done=done, advised=_advised(view, about))
 
 
-def _page(view: View, form: Form | None = None, *, done: str = "", told: dict[str, Any] | None = None) -> Page:
+def _page(view: View, form: Form | None = None, *, done: str = "", advised: dict[str, Any] | None = None) -> Page:
     content = _content(view)
-    return view.show("today.html", done=done, told=told, unsent=_unsent(view, content["waiting_calls"]), **content)
+    return view.show(
+        "today.html", done=done, advised=advised, unsent=_unsent(view, content["waiting_calls"]), **content
+    )
 
 
 def _unsent(view: View, waiting: list[dict[str, Any]]) -> str:
@@ -190,14 +192,14 @@ def _unsent(view: View, waiting: list[dict[str, Any]]) -> str:
 
 @get("/today/list", opt=BY_ITSELF, sync_to_thread=True, include_in_schema=False)
 def show_list(request: Asked) -> Page:
-    """The list alone, for the script that refreshes it."""
+    """The list of calls alone, for the script that refreshes it."""
     view = view_of(request)
     return fragment(view, "calls.html", **_content(view))
 
 
 @get("/today/changes", opt=BY_ITSELF, include_in_schema=False)
 async def changes(request: Asked) -> ServerSentEvent:
-    """Tells when the list has changed."""
+    """Server-sent events that report changes of the list."""
     service, token = service_of(request), read(request, SIGNED_IN)
 
     async def versions() -> AsyncIterator[ServerSentEventMessage]:
@@ -210,7 +212,7 @@ async def changes(request: Asked) -> ServerSentEvent:
             await asyncio.sleep(LOOK_SECONDS)
             found = await in_thread(_version, service)
             quiet += 1
-            if found != known or quiet >= 20:  # also to notice that nobody listens, or is signed in, any more
+            if found != known or quiet >= 20:  # also to notice a closed connection or an ended session
                 known, quiet = found, 0
                 if await in_thread(lambda: sessions.find(service.database, token, used=False)) is None:
                     return
@@ -239,7 +241,7 @@ async def _asked(request: Asked) -> tuple[View, Form, dict[str, Any]]:
 @post("/today/take", opt=CALLING, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def take(request: Asked) -> Response[Any]:
-    """I will call."""
+    """Take a call."""
     view, _, row = await _asked(request)
     if row["status"] != "nudge":
         raise Refused("settled_already", "the call is no longer needed")
@@ -252,7 +254,7 @@ async def take(request: Asked) -> Response[Any]:
 @post("/today/release", opt=CALLING, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def release(request: Asked) -> Response[Any]:
-    """Someone else may call."""
+    """Return a call to the list."""
     view, _, row = await _asked(request)
     await in_thread(calls.release, view.service.database, row["id"], view.who, view.now)
     return go("/today")
@@ -261,7 +263,7 @@ async def release(request: Asked) -> Response[Any]:
 @post("/today/outcome", opt=CALLING, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def outcome(request: Asked) -> Response[Any]:
-    """What became of a call."""
+    """Record the outcome of a call."""
     view, form, row = await _asked(request)
     said, note = form.choice("outcome", (calls.REACHED, "again", *calls.GIVEN_UP)), form.text("note") or None
     fields = {**command_fields(view, form), "decision": row["id"], "note": note}
@@ -279,7 +281,7 @@ async def outcome(request: Asked) -> Response[Any]:
 @post("/today/undo", opt=CALLING, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def undo(request: Asked) -> Response[Any]:
-    """Take back what is not on record yet; or a try, which is."""
+    """Undo an outcome that is not on record yet, or a try, which is."""
     view, form, row = await _asked(request)
     if form.text("what", most=20) == "again":
         await carry_out(view, calls.Try(undone=True, decision=row["id"], **command_fields(view, form)))
@@ -292,7 +294,7 @@ async def undo(request: Asked) -> Response[Any]:
 @post("/escalations/acknowledge", opt=DESK, include_in_schema=False, status_code=200)
 @stays_on(_page)
 async def acknowledge(request: Asked) -> Response[Any]:
-    """Somebody has dealt with something urgent."""
+    """Acknowledge an escalation, with what was done."""
     form = await form_of(request)
     view = await in_thread(view_of, request)
     name, note = form.required("escalation", most=40), form.required("note")

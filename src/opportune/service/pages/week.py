@@ -1,4 +1,4 @@
-"""The week ahead: calls to expect on each day and at each hour."""
+"""The page of the week ahead: calls to expect on each day and at each hour."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from opportune.service.state import clock
 
 READERS = roles(STAFF, ANALYST, ADMIN) | PAGE
 LEAST = 0.05
-"""Less than this to be expected is shown as nothing."""
+"""Expected numbers below this are shown as a dash."""
 
 
 @get("/week", opt=READERS, sync_to_thread=True, include_in_schema=False)
 def show_week(request: Asked) -> Page:
-    """How many calls to expect."""
+    """The calls to expect in the next seven days."""
     view = view_of(request)
     t = view.t
     with view.service.database.reading.connect() as connection:

@@ -1,4 +1,4 @@
-"""The study's words for what happens: variables, values, actions, outcomes, times that are left."""
+"""The study's words for variables, values, actions, outcomes and the time that is left."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -12,25 +12,25 @@ from opportune.study.naming import digits_of, level_name
 
 
 def label_of(running: StudyInForce, variable: str) -> str:
-    """What people call a variable."""
+    """The label of a variable."""
     table = running.study.settings.variables.get(variable)
     return (table.label if table is not None else None) or variable.replace("_", " ")
 
 
 def action_label(running: StudyInForce, action: str) -> str:
-    """What people call an action."""
+    """The label of an action."""
     table = running.study.settings.actions.get(action)
     return (table.label if table is not None else None) or action
 
 
 def action_description(running: StudyInForce, action: str) -> str | None:
-    """What staff may add about an action."""
+    """The description of an action, for staff."""
     table = running.study.settings.actions.get(action)
     return None if table is None else table.description
 
 
 def value_label(running: StudyInForce, variable: str, value: Any, t: Texts) -> str:
-    """What people call a value: the study's name for the level, or a number with the study's digits."""
+    """The words for a value: the study's label for the level, or a number with the study's digits."""
     settings = running.study.settings
     found = level_name(settings, variable, value)
     if found is not None:
@@ -41,19 +41,19 @@ def value_label(running: StudyInForce, variable: str, value: Any, t: Texts) -> s
 
 
 def listed(running: StudyInForce, values: Mapping[str, Any], t: Texts) -> str:
-    """Variables with their values, in a line."""
+    """Variables with their values, in one line."""
     return "; ".join(
         f"{capital(label_of(running, name))}: {value_label(running, name, value, t)}" for name, value in values.items()
     )
 
 
 def days_between(earlier: int, now: int, timezone: str) -> int:
-    """Whole days by the participant's calendar."""
+    """Days between two times by the participant's calendar."""
     return (clock.local(now, timezone).date() - clock.local(earlier, timezone).date()).days
 
 
 def outcome(row: dict[str, Any], why: str, t: Texts) -> str:
-    """A decision of the past in plain words; `why` is why there was a call, if there was one."""
+    """A past decision in plain words; `why` is the reason for the call, if there was one."""
     _ = t.gettext
     if not row["available"]:
         return _("No decision was made here; the advice stands.")
@@ -74,7 +74,7 @@ def outcome(row: dict[str, Any], why: str, t: Texts) -> str:
 
 
 def became(outcome: str, t: Texts) -> str:
-    """What became of a call."""
+    """The words for the outcome of a call."""
     _ = t.gettext
     return {
         "opened": _("app opened"), "answered": _("call answered"), "unanswered": _("call not answered"),
@@ -82,7 +82,7 @@ def became(outcome: str, t: Texts) -> str:
 
 
 def cause(code: str, t: Texts) -> str:
-    """How a call ended, in words; nothing for what says itself."""
+    """The words for the cause with which a call ended; empty for causes that need none."""
     _ = t.gettext
     return {
         "window": _("the window closed without an answer"),
@@ -102,7 +102,7 @@ def cause(code: str, t: Texts) -> str:
 
 
 def severity(code: str, t: Texts) -> str:
-    """How severe an adverse event is."""
+    """The words for the severity of an adverse event."""
     _ = t.gettext
     return {
         "mild": _("mild"), "moderate": _("moderate"), "severe": _("severe"), "life-threatening": _("life-threatening"),
@@ -111,13 +111,13 @@ def severity(code: str, t: Texts) -> str:
 
 
 def role(code: str, t: Texts) -> str:
-    """What people call a role."""
+    """The words for a role."""
     _ = t.gettext
     return {"staff": _("staff"), "analyst": _("analyst"), "admin": _("admin"), "app": _("app")}.get(code, code)
 
 
 def adverse(given: Mapping[str, Any], t: Texts) -> str:
-    """What was reported of an adverse event, beside what happened."""
+    """The severity, beginning and cause of an adverse event, in words."""
     _ = t.gettext
     return "; ".join([
         *([_("serious")] if given["serious"] else []), severity(given["severity"], t),
@@ -127,7 +127,7 @@ def adverse(given: Mapping[str, Any], t: Texts) -> str:
 
 
 def left_words(expires: int, now: int, t: Texts) -> str:
-    """How long a window stays open."""
+    """The time until a window closes, in words."""
     _, ngettext = t.gettext, t.ngettext
     minutes = max(0, (expires - now) // clock.MINUTE)
     if minutes < 1:
@@ -141,7 +141,7 @@ def left_words(expires: int, now: int, t: Texts) -> str:
 
 
 def next_due(running: StudyInForce, timezones: Sequence[str], now: int) -> tuple[int, str] | None:
-    """When the next decisions are due, and in which time zone; None where apps ask when they like."""
+    """The time of the next decisions and its time zone; None if the study has no decision times."""
     moments = []
     for timezone in timezones:
         today = clock.local(now, timezone)
